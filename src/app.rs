@@ -1,0 +1,1 @@
+//! Wiring: config, rooms bottom-up, spawn, drain.

@@ -1,0 +1,1 @@
+//! What must survive and Docker cannot hold: versioned, checksummed, atomically replaced files.

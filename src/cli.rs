@@ -1,0 +1,1 @@
+//! Flags exactly as typed.

@@ -1,0 +1,1 @@
+//! Resolved settings, checked once, each with the place it came from.

@@ -1,0 +1,1 @@
+//! Talks to dockerd: calls in, model out.

@@ -1,0 +1,36 @@
+//! The closed list of failure kinds that every room's error answers to.
+//!
+//! Policy: a room has its own small error enum, with ids and paths as fields, and a `kind()`.
+//! Nobody below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into a code, once, and logs
+//! the whole chain of causes there.
+
+/// What sort of failure it is, in the words of the caller's next step.
+///
+/// The names follow gRPC's codes because kubelet branches on exactly these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The request itself is wrong; repeating it cannot help.
+    InvalidArgument,
+    /// The named object does not exist.
+    NotFound,
+    /// The name or identity is taken by something that is not the same object.
+    AlreadyExists,
+    /// The object exists but is in the wrong state for this.
+    FailedPrecondition,
+    /// A limit (tokens, message size, memory) is reached.
+    ResourceExhausted,
+    /// Docker, or another party, cannot be reached now; try again.
+    Unavailable,
+    /// A deadline passed.
+    DeadlineExceeded,
+    /// The caller gave up.
+    Cancelled,
+    /// The registry or the engine refuses this identity.
+    PermissionDenied,
+    /// Not built, or not expressible on this engine.
+    Unimplemented,
+    /// A failure whose text kubelet reads (it strips only this code from pull errors).
+    Unknown,
+    /// Our own fault, or an answer nobody expected.
+    Internal,
+}

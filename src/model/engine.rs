@@ -1,0 +1,120 @@
+//! What we know of the Docker Engine at the other end of the socket.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+
+use thiserror::Error;
+
+/// A version of the Engine API, e.g. 1.45.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ApiVersion {
+    /// Always 1 so far.
+    pub major: u16,
+    /// Grows with each release.
+    pub minor: u16,
+}
+
+impl ApiVersion {
+    /// 20.10: the oldest engine served.
+    pub const OLDEST: Self = Self::new(41);
+    /// The newest we know the meaning of; later engines are spoken to in this one.
+    pub const NEWEST: Self = Self::new(53);
+    /// From here a container can carry OCI annotations (24.0).
+    pub const ANNOTATIONS: Self = Self::new(43);
+    /// From here read-only binds are recursive unless told otherwise (25.0).
+    pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
+    /// From here images can be mounted (28.0).
+    pub const IMAGE_MOUNTS: Self = Self::new(48);
+
+    /// Version 1.`minor`.
+    pub const fn new(minor: u16) -> Self {
+        Self { major: 1, minor }
+    }
+}
+
+impl fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A text that is no API version.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("not an engine API version: {0:?}")]
+pub struct InvalidApiVersion(pub String);
+
+impl FromStr for ApiVersion {
+    type Err = InvalidApiVersion;
+
+    fn from_str(text: &str) -> Result<Self, InvalidApiVersion> {
+        let wrong = || InvalidApiVersion(text.to_owned());
+        let (major, minor) = text.trim().split_once('.').ok_or_else(wrong)?;
+        Ok(Self {
+            major: major.parse().map_err(|_| wrong())?,
+            minor: minor.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+/// How the engine manages cgroups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// Plain directories.
+    #[default]
+    Cgroupfs,
+    /// systemd slices and scopes.
+    Systemd,
+    /// Not at all (rootless without delegation): pods cannot be limited.
+    None,
+}
+
+/// `/version` and `/info` of the engine, as far as we use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// Release, e.g. `26.1.5`; never empty.
+    pub version: String,
+    /// The API version spoken with it.
+    pub api: ApiVersion,
+    /// cgroup driver.
+    pub cgroup_driver: CgroupDriver,
+    /// 1 or 2.
+    pub cgroup_version: u8,
+    /// Where it keeps its data (`DockerRootDir`).
+    pub root_dir: PathBuf,
+    /// Images live in containerd's content store instead of a graph driver.
+    pub containerd_store: bool,
+    /// Storage driver's name, e.g. `overlay2`.
+    pub storage_driver: String,
+    /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
+    /// features document), where the engine passes it on.
+    pub runtimes: BTreeMap<String, Option<serde_json::Value>>,
+    /// Name of the default runtime.
+    pub default_runtime: String,
+    /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
+    pub security_options: Vec<String>,
+    /// Default log driver.
+    pub log_driver: String,
+    /// Pods survive a restart of the daemon.
+    pub live_restore: bool,
+    /// Kernel release, e.g. `6.1.0`.
+    pub kernel: String,
+    /// CDI specification directories; empty when CDI is off.
+    pub cdi_spec_dirs: Vec<String>,
+    /// Warnings the engine prints about its host.
+    pub warnings: Vec<String>,
+    /// Identifier of the daemon's data root (`/info` ID).
+    pub daemon_id: String,
+}
+
+/// Whether the engine answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineHealth {
+    /// Nobody asked yet.
+    Starting,
+    /// The event stream is open and the first list is in.
+    Reachable,
+    /// It does not answer.
+    Unreachable {
+        /// The real cause, for the operator.
+        reason: String,
+    },
+}

@@ -1,0 +1,78 @@
+//! The filters of CRI's list calls, as plain predicates over records.
+
+use std::collections::BTreeMap;
+
+use super::record::{ContainerRecord, Process, SandboxRecord, SandboxState};
+
+/// `PodSandboxFilter` of CRI: every stated part must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxFilter {
+    /// Prefix of the id; empty matches all.
+    pub id: String,
+    /// State.
+    pub state: Option<SandboxState>,
+    /// Labels that must be present with these values.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// `ContainerFilter` of CRI: every stated part must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerFilter {
+    /// Prefix of the id; empty matches all.
+    pub id: String,
+    /// State.
+    pub state: Option<ContainerStateFilter>,
+    /// Prefix of the sandbox's id; empty matches all.
+    pub sandbox: String,
+    /// Labels that must be present with these values.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// `ContainerState` of CRI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerStateFilter {
+    /// Not started yet.
+    Created,
+    /// Running.
+    Running,
+    /// Ended.
+    Exited,
+    /// Not known.
+    Unknown,
+}
+
+impl SandboxFilter {
+    /// Whether the record is asked for.
+    pub fn matches(&self, record: &SandboxRecord) -> bool {
+        record.id.as_str().starts_with(&self.id)
+            && self.state.is_none_or(|state| record.state() == state)
+            && selects(&self.labels, &record.document.spec.labels)
+    }
+}
+
+impl ContainerFilter {
+    /// Whether the record is asked for.
+    pub fn matches(&self, record: &ContainerRecord) -> bool {
+        record.id.as_str().starts_with(&self.id)
+            && record.document.sandbox.as_str().starts_with(&self.sandbox)
+            && self.state.is_none_or(|state| ContainerStateFilter::of(&record.process) == state)
+            && selects(&self.labels, &record.document.spec.labels)
+    }
+}
+
+impl ContainerStateFilter {
+    /// The CRI state of a process.
+    pub const fn of(process: &Process) -> Self {
+        match process {
+            Process::Created => Self::Created,
+            Process::Running { .. } => Self::Running,
+            Process::Exited { .. } => Self::Exited,
+            Process::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// Whether every wanted label is there with its value.
+fn selects(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}

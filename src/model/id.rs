@@ -1,0 +1,119 @@
+//! Ids as Docker gives them, validated once so that they can go into a path or a file name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A text that is no engine id.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
+pub struct InvalidId(pub String);
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The 64 hexadecimal digits.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                if hex && text.len() == 64 { Ok(Self(text)) } else { Err(InvalidId(text)) }
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: &str) -> Result<Self, InvalidId> {
+                Self::try_from(text.to_owned())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+hex_id! {
+    /// The Docker id of a pod's pause container: 64 lowercase hexadecimal digits.
+    SandboxId
+}
+hex_id! {
+    /// The Docker id of a workload container: 64 lowercase hexadecimal digits.
+    ContainerId
+}
+
+/// An image's identifier as the engine reports it, e.g. `sha256:…`.
+///
+/// Opaque: a config digest on the classic store, a manifest or index digest on the containerd
+/// store. Only equality means anything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ImageId(String);
+
+impl ImageId {
+    /// The id with its algorithm prefix.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The hexadecimal part.
+    pub fn hex(&self) -> &str {
+        self.0.split_once(':').map_or(self.0.as_str(), |(_, hex)| hex)
+    }
+}
+
+impl TryFrom<String> for ImageId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        let ok = text.split_once(':').is_some_and(|(algorithm, hex)| {
+            !algorithm.is_empty()
+                && algorithm.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+                && hex.len() >= 32
+                && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        if ok { Ok(Self(text)) } else { Err(InvalidId(text)) }
+    }
+}
+
+impl TryFrom<&str> for ImageId {
+    type Error = InvalidId;
+
+    fn try_from(text: &str) -> Result<Self, InvalidId> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<ImageId> for String {
+    fn from(id: ImageId) -> String {
+        id.0
+    }
+}
+
+impl fmt::Display for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

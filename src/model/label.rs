@@ -1,0 +1,32 @@
+//! The keys of Docker labels that make a container a pod's, shared with dockershim and
+//! cri-dockerd so that existing tools keep working.
+
+/// Says what the object is: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
+pub const TYPE: &str = "io.kubernetes.docker.type";
+/// [`TYPE`] of a pause container.
+pub const TYPE_SANDBOX: &str = "podsandbox";
+/// [`TYPE`] of a workload container.
+pub const TYPE_CONTAINER: &str = "container";
+/// On a workload container: the Docker id of its sandbox.
+pub const SANDBOX_ID: &str = "io.kubernetes.sandbox.id";
+/// On a workload container: the absolute path of its CRI log.
+pub const LOG_PATH: &str = "io.kubernetes.container.logpath";
+/// Kubelet's label with the container's name; on a sandbox it is [`SANDBOX_CONTAINER_NAME`].
+pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+/// What [`CONTAINER_NAME`] says on a sandbox.
+pub const SANDBOX_CONTAINER_NAME: &str = "POD";
+/// Kubelet's label with the pod's name.
+pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// Kubelet's label with the pod's namespace.
+pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// Kubelet's label with the pod's uid.
+pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// Prefix under which CRI annotations are kept as labels.
+pub const ANNOTATION_PREFIX: &str = "annotation.";
+/// Our own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]): the truth
+/// for everything CRI asks back, immune to labels an image brings along.
+pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
+/// Our own JSON document on a container ([`crate::model::document::ContainerDocument`]).
+pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
+/// On a sandbox: which dockbridge (state directory) made it, for several on one engine.
+pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

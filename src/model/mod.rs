@@ -1,0 +1,18 @@
+//! The nouns: ids, specs, records, states, labels and names. Correct by construction, no I/O,
+//! no clock, no async. Everything here imports nothing of ours but `error`.
+
+pub mod container;
+pub mod document;
+pub mod engine;
+pub mod filter;
+pub mod id;
+pub mod image;
+pub mod label;
+pub mod name;
+pub mod network;
+pub mod record;
+pub mod reference;
+pub mod resources;
+pub mod sandbox;
+pub mod security;
+pub mod time;

@@ -1,0 +1,142 @@
+//! What a pod asks of its network, and what it got.
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{id::SandboxId, sandbox::PodMetadata};
+
+/// `DNSConfig` of CRI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DnsConfig {
+    /// Name servers.
+    pub servers: Vec<String>,
+    /// Search domains.
+    pub searches: Vec<String>,
+    /// Resolver options.
+    pub options: Vec<String>,
+}
+
+/// Transport of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+impl Protocol {
+    /// The lower-case name CNI and Docker use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
+/// `PortMapping` of CRI; a host port of 0 asks for no mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortMapping {
+    /// Transport.
+    pub protocol: Protocol,
+    /// Port in the pod.
+    pub container_port: u16,
+    /// Port on the host, 0 for none.
+    pub host_port: u16,
+    /// Address on the host; empty means all.
+    pub host_ip: String,
+}
+
+/// How a sandbox is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkMode {
+    /// A private namespace that CNI plugins connect.
+    Cni,
+    /// The engine's own bridge and port publishing.
+    Docker,
+    /// The host's network.
+    Host,
+}
+
+/// What the `network` room needs to know of a pod to connect or disconnect it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodNetwork {
+    /// The sandbox (`CNI_CONTAINERID`).
+    pub id: SandboxId,
+    /// The pod's identity, passed to plugins as `K8S_POD_*`.
+    pub metadata: PodMetadata,
+    /// Where the network namespace is pinned (`CNI_NETNS`).
+    pub netns: PathBuf,
+    /// Ports of the pod.
+    pub ports: Vec<PortMapping>,
+    /// DNS set-up, for plugins that take it.
+    pub dns: Option<DnsConfig>,
+    /// Pod annotations (bandwidth, and the pod-annotations capability).
+    pub annotations: BTreeMap<String, String>,
+    /// The pod's cgroup, for plugins that take it.
+    pub cgroup_parent: String,
+}
+
+/// How far a pod's connection has come. It is stored before each step that could leak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Attachment {
+    /// Plugins may have been called; only DEL makes it safe to forget.
+    Adding(AttachmentIntent),
+    /// Plugins answered; the pod has these addresses.
+    Ready {
+        /// What was asked.
+        intent: AttachmentIntent,
+        /// Addresses of the pod's interface, primary first.
+        addresses: Vec<IpAddr>,
+        /// The last plugin's result, as it printed it.
+        result: serde_json::Value,
+    },
+    /// DEL succeeded; nothing is held any more.
+    Released,
+}
+
+/// All that DEL needs, recorded before the first ADD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachmentIntent {
+    /// The pod as the plugins see it.
+    pub pod: PodNetwork,
+    /// Name of the network.
+    pub network: String,
+    /// Name of the interface in the pod.
+    pub interface: String,
+    /// The network's configuration list as it was loaded (JSON text), so that DEL works after
+    /// the file has gone.
+    pub config: String,
+    /// Pod CIDRs known at the time, for the `ipRanges` capability.
+    #[serde(default)]
+    pub pod_cidrs: Vec<String>,
+}
+
+impl Attachment {
+    /// Addresses of a connected pod, primary first; empty otherwise.
+    pub fn addresses(&self) -> &[IpAddr] {
+        match self {
+            Self::Ready { addresses, .. } => addresses,
+            Self::Adding(_) | Self::Released => &[],
+        }
+    }
+
+    /// What DEL needs, unless there is nothing left to release.
+    pub const fn intent(&self) -> Option<&AttachmentIntent> {
+        match self {
+            Self::Adding(intent) | Self::Ready { intent, .. } => Some(intent),
+            Self::Released => None,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What is true of a sandbox, a container or an image now. Records are facts; readiness and
+//! states are derived from them, never stored beside them.
+
+use std::{net::IpAddr, sync::Arc};
+
+use super::{
+    document::{ContainerDocument, SandboxDocument},
+    id::{ContainerId, ImageId, SandboxId},
+    network::{Attachment, NetworkMode},
+    time::Nanos,
+};
+
+/// A sandbox: Docker's facts joined with the checkpoint's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SandboxRecord {
+    /// Docker id of the pause container.
+    pub id: SandboxId,
+    /// Full container name in Docker, without the leading slash.
+    pub name: String,
+    /// What was asked for.
+    pub document: Arc<SandboxDocument>,
+    /// When Docker created it.
+    pub created_at: Nanos,
+    /// What Docker says of the pause process; none when Docker no longer knows the container
+    /// and only the checkpoint remembers that its network must be released.
+    pub process: Option<Process>,
+    /// Addresses from Docker itself ([`NetworkMode::Docker`]).
+    pub engine_addresses: Vec<IpAddr>,
+    /// How far CNI has come ([`NetworkMode::Cni`]); none before the intent was recorded.
+    pub attachment: Option<Attachment>,
+    /// RunPodSandbox came to its end for this sandbox.
+    pub complete: bool,
+}
+
+/// Whether a sandbox can hold containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SandboxState {
+    /// Its pause runs, its network is up, and RunPodSandbox finished.
+    Ready,
+    /// Anything else.
+    NotReady,
+}
+
+impl SandboxRecord {
+    /// The state CRI shows.
+    pub fn state(&self) -> SandboxState {
+        let running = self.process.as_ref().is_some_and(Process::is_running);
+        let connected = match self.document.network {
+            NetworkMode::Cni => matches!(self.attachment, Some(Attachment::Ready { .. })),
+            NetworkMode::Docker | NetworkMode::Host => true,
+        };
+        if running && connected && self.complete {
+            SandboxState::Ready
+        } else {
+            SandboxState::NotReady
+        }
+    }
+
+    /// Addresses of the pod, primary first. Empty for host-network pods (kubelet fills in the
+    /// node's) and for pods that are not ready.
+    pub fn addresses(&self) -> &[IpAddr] {
+        match (self.document.network, &self.attachment) {
+            (NetworkMode::Host, _) | (NetworkMode::Cni, None) => &[],
+            (NetworkMode::Docker, _) => &self.engine_addresses,
+            (NetworkMode::Cni, Some(attachment)) => attachment.addresses(),
+        }
+    }
+
+    /// Host pid of the pause, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::pid)
+    }
+}
+
+/// A workload container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerRecord {
+    /// Docker id.
+    pub id: ContainerId,
+    /// Full container name in Docker, without the leading slash.
+    pub name: String,
+    /// What was asked for.
+    pub document: Arc<ContainerDocument>,
+    /// When Docker created it.
+    pub created_at: Nanos,
+    /// What Docker says of its process.
+    pub process: Process,
+    /// The signal a stop sends: the container's own or the image's, in Docker's spelling.
+    pub stop_signal: Option<String>,
+    /// The engine's log file, when its driver keeps one.
+    pub engine_log: Option<std::path::PathBuf>,
+}
+
+/// What Docker says of a container's main process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Never started.
+    Created,
+    /// Running (or paused, or restarting).
+    Running {
+        /// Host pid of the main process.
+        pid: u32,
+        /// Start time.
+        started_at: Nanos,
+    },
+    /// Ended, or never got off the ground.
+    Exited {
+        /// Start time; equals the creation time when the start failed.
+        started_at: Nanos,
+        /// End time.
+        finished_at: Nanos,
+        /// Exit code of the main process.
+        exit_code: i32,
+        /// Why, in kubelet's words.
+        reason: ExitReason,
+        /// The engine's own words, e.g. why the start failed.
+        message: String,
+    },
+    /// The engine does not answer for it, or answers in words we do not know.
+    Unknown,
+}
+
+impl Process {
+    /// Whether a process is there.
+    pub const fn is_running(&self) -> bool {
+        matches!(self, Self::Running { .. })
+    }
+
+    /// Host pid while running.
+    pub const fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Running { pid, .. } => Some(*pid),
+            _ => None,
+        }
+    }
+}
+
+/// `ContainerStatus.reason` of an ended container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// Exit code 0.
+    Completed,
+    /// Exit code other than 0.
+    Error,
+    /// The kernel killed it, or a process in it, for lack of memory.
+    OomKilled,
+    /// The main process could not be started.
+    CannotRun,
+}
+
+impl ExitReason {
+    /// The word kubelet shows.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "Completed",
+            Self::Error => "Error",
+            Self::OomKilled => "OOMKilled",
+            Self::CannotRun => "ContainerCannotRun",
+        }
+    }
+}
+
+/// An image of the engine's store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageRecord {
+    /// The one identifier used everywhere.
+    pub id: ImageId,
+    /// `repository:tag` names, without Docker's `<none>`.
+    pub repo_tags: Vec<String>,
+    /// `repository@digest` names, without Docker's `<none>`.
+    pub repo_digests: Vec<String>,
+    /// Bytes, as the engine counts them; never 0.
+    pub size: u64,
+    /// `Config.User` of the image.
+    pub user: String,
+    /// Labels of the image.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// `Config.StopSignal` of the image.
+    pub stop_signal: Option<String>,
+}

@@ -1,0 +1,117 @@
+//! What a pod sandbox is asked to be: `PodSandboxConfig` of CRI, checked and freed of wire types.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    network::{DnsConfig, PortMapping},
+    resources::Resources,
+    security::{Identity, Profile, SelinuxLabel},
+};
+
+/// `PodSandboxMetadata` of CRI: the identity kubelet gives a sandbox.
+///
+/// Name, namespace and uid are never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodMetadata {
+    /// Pod name.
+    pub name: String,
+    /// Pod namespace.
+    pub namespace: String,
+    /// Pod uid.
+    pub uid: String,
+    /// Which attempt at a sandbox for this pod, from 0.
+    pub attempt: u32,
+}
+
+/// Everything RunPodSandbox was asked for. It is stored whole in a label of the pause container
+/// and in the checkpoint, so its serde form is a durable format: add fields with defaults only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Identity.
+    pub metadata: PodMetadata,
+    /// Host name inside the pod; empty means the engine's choice.
+    #[serde(default)]
+    pub hostname: String,
+    /// Directory of the pod's container logs, absolute.
+    #[serde(default)]
+    pub log_directory: Option<PathBuf>,
+    /// DNS set-up; none leaves the host's.
+    #[serde(default)]
+    pub dns: Option<DnsConfig>,
+    /// Ports of the pod.
+    #[serde(default)]
+    pub ports: Vec<PortMapping>,
+    /// CRI labels, verbatim.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// CRI annotations, verbatim.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    /// The pod's cgroup as the caller names it; empty means the engine's default.
+    #[serde(default)]
+    pub cgroup_parent: String,
+    /// Namespaces shared with the host.
+    #[serde(default)]
+    pub namespaces: SandboxNamespaces,
+    /// Kernel parameters of the pod.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// Confinement of the pause container.
+    #[serde(default)]
+    pub security: SandboxSecurity,
+    /// What the pod costs beyond its containers (informational).
+    #[serde(default)]
+    pub overhead: Option<Resources>,
+    /// Sum of the containers' resources (informational).
+    #[serde(default)]
+    pub resources: Option<Resources>,
+    /// The runtime handler as asked: empty means default.
+    #[serde(default)]
+    pub handler: String,
+}
+
+/// Which of a sandbox's namespaces are the host's, and the default modes its containers see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxNamespaces {
+    /// The pod lives in the host's network.
+    pub host_network: bool,
+    /// Process namespace mode.
+    pub pid: PidMode,
+    /// The pod uses the host's IPC namespace.
+    pub host_ipc: bool,
+}
+
+/// Whose processes a container sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PidMode {
+    /// All containers of the pod share one.
+    #[default]
+    Pod,
+    /// Each container has its own.
+    Container,
+    /// The host's.
+    Node,
+    /// Another container's (only in a container's spec).
+    Target,
+}
+
+/// Confinement of the pause container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxSecurity {
+    /// User and groups.
+    pub identity: Identity,
+    /// Some container of the pod is privileged.
+    pub privileged: bool,
+    /// The pause's root is read-only.
+    pub readonly_rootfs: bool,
+    /// Seccomp profile of the pause.
+    pub seccomp: Option<Profile>,
+    /// AppArmor profile of the pause.
+    pub apparmor: Option<Profile>,
+    /// SELinux label of the pod.
+    pub selinux: Option<SelinuxLabel>,
+}

@@ -1,0 +1,1 @@
+//! The embedded pause image as a loadable archive.

@@ -1,0 +1,1 @@
+//! The edge: each method parses, calls and renders.

@@ -1,0 +1,1 @@
+//! Docker answers to records.

@@ -1,0 +1,1 @@
+//! CRI messages to model, refusing what is malformed.

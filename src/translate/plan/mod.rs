@@ -1,0 +1,1 @@
+//! Specs and facts to Docker bodies.

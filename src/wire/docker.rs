@@ -1,0 +1,397 @@
+//! Docker Engine API bodies.
+//!
+//! Requests use bollard's models: they are complete and generated from the engine's own
+//! description. Answers decode into the lenient structs below, where every field we can live
+//! without is optional and no enum is closed: an engine newer than us must not break a list
+//! (bollard's closed enums fail the whole reply on one unknown word).
+
+use std::collections::BTreeMap;
+
+pub use bollard::models::{
+    ContainerCreateBody, DeviceMapping, DeviceRequest, HealthConfig, HostConfig,
+    HostConfigLogConfig, Mount, MountBindOptions, MountType, PortBinding, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
+};
+use serde::{Deserialize, Deserializer};
+
+/// Reads `null` as the default: Go encodes empty maps and lists that way.
+fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// `GET /containers/{id}/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ContainerInspect {
+    /// 64 hexadecimal digits.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// With a leading slash.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// RFC 3339 with nanoseconds.
+    #[serde(deserialize_with = "nullable")]
+    pub created: String,
+    /// Id of the image it was made from.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Path of the log file, empty where the driver has none.
+    #[serde(deserialize_with = "nullable")]
+    pub log_path: String,
+    /// What its process does.
+    #[serde(deserialize_with = "nullable")]
+    pub state: InspectState,
+    /// What it was created with.
+    #[serde(deserialize_with = "nullable")]
+    pub config: InspectConfig,
+    /// What it was created with, as to the host.
+    #[serde(deserialize_with = "nullable")]
+    pub host_config: InspectHostConfig,
+    /// Its network.
+    #[serde(deserialize_with = "nullable")]
+    pub network_settings: InspectNetwork,
+}
+
+/// `State` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectState {
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
+    /// A process is there.
+    #[serde(deserialize_with = "nullable")]
+    pub running: bool,
+    /// Docker saw an OOM kill.
+    #[serde(rename = "OOMKilled", deserialize_with = "nullable")]
+    pub oom_killed: bool,
+    /// Host pid, 0 when there is none.
+    #[serde(deserialize_with = "nullable")]
+    pub pid: i64,
+    /// Exit code of the last run.
+    #[serde(deserialize_with = "nullable")]
+    pub exit_code: i64,
+    /// Why the last start failed.
+    #[serde(deserialize_with = "nullable")]
+    pub error: String,
+    /// RFC 3339, year 1 for never.
+    #[serde(deserialize_with = "nullable")]
+    pub started_at: String,
+    /// RFC 3339, year 1 for never.
+    #[serde(deserialize_with = "nullable")]
+    pub finished_at: String,
+}
+
+/// `Config` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectConfig {
+    /// Image as named at create.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Container labels, merged with the image's.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// Terminal.
+    #[serde(deserialize_with = "nullable")]
+    pub tty: bool,
+    /// Signal of a stop: the request's, or the image's.
+    #[serde(deserialize_with = "nullable")]
+    pub stop_signal: String,
+    /// Host name.
+    #[serde(deserialize_with = "nullable")]
+    pub hostname: String,
+}
+
+/// `HostConfig` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectHostConfig {
+    /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
+    #[serde(deserialize_with = "nullable")]
+    pub network_mode: String,
+    /// Empty, `host` or `container:<id>`.
+    #[serde(deserialize_with = "nullable")]
+    pub pid_mode: String,
+    /// `private`, `shareable`, `host`, `container:<id>`.
+    #[serde(deserialize_with = "nullable")]
+    pub ipc_mode: String,
+    /// OCI runtime.
+    #[serde(deserialize_with = "nullable")]
+    pub runtime: String,
+    /// Annotations passed to the OCI runtime.
+    #[serde(deserialize_with = "nullable")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// `NetworkSettings` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectNetwork {
+    /// Address on the default bridge; gone with API 1.52.
+    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    pub ip_address: String,
+    /// IPv6 address on the default bridge; gone with API 1.52.
+    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    pub global_ipv6_address: String,
+    /// Network name → end point.
+    #[serde(deserialize_with = "nullable")]
+    pub networks: BTreeMap<String, Option<InspectEndpoint>>,
+}
+
+/// One end point of `NetworkSettings.Networks`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectEndpoint {
+    /// IPv4 address, or empty.
+    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    pub ip_address: String,
+    /// IPv6 address, or empty.
+    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    pub global_ipv6_address: String,
+}
+
+/// One entry of `GET /containers/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ContainerSummary {
+    /// 64 hexadecimal digits.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// Names with leading slashes.
+    #[serde(deserialize_with = "nullable")]
+    pub names: Vec<String>,
+    /// Id of the image it was made from.
+    #[serde(rename = "ImageID", deserialize_with = "nullable")]
+    pub image_id: String,
+    /// Container labels, merged with the image's.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// Same words as [`InspectState::status`].
+    #[serde(deserialize_with = "nullable")]
+    pub state: String,
+}
+
+/// One entry of `GET /images/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageSummary {
+    /// `sha256:…`.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// `repository:tag`, `<none>:<none>` for none.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_tags: Vec<String>,
+    /// `repository@digest`.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_digests: Vec<String>,
+    /// Bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub size: i64,
+}
+
+/// `GET /images/{name}/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageInspect {
+    /// `sha256:…`.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// `repository:tag`.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_tags: Vec<String>,
+    /// `repository@digest`.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_digests: Vec<String>,
+    /// Bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub size: i64,
+    /// What containers of it inherit.
+    #[serde(deserialize_with = "nullable")]
+    pub config: ImageConfig,
+}
+
+/// `Config` of an image.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageConfig {
+    /// `user[:group]`.
+    #[serde(deserialize_with = "nullable")]
+    pub user: String,
+    /// Labels.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// Stop signal.
+    #[serde(deserialize_with = "nullable")]
+    pub stop_signal: String,
+}
+
+/// One message of `GET /events`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// `container`, `image`, `daemon`, …
+    #[serde(rename = "Type", deserialize_with = "nullable")]
+    pub kind: String,
+    /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
+    #[serde(rename = "Action", deserialize_with = "nullable")]
+    pub action: String,
+    /// What it happened to.
+    #[serde(rename = "Actor", deserialize_with = "nullable")]
+    pub actor: EventActor,
+    /// Nanoseconds since the epoch.
+    #[serde(rename = "timeNano", deserialize_with = "nullable")]
+    pub time_nano: i64,
+}
+
+/// `Actor` of an event.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EventActor {
+    /// Container id; image id or reference.
+    #[serde(rename = "ID", deserialize_with = "nullable")]
+    pub id: String,
+    /// Labels and details, e.g. `exitCode`.
+    #[serde(rename = "Attributes", deserialize_with = "nullable")]
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// `GET /version`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Version {
+    /// Release.
+    #[serde(deserialize_with = "nullable")]
+    pub version: String,
+    /// Newest API it speaks.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Oldest API it speaks.
+    #[serde(rename = "MinAPIVersion", deserialize_with = "nullable")]
+    pub min_api_version: String,
+    /// Kernel release.
+    #[serde(deserialize_with = "nullable")]
+    pub kernel_version: String,
+}
+
+/// `GET /info`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Info {
+    /// Identifier of the data root.
+    #[serde(rename = "ID", deserialize_with = "nullable")]
+    pub id: String,
+    /// Release.
+    #[serde(deserialize_with = "nullable")]
+    pub server_version: String,
+    /// `cgroupfs`, `systemd` or `none`.
+    #[serde(deserialize_with = "nullable")]
+    pub cgroup_driver: String,
+    /// `1` or `2`.
+    #[serde(deserialize_with = "nullable")]
+    pub cgroup_version: String,
+    /// Data root.
+    #[serde(deserialize_with = "nullable")]
+    pub docker_root_dir: String,
+    /// Storage driver.
+    #[serde(deserialize_with = "nullable")]
+    pub driver: String,
+    /// Details of the storage driver as pairs.
+    #[serde(deserialize_with = "nullable")]
+    pub driver_status: Vec<Vec<String>>,
+    /// Runtimes by name.
+    #[serde(deserialize_with = "nullable")]
+    pub runtimes: BTreeMap<String, Runtime>,
+    /// Name of the default runtime.
+    #[serde(deserialize_with = "nullable")]
+    pub default_runtime: String,
+    /// Verbatim security options.
+    #[serde(deserialize_with = "nullable")]
+    pub security_options: Vec<String>,
+    /// Default log driver.
+    #[serde(deserialize_with = "nullable")]
+    pub logging_driver: String,
+    /// Pods survive a daemon restart.
+    #[serde(deserialize_with = "nullable")]
+    pub live_restore_enabled: bool,
+    /// Kernel release.
+    #[serde(deserialize_with = "nullable")]
+    pub kernel_version: String,
+    /// CDI directories.
+    #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
+    pub cdi_spec_dirs: Vec<String>,
+    /// Warnings about the host.
+    #[serde(deserialize_with = "nullable")]
+    pub warnings: Vec<String>,
+}
+
+/// One runtime of `Info.Runtimes`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Runtime {
+    /// What the runtime says of itself; the key
+    /// `org.opencontainers.runtime-spec.features` holds its features document as JSON text.
+    #[serde(deserialize_with = "nullable")]
+    pub status: BTreeMap<String, String>,
+}
+
+/// The answer to a create.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct CreateAnswer {
+    /// Id of the new container.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// What the engine ignored.
+    #[serde(deserialize_with = "nullable")]
+    pub warnings: Vec<String>,
+}
+
+/// Every error body of the engine.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ErrorAnswer {
+    /// What went wrong.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+}
+
+/// One message of a pull, push or load stream.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    /// What happens.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
+    /// Which layer.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// How far, in bytes.
+    #[serde(rename = "progressDetail", deserialize_with = "nullable")]
+    pub detail: ProgressDetail,
+    /// Free text of a load.
+    #[serde(deserialize_with = "nullable")]
+    pub stream: String,
+    /// Failure, the old field.
+    #[serde(deserialize_with = "nullable")]
+    pub error: String,
+    /// Failure.
+    #[serde(rename = "errorDetail", deserialize_with = "nullable")]
+    pub error_detail: ErrorAnswer,
+}
+
+/// How far a layer is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ProgressDetail {
+    /// Bytes done.
+    #[serde(deserialize_with = "nullable")]
+    pub current: i64,
+    /// Bytes in all, 0 when unknown.
+    #[serde(deserialize_with = "nullable")]
+    pub total: i64,
+}
