@@ -118,3 +118,33 @@ pub enum EngineHealth {
         reason: String,
     },
 }
+
+/// Something changed in the engine: which object is worth another look.
+///
+/// It says nothing of what the object is now. Events come late, twice or not at all, so truth is
+/// always the next inspect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EngineEvent {
+    /// A container was created, started, ended, renamed, …
+    ContainerChanged {
+        /// Docker id.
+        id: String,
+    },
+    /// A container was removed.
+    ContainerGone {
+        /// Docker id.
+        id: String,
+    },
+    /// An image came, or one of its names was set or taken away.
+    ImageChanged {
+        /// Id or reference, as the engine gives it.
+        name: String,
+    },
+    /// An image was deleted.
+    ImageGone {
+        /// `sha256:…`.
+        id: String,
+    },
+    /// The daemon read its configuration again.
+    DaemonReloaded,
+}

@@ -28,5 +28,5 @@ pub const ANNOTATION_PREFIX: &str = "annotation.";
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 /// Our own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
-/// On a sandbox: which dockbridge (state directory) made it, for several on one engine.
+/// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

@@ -91,6 +91,18 @@ pub struct ContainerRecord {
     pub engine_log: Option<std::path::PathBuf>,
 }
 
+/// What an engine's container turns out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observed {
+    /// A pod's pause. What only the checkpoint knows is still missing: no attachment, not
+    /// complete.
+    Sandbox(SandboxRecord),
+    /// A workload of a pod.
+    Container(ContainerRecord),
+    /// Nobody's pod: a container that others made for themselves.
+    Foreign,
+}
+
 /// What Docker says of a container's main process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
