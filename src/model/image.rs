@@ -1,8 +1,8 @@
-//! What a pull is asked for and the credentials it brings.
+//! What a pull is asked for, the credentials it brings, and the space images take.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
-use super::reference::ImageReference;
+use super::{reference::ImageReference, time::Nanos};
 
 /// PullImage, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,4 +36,19 @@ impl fmt::Debug for Credentials {
             .field("server_address", &self.server_address)
             .finish_non_exhaustive()
     }
+}
+
+/// What images and writable layers take of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilesystemUsage {
+    /// Directory the images are in; kubelet resolves it to a device.
+    pub mountpoint: PathBuf,
+    /// Bytes of all image layers, each counted once.
+    pub image_bytes: u64,
+    /// Inodes of the images, where they can be told apart from the rest.
+    pub inodes: Option<u64>,
+    /// Bytes of all containers' writable layers.
+    pub container_bytes: u64,
+    /// When it was measured.
+    pub measured_at: Nanos,
 }

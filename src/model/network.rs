@@ -140,3 +140,14 @@ impl Attachment {
         }
     }
 }
+
+/// Whether pods can be connected now: CRI's `NetworkReady` condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStatus {
+    /// New pods can be connected.
+    pub ready: bool,
+    /// One CamelCase word saying why not; may be empty when ready.
+    pub reason: String,
+    /// The same in a sentence, for the operator.
+    pub message: String,
+}
