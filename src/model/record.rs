@@ -35,7 +35,8 @@ pub struct SandboxRecord {
 /// Whether a sandbox can hold containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxState {
-    /// Its pause runs, its network is up, and RunPodSandbox finished.
+    /// Its pause runs and its network is up. Connecting is the last step of RunPodSandbox, so
+    /// a half-made sandbox is never ready.
     Ready,
     /// Anything else.
     NotReady,
@@ -49,11 +50,7 @@ impl SandboxRecord {
             NetworkMode::Cni => matches!(self.attachment, Some(Attachment::Ready { .. })),
             NetworkMode::Docker | NetworkMode::Host => true,
         };
-        if running && connected && self.complete {
-            SandboxState::Ready
-        } else {
-            SandboxState::NotReady
-        }
+        if running && connected { SandboxState::Ready } else { SandboxState::NotReady }
     }
 
     /// Addresses of the pod, primary first. Empty for host-network pods (kubelet fills in the

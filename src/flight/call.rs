@@ -1,0 +1,88 @@
+//! One running task per key: whoever asks for the same thing meanwhile gets the same answer.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+/// The task ended without an answer: it panicked, or the runtime is going down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the task doing this ended without an answer")]
+pub struct Lost;
+
+/// Running calls by key. Clones share the same table.
+#[derive(Debug)]
+pub struct Calls<K, V> {
+    running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    tracker: TaskTracker,
+}
+
+impl<K, V> Calls<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty table whose tasks `tracker` can wait for at the end.
+    pub fn new(tracker: TaskTracker) -> Self {
+        Self { running: Arc::default(), tracker }
+    }
+
+    /// Runs `work` on a task of its own, or joins the one already running under `key`.
+    ///
+    /// Dropping the returned future leaves the task running.
+    ///
+    /// # Errors
+    /// [`Lost`] when the task panicked.
+    pub async fn run<F>(&self, key: K, work: F) -> Result<V, Lost>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut answer = self.join_or_start(key, work);
+        let value = answer.wait_for(Option::is_some).await.map_err(|_| Lost)?;
+        value.clone().ok_or(Lost)
+    }
+
+    fn join_or_start<F>(&self, key: K, work: F) -> watch::Receiver<Option<V>>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = running.get(&key) {
+            return answer.clone();
+        }
+        let (sender, answer) = watch::channel(None);
+        running.insert(key.clone(), answer.clone());
+        let landing = Landing { key, running: Arc::clone(&self.running) };
+        self.tracker.spawn(async move {
+            let value = work.await;
+            // The key is free before the answer is seen: a caller who asks again afterwards
+            // must start anew, not be told the old answer.
+            drop(landing);
+            sender.send_replace(Some(value));
+        });
+        answer
+    }
+}
+
+impl<K, V> Clone for Calls<K, V> {
+    fn clone(&self) -> Self {
+        Self { running: Arc::clone(&self.running), tracker: self.tracker.clone() }
+    }
+}
+
+/// Frees the key when the task ends, by return or by panic.
+struct Landing<K: Eq + Hash, V> {
+    key: K,
+    running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+}
+
+impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+    fn drop(&mut self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}

@@ -1,0 +1,46 @@
+//! Read-write locks by name, made on demand and forgotten when nobody holds them.
+//!
+//! Verbs that need a pod to stay as it is (create a container in it) read-lock the pod; verbs
+//! that change it (run, stop, remove) write-lock it. tokio's lock is fair, so a writer waits
+//! for those before it and goes before those after it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+/// A table of locks. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Locks {
+    table: Arc<Mutex<HashMap<String, Weak<RwLock<()>>>>>,
+}
+
+impl Locks {
+    /// Waits until nobody changes `name`, and keeps it so while the guard lives.
+    pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
+        self.lock_of(name).read_owned().await
+    }
+
+    /// Waits until nobody uses `name`, and keeps it to the caller while the guard lives.
+    pub async fn write(&self, name: &str) -> OwnedRwLockWriteGuard<()> {
+        self.lock_of(name).write_owned().await
+    }
+
+    fn lock_of(&self, name: &str) -> Arc<RwLock<()>> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = table.get(name).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if table.len() >= SWEEP_AT {
+            table.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::new(RwLock::new(()));
+        table.insert(name.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+/// Dead entries are swept when the table has grown to this many names.
+const SWEEP_AT: usize = 512;

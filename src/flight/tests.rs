@@ -1,0 +1,81 @@
+//! Joining, losing and ordering of owned calls.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    call::{Calls, Lost},
+    lock::Locks,
+};
+
+#[tokio::test]
+async fn equal_calls_share_one_task_and_later_ones_start_anew() {
+    let calls: Calls<&str, usize> = Calls::new(TaskTracker::new());
+    let started = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(Notify::new());
+    let work = || {
+        let (started, gate) = (Arc::clone(&started), Arc::clone(&gate));
+        async move {
+            let nth = started.fetch_add(1, Ordering::SeqCst);
+            gate.notified().await;
+            nth
+        }
+    };
+    let (first, second) = (calls.clone(), calls.clone());
+    let (one, two) = (work(), work());
+    let opener = async {
+        tokio::task::yield_now().await;
+        gate.notify_one();
+    };
+    let (a, b, ()) = tokio::join!(first.run("k", one), second.run("k", two), opener);
+    assert_eq!((a, b), (Ok(0), Ok(0)));
+    gate.notify_one();
+    assert_eq!(calls.run("k", work()).await, Ok(1));
+}
+
+#[tokio::test]
+async fn an_abandoned_call_still_finishes() {
+    let tracker = TaskTracker::new();
+    let calls: Calls<&str, ()> = Calls::new(tracker.clone());
+    let done = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&done);
+    let gate = Arc::new(Notify::new());
+    let opened = Arc::clone(&gate);
+    let call = calls.run("k", async move {
+        opened.notified().await;
+        seen.store(1, Ordering::SeqCst);
+    });
+    assert!(tokio::time::timeout(Duration::from_millis(5), call).await.is_err());
+    gate.notify_one();
+    tracker.close();
+    tracker.wait().await;
+    assert_eq!(done.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_panicking_task_is_lost_and_frees_its_key() {
+    let calls: Calls<&str, u8> = Calls::new(TaskTracker::new());
+    assert_eq!(calls.run("k", async { panic!("on purpose") }).await, Err(Lost));
+    assert_eq!(calls.run("k", async { 7 }).await, Ok(7));
+}
+
+#[tokio::test]
+async fn readers_share_and_a_writer_waits() {
+    let locks = Locks::default();
+    let one = locks.read("pod").await;
+    let two = locks.read("pod").await;
+    let write = locks.write("pod");
+    tokio::pin!(write);
+    assert!(tokio::time::timeout(Duration::from_millis(5), &mut write).await.is_err());
+    drop((one, two));
+    let _held = write.await;
+    let _other = locks.write("another pod").await;
+}
