@@ -1,21 +1,30 @@
 //! Image references: parsed and normalised as the engine does it, so that names can be compared
 //! and so that nothing but a reference ever reaches an engine path.
+//!
+//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain when it holds
+//! a `.`, a `:` or an upper-case letter, or is `localhost`; anything else lives on the default
+//! registry, and there a single component is one of its `library/`.
 
 use std::fmt;
 
 use thiserror::Error;
 
+#[cfg(test)]
+mod tests;
+
 /// A text that is no image reference.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an image reference: {text:?}: {reason}")]
 pub struct InvalidReference {
-    /// What was given.
+    /// What was given; its beginning when it is very long.
     pub text: String,
     /// What is wrong with it.
     pub reason: &'static str,
 }
 
 /// A normalised image reference: `domain/path[:tag][@digest]`.
+///
+/// Two references are equal when they name the same thing, however they were spelled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     domain: String,
@@ -25,6 +34,28 @@ pub struct ImageReference {
 }
 
 impl ImageReference {
+    /// Reads a reference in any spelling the engine takes.
+    ///
+    /// # Errors
+    /// Refuses whatever the engine's grammar refuses, and image ids ([`names_id`]): as a name
+    /// they would be something else.
+    pub fn parse(text: &str) -> Result<Self, InvalidReference> {
+        Self::read(text).map_err(|reason| InvalidReference {
+            text: text.chars().take(SHOWN_CHARS).collect(),
+            reason,
+        })
+    }
+
+    /// The same with `latest` where neither tag nor digest is stated: without either, the engine
+    /// would pull every tag of the repository.
+    #[must_use]
+    pub fn with_default_tag(mut self) -> Self {
+        if self.tag.is_none() && self.digest.is_none() {
+            self.tag = Some(DEFAULT_TAG.to_owned());
+        }
+        self
+    }
+
     /// Registry, e.g. `docker.io`.
     pub fn domain(&self) -> &str {
         &self.domain
@@ -44,17 +75,183 @@ impl ImageReference {
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
+
+    /// Registry and repository, without tag and digest, in full.
+    pub fn repository(&self) -> String {
+        format!("{}/{}", self.domain, self.path)
+    }
+
+    /// The engine's short spelling, as it appears in `RepoTags`: `busybox:1.36` for
+    /// `docker.io/library/busybox:1.36`.
+    pub fn familiar(&self) -> String {
+        self.with_suffixes(self.familiar_repository())
+    }
+
+    /// The short spelling without tag and digest.
+    ///
+    /// Kept long where the short form would be read as another registry's.
+    pub fn familiar_repository(&self) -> String {
+        if self.domain != DEFAULT_DOMAIN {
+            return self.repository();
+        }
+        match self.path.strip_prefix(LIBRARY) {
+            Some(name) if !name.contains('/') => name.to_owned(),
+            _ if split_domain(&self.path).0 == DEFAULT_DOMAIN => self.path.clone(),
+            _ => self.repository(),
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
+        if names_id(text) {
+            return Err("it is an image id");
+        }
+        let (domain, rest) = split_domain(text);
+        let (name, digest) = match rest.split_once('@') {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (rest, None),
+        };
+        // A colon before the last slash belongs to no tag (and to no valid path either).
+        let (path, tag) = match name.rsplit_once(':') {
+            Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
+            _ => (name, None),
+        };
+        check_domain(domain)?;
+        check_path(path)?;
+        tag.map_or(Ok(()), check_tag)?;
+        digest.map_or(Ok(()), check_digest)?;
+        let official = domain == DEFAULT_DOMAIN && !path.contains('/');
+        Ok(Self {
+            domain: domain.to_owned(),
+            path: if official { format!("{LIBRARY}{path}") } else { path.to_owned() },
+            tag: tag.map(str::to_owned),
+            digest: digest.map(str::to_owned),
+        })
+    }
+
+    fn with_suffixes(&self, mut name: String) -> String {
+        for (mark, part) in [(':', &self.tag), ('@', &self.digest)] {
+            if let Some(part) = part {
+                name.push(mark);
+                name.push_str(part);
+            }
+        }
+        name
+    }
 }
 
 impl fmt::Display for ImageReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.domain, self.path)?;
-        if let Some(tag) = &self.tag {
-            write!(f, ":{tag}")?;
-        }
-        if let Some(digest) = &self.digest {
-            write!(f, "@{digest}")?;
-        }
-        Ok(())
+        f.write_str(&self.with_suffixes(self.repository()))
     }
 }
+
+/// Whether the text is a whole image id (64 hexadecimal digits, with or without `sha256:`), which
+/// by the grammar could also be read as a name.
+pub fn names_id(text: &str) -> bool {
+    let hex = text.strip_prefix("sha256:").unwrap_or(text);
+    hex.len() == 64 && is_lower_hex(hex)
+}
+
+/// Tells the registry from the rest; the rest may still lack `library/`.
+fn split_domain(text: &str) -> (&str, &str) {
+    match text.split_once('/') {
+        Some((INDEX_DOMAIN, rest)) => (DEFAULT_DOMAIN, rest),
+        Some((first, rest)) if looks_like_domain(first) => (first, rest),
+        _ => (DEFAULT_DOMAIN, text),
+    }
+}
+
+fn looks_like_domain(first: &str) -> bool {
+    first == "localhost" || first.contains(['.', ':']) || first.chars().any(char::is_uppercase)
+}
+
+fn check_domain(domain: &str) -> Result<(), &'static str> {
+    const WRONG: &str = "the registry is no host name";
+    if domain.len() > MAX_DOMAIN {
+        return Err("the registry's name is too long");
+    }
+    let (host, port) = match domain.rsplit_once(':') {
+        // The last colon of a bare IPv6 address is inside its brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (domain, None),
+    };
+    if port.is_some_and(|port| port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit())) {
+        return Err("the registry's port is no number");
+    }
+    let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let valid = match v6 {
+        Some(address) => {
+            !address.is_empty() && address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':')
+        }
+        None => host.split('.').all(is_host_label),
+    };
+    if valid { Ok(()) } else { Err(WRONG) }
+}
+
+fn is_host_label(label: &str) -> bool {
+    !label.is_empty()
+        && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn check_path(path: &str) -> Result<(), &'static str> {
+    if path.is_empty() {
+        return Err("the repository is empty");
+    }
+    if path.len() > MAX_PATH {
+        return Err("the repository is longer than 255 bytes");
+    }
+    if path.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Err("the repository must be lower case");
+    }
+    if path.split('/').all(is_path_component) {
+        Ok(())
+    } else {
+        Err("the repository may hold only a-z, 0-9 and single . _ - between them")
+    }
+}
+
+/// Runs of letters and digits, with one `.`, one or two `_`, or any number of `-` between two.
+fn is_path_component(component: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    component.starts_with(alphanumeric)
+        && component.ends_with(alphanumeric)
+        && component
+            .split(alphanumeric)
+            .all(|mark| matches!(mark, "" | "." | "_" | "__") || mark.bytes().all(|b| b == b'-'))
+}
+
+fn check_tag(tag: &str) -> Result<(), &'static str> {
+    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let begins = tag.bytes().next().is_some_and(word);
+    let goes_on = tag.bytes().all(|b| word(b) || matches!(b, b'.' | b'-'));
+    if begins && goes_on && tag.len() <= MAX_TAG { Ok(()) } else { Err("the tag is malformed") }
+}
+
+fn check_digest(digest: &str) -> Result<(), &'static str> {
+    let (algorithm, hex) = digest.split_once(':').ok_or("the digest has no algorithm")?;
+    let digits = match algorithm {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        _ => return Err("the digest's algorithm is unknown"),
+    };
+    if hex.len() == digits && is_lower_hex(hex) { Ok(()) } else { Err("the digest is malformed") }
+}
+
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+const DEFAULT_DOMAIN: &str = "docker.io";
+/// What the default registry was called once; still in configuration files.
+const INDEX_DOMAIN: &str = "index.docker.io";
+const LIBRARY: &str = "library/";
+const DEFAULT_TAG: &str = "latest";
+/// A host name of 253 bytes and a port, generously.
+const MAX_DOMAIN: usize = 262;
+const MAX_PATH: usize = 255;
+const MAX_TAG: usize = 128;
+/// How much of a refused text an error repeats.
+const SHOWN_CHARS: usize = 128;
