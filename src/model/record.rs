@@ -90,6 +90,7 @@ pub struct ContainerRecord {
 
 /// What an engine's container turns out to be.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "taken apart at once, never kept")]
 pub enum Observed {
     /// A pod's pause. What only the checkpoint knows is still missing: no attachment, not
     /// complete.
