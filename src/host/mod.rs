@@ -1,1 +1,9 @@
 //! Small typed doors to this machine's kernel and file system; the only `unsafe`.
+//!
+//! Everything here blocks unless its name says otherwise: call it from `spawn_blocking` when it
+//! may touch a disk. Nothing here knows pods, plugins or Docker.
+
+pub mod capability;
+pub mod error;
+pub mod file;
+pub mod netns;

@@ -1,0 +1,61 @@
+//! What the engine is allowed to do on this machine, read from `/proc`.
+//!
+//! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. There the
+//! OCI runtime dies with an unhelpful text when a container asks for a lower `oom_score_adj`
+//! than its own, so the asked value is clamped to what this room says is possible.
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process,
+};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+/// The lowest `oom_score_adj` the engine behind `engine_socket` can give a process: -1000 with
+/// `CAP_SYS_RESOURCE`, else its own score when that is positive, else 0.
+///
+/// Who listens on the socket is asked of the kernel; an engine that is not running, or lives
+/// in another process namespace, is taken to be allowed what we are. Never blocks on the engine:
+/// a connection is opened, nothing is sent.
+pub fn oom_floor(engine_socket: &Path) -> i64 {
+    let listener = listener(engine_socket).unwrap_or_else(process::id);
+    floor_of(&PathBuf::from(format!("/proc/{listener}")))
+        .or_else(|| floor_of(Path::new("/proc/self")))
+        .unwrap_or(0)
+}
+
+/// None when the process cannot be looked at.
+fn floor_of(process: &Path) -> Option<i64> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let map = fs::read_to_string(process.join("uid_map")).ok()?;
+    if may_lower(&status, &map) {
+        return Some(LOWEST_SCORE);
+    }
+    let own = fs::read_to_string(process.join("oom_score_adj")).ok();
+    Some(own.and_then(|text| text.trim().parse().ok()).unwrap_or(0).max(0))
+}
+
+/// The kernel asks for the capability in the initial user namespace: being root of another one
+/// shows every bit set and allows nothing.
+fn may_lower(status: &str, uid_map: &str) -> bool {
+    let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    initial && effective.is_some_and(|bits| bits & SYS_RESOURCE != 0)
+}
+
+fn listener(socket: &Path) -> Option<u32> {
+    let stream = UnixStream::connect(socket).ok()?;
+    let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
+    u32::try_from(pid).ok().filter(|pid| *pid != 0)
+}
+
+const LOWEST_SCORE: i64 = -1000;
+const SYS_RESOURCE: u64 = 1 << 24;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! What the kernel refused, with the path it was about.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::error::Kind;
+
+/// A refused call on a path.
+#[derive(Debug, Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct HostError {
+    /// What was tried, as a verb with its preposition: "open", "rename to".
+    pub action: &'static str,
+    /// The path it was tried on.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    #[source]
+    pub source: io::Error,
+}
+
+impl HostError {
+    /// Binds an I/O answer to what was tried.
+    pub fn new(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self { action, path: path.to_owned(), source: source.into() }
+    }
+
+    /// Whether the path, or a directory above it, is absent.
+    pub fn is_not_found(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+
+    /// A full disk is the only thing here that a caller can act on.
+    pub fn kind(&self) -> Kind {
+        match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,
+            _ => Kind::Internal,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Files that are either the old text or the new one, whatever happens in between.
+//!
+//! A replaced file is a new inode: a bind mount made of the old one keeps showing the old text.
+//! Temporary files start with a dot and end in `.tmp` in the target's own directory; whoever
+//! lists such a directory skips names with a leading dot.
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use nix::libc;
+
+use super::error::HostError;
+
+/// What a finished write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A loss of power: file and directory are flushed before the call returns.
+    Synced,
+    /// The end of this process, nothing more.
+    Written,
+}
+
+/// Who may read a written file, whatever the umask says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Only this user: 0600.
+    Owner,
+    /// Everybody: 0644, for files that pods see.
+    Everyone,
+}
+
+/// Writes a file that only we may read: see [`replace_for`].
+///
+/// # Errors
+/// The directory is absent or not writable, or the disk is full. The old text stays.
+pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
+    replace_for(Readers::Owner, path, bytes, durability)
+}
+
+/// Writes `bytes` beside `path` and renames them over it: readers see old or new, never a part.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_for(
+    readers: Readers,
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<(), HostError> {
+    let draft = draft_of(path);
+    let done = write_draft(&draft, bytes, readers, durability)
+        .and_then(|()| fs::rename(&draft, path).map_err(|e| HostError::new("replace", path, e)));
+    if done.is_err() {
+        // The first failure is what matters; a draft that stays behind is skipped by readers.
+        let _ = fs::remove_file(&draft);
+    }
+    done?;
+    match durability {
+        Durability::Synced => sync_parent(path),
+        Durability::Written => Ok(()),
+    }
+}
+
+/// Removes a file; says whether it was there. With [`Durability::Synced`] it stays away after a
+/// loss of power.
+///
+/// # Errors
+/// Anything but absence.
+pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
+    match fs::remove_file(path) {
+        Ok(()) if durability == Durability::Synced => sync_parent(path).map(|()| true),
+        Ok(()) => Ok(true),
+        Err(e) if is_absence(&e) => Ok(false),
+        Err(e) => Err(HostError::new("remove", path, e)),
+    }
+}
+
+/// Reads a whole file of at most `limit` bytes; none when it is absent.
+///
+/// # Errors
+/// Unreadable, or longer than `limit`.
+pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if is_absence(&e) => return Ok(None),
+        Err(e) => return Err(HostError::new("open", path, e)),
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|e| HostError::new("read", path, e))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        let reason = io::Error::new(io::ErrorKind::FileTooLarge, "longer than a file of its kind");
+        return Err(HostError::new("read", path, reason));
+    }
+    Ok(Some(bytes))
+}
+
+/// Makes a directory and those above it, with `mode` for the ones it makes.
+///
+/// # Errors
+/// Not permitted, or something else has the name.
+pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(|e| HostError::new("create directory", path, e))
+}
+
+fn write_draft(
+    draft: &Path,
+    bytes: &[u8],
+    readers: Readers,
+    durability: Durability,
+) -> Result<(), HostError> {
+    let fail = |e| HostError::new("write", draft, e);
+    let mode = match readers {
+        Readers::Owner => 0o600,
+        Readers::Everyone => 0o644,
+    };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(draft)
+        .map_err(fail)?;
+    file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
+    file.write_all(bytes).map_err(fail)?;
+    match durability {
+        Durability::Synced => file.sync_all().map_err(fail),
+        Durability::Written => Ok(()),
+    }
+}
+
+/// The process id and a counter keep two writers of one target apart. A draft of an earlier
+/// process with our pid is possible, hence the removal.
+fn draft_of(path: &Path) -> PathBuf {
+    let serial = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}-{serial}.tmp", process::id()));
+    let draft = path.with_file_name(name);
+    let _ = fs::remove_file(&draft);
+    draft
+}
+
+fn sync_parent(path: &Path) -> Result<(), HostError> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.map_err(|e| HostError::new("flush", parent, e))
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Replacement is whole or not at all, and leaves nothing behind.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use super::*;
+
+#[test]
+fn replaces_whole_and_leaves_no_draft() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.json");
+    for (text, durability) in [("one", Durability::Synced), ("two", Durability::Written)] {
+        replace(&path, text.as_bytes(), durability).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_failed_replacement_keeps_the_old_and_no_draft() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("taken");
+    fs::create_dir(&path).unwrap();
+    let error = replace(&path, b"x", Durability::Written).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot replace {}", path.display()));
+    assert!(path.is_dir());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_pods_read_is_readable_by_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("resolv.conf");
+    replace_for(Readers::Everyone, &path, b"nameserver ::1\n", Durability::Written).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn an_absent_directory_is_told_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no/such/file");
+    assert!(replace(&path, b"", Durability::Synced).unwrap_err().is_not_found());
+}
+
+#[test]
+fn removing_what_is_not_there_is_fine() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    assert!(!remove_if_present(&path, Durability::Synced).unwrap());
+    fs::write(&path, "x").unwrap();
+    assert!(remove_if_present(&path, Durability::Synced).unwrap());
+    assert!(!remove_if_present(&path.join("below"), Durability::Written).unwrap());
+}
+
+#[test]
+fn reading_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    assert_eq!(read_if_present(&path, 3).unwrap(), None);
+    fs::write(&path, "abc").unwrap();
+    assert_eq!(read_if_present(&path, 3).unwrap().unwrap(), b"abc");
+    assert!(read_if_present(&path, 2).is_err());
+    assert!(read_if_present(dir.path(), 2).is_err());
+}
+
+#[test]
+fn many_writers_leave_one_whole_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shared");
+    let texts: Vec<String> = (0..8).map(|n| n.to_string().repeat(4096)).collect();
+    std::thread::scope(|scope| {
+        for text in &texts {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    replace(&path, text.as_bytes(), Durability::Written).unwrap();
+                }
+            });
+        }
+    });
+    assert!(texts.contains(&fs::read_to_string(&path).unwrap()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}

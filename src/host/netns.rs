@@ -1,0 +1,196 @@
+//! Network namespaces: keeping one alive under a path, and working inside one.
+//!
+//! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. It keeps the namespace
+//! after its last process has gone, so that plugins can still clean up inside it. Children
+//! inherit our mount namespace and therefore see the pin; its directory needs no shared mount.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nix::{
+    errno::Errno,
+    libc,
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, setns},
+    sys::{
+        socket::{AddressFamily, SockFlag, SockType, socket},
+        statfs::{NSFS_MAGIC, statfs},
+    },
+};
+
+use super::{
+    error::HostError,
+    file::{self, Durability},
+};
+
+/// Pins the network namespace of process `pid` at `at`; makes the directories above it.
+///
+/// Repeating it is fine. A pin of another namespace left at `at` is replaced.
+///
+/// # Errors
+/// The process has gone, lives in our own namespace (a reused pid, or a mistake: plugins must
+/// never be let loose on the host), or mounting is not permitted.
+pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
+    let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
+    let wanted = identity(&source)?;
+    if wanted == identity(Path::new("/proc/self/ns/net"))? {
+        let reason = io::Error::other("the process shares the host's network namespace");
+        return Err(HostError::new("pin", &source, reason));
+    }
+    if is_pinned(at) {
+        if identity(at)? == wanted {
+            return Ok(());
+        }
+        unpin(at)?;
+    }
+    mount_pin(&source, at)?;
+    // The pid may have changed hands between the look and the mount.
+    if identity(at)? == wanted {
+        return Ok(());
+    }
+    unpin(at)?;
+    Err(HostError::new("pin", &source, io::Error::other("the process ended meanwhile")))
+}
+
+/// Takes the pin at `at` away, with its file. The namespace ends with its last process.
+///
+/// Fine when there is no pin, no file, or no directory (after a reboot).
+///
+/// # Errors
+/// Not permitted, or `at` is a directory.
+pub fn unpin(at: &Path) -> Result<(), HostError> {
+    // More than one mount can be stacked here after a crash between two steps of `pin`.
+    for _ in 0..MAX_STACKED {
+        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
+            // Without the right to mount there can be no pin of ours.
+            Err(Errno::EPERM) if !is_pinned(at) => break,
+            Err(e) => return Err(HostError::new("unmount", at, e)),
+        }
+    }
+    file::remove_if_present(at, Durability::Written).map(|_| ())
+}
+
+/// Whether `at` is a namespace that can be entered, not just a file of that name.
+pub fn is_pinned(at: &Path) -> bool {
+    statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
+}
+
+/// Brings `lo` up in the namespace at `at`; it is created down. Addresses appear by themselves.
+///
+/// # Errors
+/// No namespace there, or not permitted.
+pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
+    within(at, || raise_interface(LOOPBACK))
+}
+
+/// Runs `work` on a thread of its own inside the network namespace at `at`; what it opens there
+/// (sockets) keeps working in ours.
+///
+/// # Errors
+/// No namespace there, not permitted, or `work`'s own failure.
+pub fn within<T: Send>(
+    at: &Path,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> Result<T, HostError> {
+    let fail = |e: io::Error| HostError::new("work in network namespace", at, e);
+    let namespace = open(at)?;
+    let entered = thread::scope(|scope| {
+        let body = || {
+            setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+            work()
+        };
+        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, body)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
+    });
+    entered.map_err(fail)
+}
+
+fn open(at: &Path) -> Result<File, HostError> {
+    if !is_pinned(at) && at.exists() {
+        let reason = io::Error::new(io::ErrorKind::InvalidInput, "not a namespace");
+        return Err(HostError::new("enter", at, reason));
+    }
+    File::open(at).map_err(|e| HostError::new("open", at, e))
+}
+
+fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
+    if let Some(parent) = at.parent() {
+        file::ensure_directory(parent, 0o755)?;
+    }
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o444)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(at)
+        .map_err(|e| HostError::new("create", at, e))?;
+    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|e| {
+        let _ = fs::remove_file(at);
+        HostError::new("bind a network namespace to", at, e)
+    })
+}
+
+/// Device and inode name a namespace for as long as it is held.
+fn identity(path: &Path) -> Result<(u64, u64), HostError> {
+    let facts = fs::metadata(path).map_err(|e| HostError::new("look at", path, e))?;
+    Ok((facts.dev(), facts.ino()))
+}
+
+/// Raises an interface of the calling thread's namespace. A local socket is enough of a handle:
+/// the kernel passes interface requests on from any family, and this one is always built in.
+fn raise_interface(name: &[u8]) -> io::Result<()> {
+    let socket: OwnedFd =
+        socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let mut request = interface_request(name);
+    add_up_flag(&socket, &mut request)
+}
+
+#[allow(unsafe_code, reason = "interface flags have no safe call; the request outlives both")]
+fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: the kernel reads the name and writes only the flags of a request we own, and the
+    // flags are the union's live field after the first call.
+    unsafe {
+        read_flags(socket.as_raw_fd(), request)?;
+        request.ifr_ifru.ifru_flags |= UP;
+        write_flags(socket.as_raw_fd(), request)?;
+    }
+    Ok(())
+}
+
+fn interface_request(name: &[u8]) -> libc::ifreq {
+    let mut field = [0; libc::IFNAMSIZ];
+    for (to, from) in field.iter_mut().zip(name) {
+        *to = from.cast_signed();
+    }
+    libc::ifreq { ifr_name: field, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 } }
+}
+
+mod door {
+    //! The two raw calls.
+    #![allow(unsafe_code, reason = "generated wrappers of two ioctls")]
+    #![allow(missing_docs, reason = "generated")]
+
+    use nix::libc;
+
+    nix::ioctl_readwrite_bad!(read_flags, libc::SIOCGIFFLAGS, libc::ifreq);
+    nix::ioctl_write_ptr_bad!(write_flags, libc::SIOCSIFFLAGS, libc::ifreq);
+}
+use door::{read_flags, write_flags};
+
+const LOOPBACK: &[u8] = b"lo";
+const UP: libc::c_short = 1;
+const MAX_STACKED: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Pins on namespaces of our own making; the machine's is never entered.
+
+use std::{process::Command, sync::mpsc, thread};
+
+use nix::{sched::unshare, unistd::gettid};
+
+use super::*;
+
+/// A thread that sits in a fresh network namespace until dropped; none without the right to.
+struct Resident {
+    tid: u32,
+    leave: mpsc::Sender<()>,
+}
+
+impl Resident {
+    fn new() -> Option<Self> {
+        let (tell, told) = mpsc::channel();
+        let (leave, left) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            let made = unshare(CloneFlags::CLONE_NEWNET).map(|()| gettid().as_raw());
+            tell.send(made).unwrap();
+            let _ = left.recv();
+        });
+        match told.recv().unwrap() {
+            Ok(tid) => Some(Self { tid: u32::try_from(tid).unwrap(), leave }),
+            Err(e) => {
+                println!("skipped: cannot make a network namespace: {e}");
+                None
+            }
+        }
+    }
+}
+
+fn loopback_is_up(at: &Path) -> bool {
+    within(at, || {
+        // Binding is possible either way; connecting needs the route that `lo` brings.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        Ok(std::net::TcpStream::connect(listener.local_addr()?).is_ok())
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_pin_outlives_its_process_and_goes_without_trace() {
+    let Some(resident) = Resident::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("netns/pod");
+    assert!(!is_pinned(&at));
+    pin(resident.tid, &at).unwrap();
+    pin(resident.tid, &at).unwrap();
+    assert!(is_pinned(&at));
+    drop(resident.leave);
+    assert!(!loopback_is_up(&at));
+    raise_loopback(&at).unwrap();
+    raise_loopback(&at).unwrap();
+    assert!(loopback_is_up(&at));
+    unpin(&at).unwrap();
+    unpin(&at).unwrap();
+    assert!(!at.exists());
+}
+
+#[test]
+fn a_pin_of_another_namespace_is_replaced() {
+    let (Some(one), Some(two)) = (Resident::new(), Resident::new()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("pod");
+    pin(one.tid, &at).unwrap();
+    let first = identity(&at).unwrap();
+    pin(two.tid, &at).unwrap();
+    assert_ne!(identity(&at).unwrap(), first);
+    unpin(&at).unwrap();
+}
+
+#[test]
+fn the_host_and_the_dead_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("pod");
+    let error = pin(std::process::id(), &at).unwrap_err();
+    assert!(error.source.to_string().contains("shares the host's"));
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    assert!(pin(child.id(), &at).unwrap_err().is_not_found());
+    assert!(!at.exists());
+}
+
+#[test]
+fn unpin_after_a_reboot_is_fine() {
+    let dir = tempfile::tempdir().unwrap();
+    unpin(&dir.path().join("gone/pod")).unwrap();
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    assert!(!is_pinned(&plain));
+    assert!(raise_loopback(&plain).is_err());
+    assert!(raise_loopback(&dir.path().join("absent")).unwrap_err().is_not_found());
+    unpin(&plain).unwrap();
+    assert!(!plain.exists());
+}
