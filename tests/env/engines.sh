@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Puts Docker engines of several Debian suites, and the other programs a test world runs, below target/engines.
+#
+# usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
+#
+# Nothing is installed: packages are downloaded and unpacked, so that no service starts and an engine the user
+# has is never replaced. The mirror is whichever one this machine's own apt sources name.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
+
+main() {
+    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools}
+    case $name in
+        bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc ;;
+        tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
+        *) die "unknown engine: $name" ;;
+    esac
+}
+
+# unpack FOLDER SUITE PACKAGE…: fills the folder once, behind a lock, and prints its path.
+unpack() {
+    local folder=$1 suite=$2 into
+    shift 2
+    mkdir -p "$cache"
+    into=$(cd "$cache" && pwd)/$folder
+    exec 8>"$cache/.$folder.lock"
+    flock 8
+    if [ ! -e "$into/.complete" ]; then
+        rm -rf "$into" "$into.apt"
+        mkdir -p "$into" "$into.apt"
+        download "$into.apt" "$suite" "$@" >&2
+        for package in "$into.apt"/debs/*.deb; do dpkg-deb -x "$package" "$into"; done
+        rm -rf "$into.apt"
+        touch "$into/.complete"
+    fi
+    exec 8>&-
+    printf '%s\n' "$into"
+}
+
+# download DIR SUITE PACKAGE…: into DIR/debs, with an apt configuration that lives in DIR only.
+download() {
+    local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
+    shift 2
+    [ -e "$keyring" ] && signed=" signed-by=$keyring"
+    mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/debs"
+    : >"$dir/status"
+    printf 'deb [arch=%s%s] %s %s main\n' "$(dpkg --print-architecture)" "$signed" "$(mirror)" "$suite" >"$dir/sources.list"
+    # _apt may not enter a folder below root's home.
+    local apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
+        -o Dir::Cache="$dir/cache" -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o Acquire::Languages=none)
+    "${apt[@]}" update
+    (
+        cd "$dir/debs"
+        for package in "$@"; do
+            # Debian 12 has the docker command inside docker.io.
+            "${apt[@]}" download "$package" || [ "$package" = docker-cli ] || exit 1
+        done
+    )
+}
+
+# The first Debian mirror named by this machine's apt sources, old or new format.
+mirror() {
+    local uri
+    uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        grep -v '^[[:space:]]*#' | grep -oE 'https?://[^] ]+/debian/?([[:space:]]|$)' | head -1 | tr -d '[:space:]')
+    [ -n "$uri" ] || die "no Debian mirror in this machine's apt sources"
+    printf '%s\n' "$uri"
+}
+
+die() {
+    printf 'engines: %s\n' "$*" >&2
+    exit 1
+}
+
+main "$@"

@@ -1,0 +1,347 @@
+#!/usr/bin/env bash
+# Runs a command in a private world: its own network, mount and process namespace with a Docker Engine,
+# two registries, CNI plugins and test images. Nothing outside the one temporary folder is touched, the user's
+# engine least of all, and everything is gone when the command ends, however it ends.
+#
+# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--] command [argument…]     (as root)
+#
+# The command finds:
+#   DOCKBRIDGE_WORLD                   the world's folder, on a shared mount (rshared binds work below it)
+#   DOCKBRIDGE_WORLD_DOCKER            the engine's socket (DOCKER_HOST says the same to the docker command)
+#   DOCKBRIDGE_WORLD_ENGINE            the engine's name as given to --engine
+#   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid
+#   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it
+#   DOCKBRIDGE_WORLD_CNI_CONF, _CNI_BIN, _CNI_CACHE, _CNI_LEASES
+#                                      bridge cni0 + host-local + portmap; leases are files named as addresses
+#   DOCKBRIDGE_WORLD_IMAGE             a busybox with sh, httpd, nc, wget … (present in the engine)
+#   DOCKBRIDGE_WORLD_REGISTRY          open registry on loopback, holds busybox:1
+#   DOCKBRIDGE_WORLD_PRIVATE_REGISTRY  registry with a password, holds busybox:1
+#   DOCKBRIDGE_WORLD_PRIVATE_USER, _PRIVATE_PASSWORD
+#   DOCKBRIDGE_WORLD_PAUSE             empty: the embedded image is used
+# DOCKBRIDGE_WORLD_LOGS=folder (given by the caller) receives the world's logs at the end.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+temp=${TMPDIR:-/tmp}
+image=dockbridge.test/busybox:1
+registry=127.0.0.1:5000
+private=127.0.0.1:5001
+user=puller
+password=world-secret
+# bcrypt of the password above; it guards a loopback registry of test images for the length of one run.
+htpasswd='puller:$2y$05$2yFmuzFXIrVPJdMhL9oWN.rqcsftnxSDIJp6eD/Qcqi8q3WgieHyi'
+
+# ---------------------------------------------------------------------------------------------- outside
+
+outside() {
+    local engine=bookworm
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --engine) engine=${2:?--engine needs a name}; shift 2 ;;
+            --engine=*) engine=${1#*=}; shift ;;
+            --) shift; break ;;
+            -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+            -*) die "unknown flag: $1" ;;
+            *) break ;;
+        esac
+    done
+    [ $# -gt 0 ] || die "a command is needed (see --help)"
+    [ "$(id -u)" = 0 ] || die "must be root: namespaces and an engine are made"
+    install_missing
+    sweep
+    local engine_root tools_root
+    engine_root=$(engine_root "$engine")
+    tools_root=$(tools_root)
+
+    world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
+    # Held by every process of the world: a world whose lock is free is a dead one.
+    exec 9>"$world/alive"
+    flock 9
+    trap clear_away EXIT
+    inner=
+    trap 'forward TERM' TERM INT HUP
+    # A command in the background would start with SIGINT ignored for good.
+    env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
+        unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private \
+        bash "$0" --inside "$world" "$engine" "$engine_root" "$tools_root" "$@" <&0 &
+    inner=$!
+    local code=0
+    while :; do
+        wait "$inner" && code=0 || code=$?
+        kill -0 "$inner" 2>/dev/null || break
+    done
+    exit "$code"
+}
+
+# unshare itself ignores signals while it waits, so they go to its child.
+forward() {
+    local child
+    [ -n "$inner" ] || exit 143
+    for child in $(cat "/proc/$inner/task/$inner/children" 2>/dev/null); do kill -s "$1" "$child" 2>/dev/null || true; done
+}
+
+clear_away() {
+    [ -z "${DOCKBRIDGE_WORLD_LOGS:-}" ] || { mkdir -p "$DOCKBRIDGE_WORLD_LOGS" && cp "$world"/log/* "$DOCKBRIDGE_WORLD_LOGS/" 2>/dev/null || true; }
+    remove_world "$world"
+}
+
+# Processes and mounts went with the namespaces; cgroups and files have to be removed.
+remove_world() {
+    local tree left
+    # Killed processes leave their cgroup a moment later than their namespace.
+    for left in 1 2 3 4 5 6 7 8 9 10; do
+        for tree in $(find /sys/fs/cgroup -maxdepth 3 -type d -name "$(basename "$1")" 2>/dev/null); do
+            find "$tree" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+        done
+        [ -n "$(find /sys/fs/cgroup -maxdepth 3 -type d -name "$(basename "$1")" 2>/dev/null)" ] || break
+        sleep 0.2
+    done
+    rm -rf --one-file-system "$1" || true
+}
+
+# Worlds whose owner was killed without a chance to clean.
+sweep() {
+    local stale
+    for stale in "$temp"/dockbridge-world.*; do
+        [ -e "$stale/alive" ] || continue
+        if flock -n "$stale/alive" true 2>/dev/null; then remove_world "$stale"; fi
+    done
+}
+
+# Only what cannot be unpacked beside the system; nothing here starts a service.
+install_missing() {
+    local missing=()
+    command -v ip >/dev/null || missing+=(iproute2)
+    command -v iptables >/dev/null || missing+=(iptables)
+    command -v curl >/dev/null || missing+=(curl)
+    command -v flock >/dev/null || missing+=(util-linux)
+    [ ${#missing[@]} = 0 ] && return
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >&2
+}
+
+# The root tree of an engine; "/" when the machine's own programs are the ones asked for.
+engine_root() {
+    case $1 in
+        host) command -v dockerd >/dev/null || die "no dockerd on this machine"; echo / ;;
+        bookworm) if /usr/sbin/dockerd --version 2>/dev/null | grep -q ' 20\.10\.'; then echo /; else "$here/engines.sh" bookworm; fi ;;
+        trixie) "$here/engines.sh" trixie ;;
+        sid | sid-containerd) "$here/engines.sh" sid ;;
+        *) die "unknown engine: $1 (bookworm, trixie, sid, sid-containerd, host)" ;;
+    esac
+}
+
+tools_root() {
+    if [ -x /usr/bin/docker-registry ] && [ -x /usr/lib/cni/bridge ] && is_static /bin/busybox; then echo /; else "$here/engines.sh" tools; fi
+}
+
+# Debian's plain busybox is dynamic and could not run in an empty image.
+is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
+
+# ----------------------------------------------------------------------------------------------- inside
+
+inside() {
+    world=$1 engine=$2 engine_root=${3%/} tools_root=${4%/}
+    shift 4
+    trap leave EXIT
+    trap 'exit 143' TERM INT HUP
+    export PATH="$engine_root/usr/sbin:$engine_root/usr/bin:$PATH"
+    make_room
+    write_cni
+    write_control
+    "$world/bin/engine" start
+    start_registry "$registry"
+    start_registry "$private" htpasswd
+    make_images
+    export_world
+    local code=0
+    "$@" 9>&- || code=$?
+    exit "$code"
+}
+
+make_room() {
+    local resolver
+    mkdir -p "$world"/{bin,run,log,tmp,pids,docker/config,cni/{conf,cache,leases}}
+    cp -L /etc/resolv.conf "$world/run/resolv.conf" 2>/dev/null || echo 'nameserver 127.0.0.1' >"$world/run/resolv.conf"
+    # Engine and plugins keep locks, plugin sockets and containerd's default socket below /run: not the machine's.
+    mount -t tmpfs -o mode=755 tmpfs /run
+    mkdir -p /run/lock
+    if [ ! -e /etc/resolv.conf ]; then
+        resolver=$(readlink -m /etc/resolv.conf)
+        mkdir -p "$(dirname "$resolver")" && cp "$world/run/resolv.conf" "$resolver"
+    fi
+    mount --bind "$world" "$world"
+    mount --make-shared "$world"
+    ip link set lo up
+    # Published ports on 127.0.0.1 need both; the namespace is ours, so nothing outside changes.
+    sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=1
+}
+
+write_cni() {
+    cat >"$world/cni/conf/10-world.conflist" <<JSON
+{
+  "cniVersion": "1.0.0",
+  "name": "world",
+  "plugins": [
+    {
+      "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+      "ipam": {
+        "type": "host-local", "dataDir": "$world/cni/leases",
+        "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]
+      }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+JSON
+}
+
+# The engine can be started and ended by a story too, so it has a script of its own.
+write_control() {
+    local features= proxy= candidate
+    [ "$engine" != sid-containerd ] || features=', "features": {"containerd-snapshotter": true}'
+    printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
+    for candidate in usr/sbin/docker-proxy usr/bin/docker-proxy usr/libexec/docker/docker-proxy; do
+        [ ! -x "$engine_root/$candidate" ] || proxy="--userland-proxy-path $engine_root/$candidate"
+    done
+    cat >"$world/bin/engine" <<SH
+#!/usr/bin/env bash
+# Starts and ends this world's engine.
+set -euo pipefail
+world=$world
+PATH=$PATH
+pidfile=\$world/pids/dockerd
+answers() { curl -sf -o /dev/null -m 2 --unix-socket "\$world/docker.sock" http://engine/_ping; }
+pid() { cat "\$pidfile" 2>/dev/null; }
+start() {
+    rm -f "\$pidfile"
+    # cgroupfs: a systemd outside could not place processes of another process namespace.
+    setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\
+        -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=cgroupfs \\
+        --cgroup-parent "/$(basename "$world")" $proxy "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
+    child=\$!
+    for _ in \$(seq 300); do
+        if answers; then return; fi
+        kill -0 "\$child" 2>/dev/null || break
+        sleep 0.1
+    done
+    tail -n 40 "\$world/log/dockerd.log" >&2
+    echo "world: the engine did not start" >&2
+    exit 1
+}
+end() {
+    local signal=\$1 id
+    id=\$(pid) || return 0
+    kill -s "\$signal" "\$id" 2>/dev/null || return 0
+    for _ in \$(seq 200); do
+        # A zombie answers signal 0 as well.
+        case \$(sed 's/.*) //;s/ .*//' "/proc/\$id/stat" 2>/dev/null) in '' | Z) break ;; esac
+        sleep 0.1
+    done
+    # A killed daemon leaves its file, and the next one refuses to start beside a pid in use.
+    rm -f "\$pidfile"
+}
+case \${1:-} in
+    start) shift; start "\$@" ;;
+    stop) end TERM ;;
+    kill) end KILL ;;
+    restart) shift; end TERM; start "\$@" ;;
+    pid) pid ;;
+    *) echo "usage: engine start|stop|kill|restart|pid [dockerd flag…]" >&2; exit 2 ;;
+esac
+SH
+    chmod 755 "$world/bin/engine"
+}
+
+# start_registry ADDRESS [htpasswd]
+start_registry() {
+    local name=registry-${1##*:} auth=
+    if [ "${2:-}" = htpasswd ]; then
+        printf '%s\n' "$htpasswd" >"$world/run/htpasswd"
+        auth="auth: {htpasswd: {realm: world, path: $world/run/htpasswd}}"
+    fi
+    printf 'version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}, delete: {enabled: true}}\nhttp: {addr: "%s"}\n%s\n' \
+        "$world/$name" "$1" "$auth" >"$world/run/$name.yml"
+    setsid "$tools_root/usr/bin/docker-registry" serve "$world/run/$name.yml" </dev/null >"$world/log/$name.log" 2>&1 &
+    echo $! >"$world/pids/$name"
+}
+
+make_images() {
+    local root=$world/run/busybox tool busybox=$tools_root/bin/busybox
+    export DOCKER_HOST=unix://$world/docker.sock DOCKER_CONFIG=$world/docker/config
+    [ -x "$busybox" ] || busybox=$tools_root/usr/bin/busybox
+    mkdir -p "$root"/{bin,etc,tmp,root,www,dev,proc,sys,var/run,var/log,home,usr/bin,sbin}
+    cp "$busybox" "$root/bin/busybox"
+    for tool in $("$busybox" --list); do ln -f "$root/bin/busybox" "$root/bin/$tool" 2>/dev/null || true; done
+    printf 'root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/false\nwww:x:33:33:www:/www:/bin/false\nnobody:x:65534:65534:nobody:/home:/bin/false\n' >"$root/etc/passwd"
+    printf 'root:x:0:\ndaemon:x:1:\nwww:x:33:\nnogroup:x:65534:\n' >"$root/etc/group"
+    echo 'dockbridge world' >"$root/www/index.html"
+    chmod 1777 "$root/tmp"
+    tar -C "$root" -c . | docker import -c 'CMD ["sh"]' -c 'ENV PATH=/bin:/usr/bin:/sbin' - "$image" >/dev/null
+    rm -rf "$root"
+    await_registry "$registry"
+    await_registry "$private"
+    docker login -u "$user" --password-stdin "$private" <<<"$password" >/dev/null 2>&1
+    push "$registry/busybox:1"
+    push "$private/busybox:1"
+    docker logout "$private" >/dev/null
+}
+
+# Pushes the test image under a name and forgets the name again: a story that wants it has to pull it.
+push() {
+    docker tag "$image" "$1"
+    docker push -q "$1" >"$world/log/push.log" 2>&1 || { cat "$world/log/push.log" >&2; die "cannot push $1"; }
+    docker rmi "$1" >/dev/null
+}
+
+await_registry() {
+    for _ in $(seq 100); do
+        if curl -s -o /dev/null -m 2 "http://$1/v2/"; then return; fi
+        sleep 0.1
+    done
+    die "the registry at $1 does not answer: $(tail -n 3 "$world/log/registry-${1##*:}.log")"
+}
+
+export_world() {
+    local plugins=$tools_root/usr/lib/cni
+    export DOCKBRIDGE_WORLD=$world
+    export DOCKBRIDGE_WORLD_DOCKER=$world/docker.sock
+    export DOCKBRIDGE_WORLD_ENGINE=$engine
+    export DOCKBRIDGE_WORLD_ENGINE_CONTROL=$world/bin/engine
+    export DOCKBRIDGE_WORLD_CGROUP=/$(basename "$world")
+    export DOCKBRIDGE_WORLD_CNI_CONF=$world/cni/conf
+    export DOCKBRIDGE_WORLD_CNI_BIN=$plugins
+    export DOCKBRIDGE_WORLD_CNI_CACHE=$world/cni/cache
+    export DOCKBRIDGE_WORLD_CNI_LEASES=$world/cni/leases/world
+    export DOCKBRIDGE_WORLD_IMAGE=$image
+    export DOCKBRIDGE_WORLD_REGISTRY=$registry
+    export DOCKBRIDGE_WORLD_PRIVATE_REGISTRY=$private
+    export DOCKBRIDGE_WORLD_PRIVATE_USER=$user
+    export DOCKBRIDGE_WORLD_PRIVATE_PASSWORD=$password
+}
+
+# The world's processes are this namespace's: what does not end by itself dies with process 1, which is this shell.
+leave() {
+    local code=$? file left
+    trap '' TERM INT HUP
+    if [ -S "$world/docker.sock" ]; then
+        left=$(timeout 10 docker ps -aq 2>/dev/null) || left=
+        [ -z "$left" ] || timeout 60 docker rm -f $left >/dev/null 2>&1 || true
+        "$world/bin/engine" stop || true
+    fi
+    for file in "$world"/pids/*; do kill "$(cat "$file")" 2>/dev/null || true; done
+    exit "$code"
+}
+
+# ------------------------------------------------------------------------------------------------------
+
+die() {
+    printf 'world: %s\n' "$*" >&2
+    exit 1
+}
+
+if [ "${1:-}" = --inside ]; then
+    shift
+    inside "$@"
+else
+    outside "$@"
+fi
