@@ -1,0 +1,138 @@
+//! The pause image as an archive that every engine loads: the same blobs described twice, once
+//! for graph drivers (`manifest.json`) and once as an OCI layout for containerd's image store.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{
+    elf::{self, Machine},
+    ustar::Archive,
+};
+
+/// The archive for this host's processor, for `POST /images/load`. Always the same bytes, so
+/// the image always has the same id.
+pub fn archive() -> Bytes {
+    archive_for(Machine::host())
+}
+
+/// The archive for a given processor.
+pub fn archive_for(machine: Machine) -> Bytes {
+    let layer = Blob::new(Archive::default().file("pause", 0o755, &elf::program(machine)).finish());
+    let config = Blob::json(&config(machine, &layer));
+    let manifest = Blob::json(&manifest(&config, &layer));
+    let descriptions = [
+        ("oci-layout", json!({ "imageLayoutVersion": "1.0.0" })),
+        ("index.json", index(machine, &manifest)),
+        ("manifest.json", docker_manifest(&config, &layer)),
+    ];
+    let blobs = [&layer, &config, &manifest].map(|blob| (blob.path(), blob.content.clone()));
+    let files = descriptions.map(|(name, value)| (name.to_owned(), value.to_string().into()));
+    blobs
+        .into_iter()
+        .chain(files)
+        .fold(Archive::default(), |tar, (name, content)| tar.file(&name, 0o644, &content))
+        .finish()
+        .into()
+}
+
+/// The name the image goes by once loaded. The tag changes whenever the image does: the engine
+/// is asked for this name before it is given the archive.
+pub const fn reference() -> &'static str {
+    "dockbridge/pause:1"
+}
+
+/// Something the image names by its digest.
+struct Blob {
+    content: Vec<u8>,
+    sha256: String,
+}
+
+impl Blob {
+    fn new(content: Vec<u8>) -> Self {
+        let sha256 = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { content, sha256 }
+    }
+
+    fn json(value: &Value) -> Self {
+        Self::new(value.to_string().into())
+    }
+
+    fn digest(&self) -> String {
+        format!("sha256:{}", self.sha256)
+    }
+
+    fn path(&self) -> String {
+        format!("blobs/sha256/{}", self.sha256)
+    }
+
+    fn descriptor(&self, media_type: &str) -> Value {
+        json!({ "mediaType": media_type, "digest": self.digest(), "size": self.content.len() })
+    }
+}
+
+/// The image configuration. It names no user: a root pause keeps its namespaces open to a
+/// dockbridge that has to work without CAP_SYS_PTRACE.
+fn config(machine: Machine, layer: &Blob) -> Value {
+    json!({
+        "architecture": machine.architecture(),
+        "os": "linux",
+        "created": CREATED,
+        "config": {
+            "Entrypoint": ["/pause"],
+            "Labels": {
+                "org.opencontainers.image.title": "dockbridge pause",
+                "org.opencontainers.image.description":
+                    "holds a pod's namespaces; built into dockbridge",
+                "org.opencontainers.image.licenses": "Apache-2.0",
+            },
+        },
+        "rootfs": { "type": "layers", "diff_ids": [layer.digest()] },
+        "history": [{ "created": CREATED, "created_by": "dockbridge" }],
+    })
+}
+
+/// The OCI image manifest.
+fn manifest(config: &Blob, layer: &Blob) -> Value {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": config.descriptor("application/vnd.oci.image.config.v1+json"),
+        "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
+    })
+}
+
+/// The OCI layout's index. containerd takes the name to give the image from the first
+/// annotation; other tools take the tag from the second.
+fn index(machine: Machine, manifest: &Blob) -> Value {
+    let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
+    let details = json!({
+        "platform": { "architecture": machine.architecture(), "os": "linux" },
+        "annotations": {
+            "io.containerd.image.name": format!("docker.io/{}", reference()),
+            "org.opencontainers.image.ref.name": tag(),
+        },
+    });
+    if let (Value::Object(into), Value::Object(details)) = (&mut descriptor, details) {
+        into.extend(details);
+    }
+    json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor] })
+}
+
+/// What engines with a graph driver read.
+fn docker_manifest(config: &Blob, layer: &Blob) -> Value {
+    json!([{
+        "Config": config.path(),
+        "RepoTags": [reference()],
+        "Layers": [layer.path()],
+    }])
+}
+
+fn tag() -> &'static str {
+    reference().rsplit_once(':').map_or("latest", |(_, tag)| tag)
+}
+
+/// Fixed, so that the image's id is.
+const CREATED: &str = "1970-01-01T00:00:00Z";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";

@@ -1,0 +1,103 @@
+//! The smallest program file the kernel runs: machine code in one read-only, executable segment.
+
+use super::code;
+
+/// A processor the pause is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit ARM.
+    Aarch64,
+}
+
+impl Machine {
+    /// The one this binary runs on, and with it the engine at the other end of a local socket.
+    pub const fn host() -> Self {
+        if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 }
+    }
+
+    /// The name image configurations use (Go's).
+    pub const fn architecture(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+        }
+    }
+
+    /// `e_machine` of the ELF header.
+    const fn number(self) -> u16 {
+        match self {
+            Self::X86_64 => 62,
+            Self::Aarch64 => 183,
+        }
+    }
+
+    const fn code(self) -> &'static [u8] {
+        match self {
+            Self::X86_64 => code::X86_64,
+            Self::Aarch64 => code::AARCH64,
+        }
+    }
+}
+
+/// The pause program as a static executable.
+pub fn program(machine: Machine) -> Vec<u8> {
+    let code = machine.code();
+    let size = HEADERS + code.len() as u64;
+    let mut file = file_header(machine);
+    file.extend(segment(PT_LOAD, FLAG_READ | FLAG_EXECUTE, size, PAGE));
+    // Says that the stack is not to be executable; without it old kernels make it so.
+    file.extend(segment(PT_GNU_STACK, FLAG_READ | FLAG_WRITE, 0, 16));
+    file.extend_from_slice(code);
+    file
+}
+
+/// `Elf64_Ehdr`: a static executable that starts right behind its headers.
+fn file_header(machine: Machine) -> Vec<u8> {
+    let mut header = vec![0x7f, b'E', b'L', b'F', CLASS_64, LITTLE_ENDIAN, CURRENT, ABI_SYSTEM_V];
+    header.resize(16, 0);
+    header.extend(ET_EXEC.to_le_bytes());
+    header.extend(machine.number().to_le_bytes());
+    header.extend(u32::from(CURRENT).to_le_bytes());
+    header.extend((BASE + HEADERS).to_le_bytes());
+    header.extend(u64::from(FILE_HEADER).to_le_bytes()); // the program headers follow at once
+    header.extend(0_u64.to_le_bytes()); // no section headers
+    header.extend(0_u32.to_le_bytes()); // no machine flags
+    for half in [FILE_HEADER, PROGRAM_HEADER, PROGRAM_HEADERS, 0, 0, 0] {
+        header.extend(half.to_le_bytes());
+    }
+    header
+}
+
+/// `Elf64_Phdr` of the first `size` bytes of the file, or of nothing.
+fn segment(kind: u32, flags: u32, size: u64, align: u64) -> Vec<u8> {
+    let address = if size == 0 { 0 } else { BASE };
+    let mut header = Vec::with_capacity(usize::from(PROGRAM_HEADER));
+    header.extend(kind.to_le_bytes());
+    header.extend(flags.to_le_bytes());
+    for word in [0, address, address, size, size, align] {
+        header.extend(word.to_le_bytes());
+    }
+    header
+}
+
+const CLASS_64: u8 = 2;
+const LITTLE_ENDIAN: u8 = 1;
+const CURRENT: u8 = 1;
+const ABI_SYSTEM_V: u8 = 0;
+const ET_EXEC: u16 = 2;
+const PT_LOAD: u32 = 1;
+const PT_GNU_STACK: u32 = 0x6474_e551;
+const FLAG_EXECUTE: u32 = 1;
+const FLAG_WRITE: u32 = 2;
+const FLAG_READ: u32 = 4;
+/// Sizes of the two kinds of header, in bytes.
+const FILE_HEADER: u16 = 64;
+const PROGRAM_HEADER: u16 = 56;
+const PROGRAM_HEADERS: u16 = 2;
+const HEADERS: u64 = FILE_HEADER as u64 + (PROGRAM_HEADER * PROGRAM_HEADERS) as u64;
+/// Where linkers put static programs, above every distribution's `mmap_min_addr`.
+const BASE: u64 = 0x40_0000;
+/// The largest page size in use (64-bit ARM has kernels with 64 KiB).
+const PAGE: u64 = 0x1_0000;

@@ -1,0 +1,309 @@
+//! The pause: its bytes against its sources, its file against the ELF rules, its image against
+//! the formats, and the program itself at work on this machine.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{
+    archive, code,
+    elf::{self, Machine},
+    ustar,
+};
+
+const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
+
+#[test]
+fn code_is_what_the_sources_assemble_to() {
+    for (source, prefixes, expected) in [
+        ("pause_x86_64.S", ["x86_64-linux-gnu-", ""], code::X86_64),
+        ("pause_aarch64.S", ["aarch64-linux-gnu-", ""], code::AARCH64),
+    ] {
+        match prefixes.iter().find_map(|prefix| assemble(prefix, source)) {
+            Some(assembled) => assert_eq!(hex(&assembled), hex(expected), "{source}"),
+            None => println!("skipped: no assembler for {source}"),
+        }
+    }
+}
+
+#[test]
+fn program_is_a_minimal_static_executable() {
+    for (machine, number) in [(Machine::X86_64, 62), (Machine::Aarch64, 183)] {
+        let file = elf::program(machine);
+        assert_eq!(file[..8], [0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+        let (kind, entry, headers) = (half(&file, 16), long(&file, 24), long(&file, 32));
+        assert_eq!((kind, half(&file, 18), headers), (2, number, 64));
+        assert_eq!([half(&file, 52), half(&file, 54), half(&file, 56)], [64, 56, 2]);
+        let [load, stack] = [64, 120].map(|at| &file[at..at + 56]);
+        assert_eq!((word(load, 0), word(load, 4)), (1, 5), "PT_LOAD, read and execute");
+        let (offset, address) = (long(load, 8), long(load, 16));
+        assert_eq!((offset, address % long(load, 48)), (0, 0), "offset ≡ address (mod align)");
+        assert_eq!([long(load, 32), long(load, 40)], [file.len() as u64; 2]);
+        assert_eq!((word(stack, 0), word(stack, 4)), (0x6474_e551, 6), "PT_GNU_STACK, no execute");
+        assert_eq!(entry - address, 176, "starts at the code");
+        let code = &file[176..];
+        assert!(code.len() < 200 && [code::X86_64, code::AARCH64].contains(&code));
+    }
+}
+
+#[test]
+fn archive_describes_the_same_blobs_to_both_image_stores() {
+    for machine in MACHINES {
+        let files = read_tar(&archive::archive_for(machine));
+        let docker = json(&files["manifest.json"]);
+        assert_eq!(docker[0]["RepoTags"], serde_json::json!([archive::reference()]));
+        let config_path = docker[0]["Config"].as_str().unwrap();
+        let layer_path = docker[0]["Layers"][0].as_str().unwrap();
+
+        let config = json(&files[config_path]);
+        assert_eq!(config["architecture"], machine.architecture());
+        assert_eq!(config["os"], "linux");
+        assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/pause"]));
+        assert_eq!(config["rootfs"]["diff_ids"][0], digest(&files[layer_path]));
+        let layer = read_tar(&files[layer_path]);
+        assert_eq!(layer, BTreeMap::from([("pause".to_owned(), elf::program(machine))]));
+
+        assert_eq!(json(&files["oci-layout"])["imageLayoutVersion"], "1.0.0");
+        let entry = &json(&files["index.json"])["manifests"][0];
+        assert_eq!(entry["platform"]["architecture"], machine.architecture());
+        let name = &entry["annotations"]["io.containerd.image.name"];
+        assert_eq!(name.as_str(), Some(format!("docker.io/{}", archive::reference()).as_str()));
+        let manifest = json(described(&files, entry));
+        assert_eq!(described(&files, &manifest["config"]), &files[config_path]);
+        assert_eq!(described(&files, &manifest["layers"][0]), &files[layer_path]);
+    }
+}
+
+/// The image's name stands for these bytes on every node: who changes them must change the tag
+/// in `archive::reference`, and then these digests.
+#[test]
+fn archive_never_changes_under_one_name() {
+    let digests = MACHINES.map(|machine| digest(&archive::archive_for(machine)));
+    assert_eq!(archive::reference(), "dockbridge/pause:1");
+    assert_eq!(digests, DIGESTS);
+    assert_eq!(archive::archive(), archive::archive_for(Machine::host()));
+}
+
+#[test]
+fn tar_is_what_tar_reads() {
+    let home = tempfile::tempdir().unwrap();
+    let content = vec![b'x'; 513];
+    let tar = ustar::Archive::default().file("a", 0o755, b"").file("b/c", 0o600, &content).finish();
+    fs::write(home.path().join("x.tar"), &tar).unwrap();
+    let run = Command::new("tar").args(["-xpf", "x.tar"]).current_dir(home.path()).status();
+    let Ok(status) = run else {
+        println!("skipped: no tar");
+        return;
+    };
+    assert!(status.success());
+    assert_eq!(fs::read(home.path().join("a")).unwrap(), b"");
+    assert_eq!(fs::read(home.path().join("b/c")).unwrap(), content);
+    assert_eq!(tar.len() % 10240, 0);
+}
+
+#[test]
+fn pause_ends_at_once_when_asked() {
+    for pause in installed() {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            let mut child = pause.command().spawn().unwrap();
+            thread::sleep(pause.warm_up);
+            assert!(child.try_wait().unwrap().is_none(), "{} holds", pause.name);
+            kill(pid(&child), signal).unwrap();
+            assert_eq!(exit_code(&mut child), Some(0), "{} at {signal}", pause.name);
+        }
+    }
+}
+
+#[test]
+fn pause_reaps_and_survives_stop_and_continue() {
+    for pause in installed() {
+        // The shell becomes the pause, so that its children become the pause's.
+        let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.$i & done; exec \"$@\"";
+        let command = pause.command();
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .spawn()
+            .unwrap();
+        thread::sleep(pause.warm_up);
+        kill(pid(&child), Signal::SIGSTOP).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        kill(pid(&child), Signal::SIGCONT).unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let left = || fs::read_to_string(&children).unwrap();
+        assert!(
+            within(Duration::from_secs(10), || left().is_empty()),
+            "{}: {}",
+            pause.name,
+            left()
+        );
+        assert!(child.try_wait().unwrap().is_none(), "{} holds", pause.name);
+        kill(pid(&child), Signal::SIGTERM).unwrap();
+        assert_eq!(exit_code(&mut child), Some(0), "{}", pause.name);
+    }
+}
+
+/// A pause program that can run here.
+struct Installed {
+    name: &'static str,
+    runner: Option<&'static str>,
+    program: PathBuf,
+    /// How long until its signals are blocked.
+    warm_up: Duration,
+    _home: tempfile::TempDir,
+}
+
+impl Installed {
+    fn command(&self) -> Command {
+        let Some(runner) = self.runner else {
+            return Command::new(&self.program);
+        };
+        let mut command = Command::new(runner);
+        command.arg(&self.program);
+        command
+    }
+}
+
+/// This machine's pause, and the other one under an emulator if there is one.
+fn installed() -> Vec<Installed> {
+    let mut found = Vec::new();
+    for machine in MACHINES {
+        let native = machine == Machine::host();
+        let emulator = match machine {
+            Machine::X86_64 => "qemu-x86_64-static",
+            Machine::Aarch64 => "qemu-aarch64-static",
+        };
+        if !native && Command::new(emulator).arg("-version").output().is_err() {
+            println!("skipped: {machine:?}: no {emulator}");
+            continue;
+        }
+        let home = tempfile::tempdir().unwrap();
+        found.push(Installed {
+            name: machine.architecture(),
+            runner: (!native).then_some(emulator),
+            program: install(home.path(), machine),
+            warm_up: Duration::from_millis(if native { 100 } else { 800 }),
+            _home: home,
+        });
+    }
+    found
+}
+
+/// Another process writes the program: a file this one holds open for writing, however briefly,
+/// cannot be executed by a child forked at that moment.
+fn install(home: &Path, machine: Machine) -> PathBuf {
+    let (bytes, program) = (home.join("bytes"), home.join("pause"));
+    fs::write(&bytes, elf::program(machine)).unwrap();
+    let status = Command::new("install").arg("-m755").args([&bytes, &program]).status().unwrap();
+    assert!(status.success());
+    program
+}
+
+fn assemble(prefix: &str, source: &str) -> Option<Vec<u8>> {
+    let home = tempfile::tempdir().unwrap();
+    let (object, text) = (home.path().join("object"), home.path().join("text"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pause").join(source);
+    let assembler = Command::new(format!("{prefix}as")).arg("-o").arg(&object).arg(source).output();
+    assembler.ok()?.status.success().then_some(())?;
+    let copy = ["-O", "binary", "-j", ".text"];
+    let copied =
+        Command::new(format!("{prefix}objcopy")).args(copy).args([&object, &text]).output();
+    copied.ok()?.status.success().then_some(())?;
+    Some(fs::read(text).unwrap())
+}
+
+/// The plain files of a tar archive; checks each header's checksum.
+fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut at = 0;
+    while tar[at] != 0 {
+        let header = &tar[at..at + 512];
+        let octal = |from: usize, to: usize| {
+            let digits = std::str::from_utf8(&header[from..to]).unwrap();
+            usize::from_str_radix(digits.trim_matches(['\0', ' ']), 8).unwrap()
+        };
+        let sum: usize = header.iter().map(|&byte| usize::from(byte)).sum();
+        let own: usize = header[148..156].iter().map(|&byte| usize::from(byte)).sum();
+        assert_eq!(octal(148, 156), sum - own + 8 * usize::from(b' '));
+        assert_eq!((header[156], &header[257..265]), (b'0', &b"ustar\x0000"[..]));
+        let name = std::str::from_utf8(&header[..100]).unwrap().trim_end_matches('\0');
+        let size = octal(124, 136);
+        files.insert(name.to_owned(), tar[at + 512..at + 512 + size].to_vec());
+        at += 512 + size.next_multiple_of(512);
+    }
+    assert!(tar[at..].iter().all(|&byte| byte == 0) && tar.len() - at >= 1024);
+    files
+}
+
+/// The blob a descriptor names, once its digest and size are checked.
+fn described<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a Vec<u8> {
+    let named = descriptor["digest"].as_str().unwrap();
+    let blob = &files[&format!("blobs/{}", named.replace(':', "/"))];
+    assert_eq!((named, descriptor["size"].as_u64()), (&*digest(blob), Some(blob.len() as u64)));
+    blob
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap())
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
+
+/// The exit code of a process that is expected to end soon; killed if it does not.
+fn exit_code(child: &mut Child) -> Option<i32> {
+    if !within(Duration::from_secs(5), || child.try_wait().unwrap().is_some()) {
+        child.kill().unwrap();
+    }
+    child.wait().unwrap().code()
+}
+
+fn within(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    while !done() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+const DIGESTS: [&str; 2] = [
+    "sha256:aac3acbe6e058c41e8c036b6457b4800b2ec6a5be1bd485740b2d0c55d5e7036",
+    "sha256:d0f7d55a4d39523b2f646dd113283433c2dd9575e5e36daa604a09b709c5d642",
+];
