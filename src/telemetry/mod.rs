@@ -1,1 +1,3 @@
-//! Tracing set-up.
+//! What the operator sees of a running dockbridge: the log.
+
+pub mod log;

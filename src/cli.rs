@@ -1,1 +1,0 @@
-//! Flags exactly as typed.

@@ -1,0 +1,84 @@
+//! What can be wrong with a configuration. Each text names the place the operator has to edit.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use super::{resolve::Source, value::Invalid};
+use crate::error::Kind;
+
+/// A configuration that cannot be used. Nothing has been started when it is returned.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value that does not mean anything.
+    #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
+    Value {
+        /// Name of the setting.
+        key: &'static str,
+        /// Where the value was written.
+        origin: Source,
+        /// The value.
+        text: String,
+        /// What is wrong, and what would be right.
+        #[source]
+        reason: Invalid,
+    },
+    /// The same setting under two names, with different values.
+    #[error("{first} and {second} both set {key}, to different values: remove one")]
+    Twice {
+        /// Name of the setting.
+        key: &'static str,
+        /// One place.
+        first: Source,
+        /// The other place.
+        second: Source,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is no TOML.
+    #[error("{} line {line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What the parser expected.
+        message: String,
+    },
+    /// The file holds a key that does not exist.
+    #[error("{} line {line}: there is no setting {key:?}; known are {}", path.display(), known.join(", "))]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The key as written.
+        key: String,
+        /// Every key there is.
+        known: Vec<&'static str>,
+    },
+    /// The file holds a value of the wrong type.
+    #[error("{} line {line}: {key} must be a text in quotes, or a list of them", path.display())]
+    WrongType {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The setting.
+        key: &'static str,
+    },
+}
+
+impl ConfigError {
+    /// What sort of failure it is.
+    pub const fn kind(&self) -> Kind {
+        Kind::InvalidArgument
+    }
+}

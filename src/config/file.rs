@@ -1,0 +1,71 @@
+//! The configuration file: flat TOML whose keys are the flags' names.
+//!
+//! An unknown key is an error: a misspelt setting that is silently ignored costs a night.
+
+use std::{borrow::Cow, fs, path::Path};
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    error::ConfigError,
+    key::Key,
+    resolve::{Given, Source},
+};
+
+/// Reads and parses the file.
+///
+/// # Errors
+/// When it cannot be read, is no TOML, or holds a key or type that is not known.
+pub fn read(path: &Path) -> Result<Vec<Given>, ConfigError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+/// Parses the text of the file at `path`.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Given>, ConfigError> {
+    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        path: path.to_owned(),
+        line: line_at(text, error.span().map_or(0, |span| span.start)),
+        message: error.message().to_owned(),
+    })?;
+    let entries = table.into_inner().into_iter();
+    entries
+        .map(|(key, value)| {
+            let line = line_at(text, key.span().start);
+            entry(path, line, key.as_ref(), value.get_ref())
+        })
+        .collect()
+}
+
+fn entry(path: &Path, line: usize, name: &str, value: &DeValue<'_>) -> Result<Given, ConfigError> {
+    let key = Key::named(name).ok_or_else(|| ConfigError::UnknownKey {
+        path: path.to_owned(),
+        line,
+        key: name.to_owned(),
+        known: Key::ALL.map(Key::name).to_vec(),
+    })?;
+    let text = value_text(value).ok_or_else(|| ConfigError::WrongType {
+        path: path.to_owned(),
+        line,
+        key: key.name(),
+    })?;
+    Ok(Given { key, text, source: Source::File { path: path.to_owned(), line } })
+}
+
+/// A text as it is; a list of texts with commas between.
+fn value_text(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(Cow::as_ref(text).to_owned()),
+        DeValue::Array(items) => {
+            let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
+            Some(texts?.join(","))
+        }
+        _ => None,
+    }
+}
+
+/// The line, counted from 1, that holds the byte at `offset`.
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}

@@ -1,0 +1,120 @@
+//! The resolved settings: what every other room is started with.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{
+    error::ConfigError,
+    key::Key,
+    resolve::Given,
+    value::{self, Invalid},
+};
+use crate::{
+    model::network::NetworkMode,
+    telemetry::log::{Format, Level},
+};
+
+/// Every setting, checked. Paths are absolute; nothing has been looked at on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The socket the CRI is served on.
+    pub listen: PathBuf,
+    /// The socket of the Docker Engine.
+    pub docker: PathBuf,
+    /// Holds what must survive a reboot (checkpoints).
+    pub state_dir: PathBuf,
+    /// Holds what must not survive a reboot (pinned network namespaces).
+    pub run_dir: PathBuf,
+    /// How pods that are not on the host's network are connected: `Cni` or `Docker`, never
+    /// `Host`.
+    pub network: NetworkMode,
+    /// Where CNI finds its files.
+    pub cni: CniSettings,
+    /// Pod CIDRs of a node without a controller that hands them out.
+    pub pod_cidrs: Vec<String>,
+    /// Pause image to pull; none means the embedded one.
+    pub sandbox_image: Option<String>,
+    /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
+    pub streaming_addr: SocketAddr,
+    /// A pull without progress for this long is cut; none never cuts.
+    pub pull_stall: Option<Duration>,
+    /// A single engine call may take this long, besides what its request grants it.
+    pub request_timeout: Duration,
+    /// The log.
+    pub log: LogSettings,
+}
+
+/// Where CNI finds its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CniSettings {
+    /// Network configurations; the first valid one by file name counts.
+    pub conf_dir: PathBuf,
+    /// Plugins, searched in this order.
+    pub bin_dirs: Vec<PathBuf>,
+    /// Results, in libcni's layout.
+    pub cache_dir: PathBuf,
+}
+
+/// The log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// How a line looks.
+    pub format: Format,
+    /// From which weight on a line is written.
+    pub level: Level,
+}
+
+impl Settings {
+    /// Parses one text for each setting.
+    ///
+    /// # Errors
+    /// The first malformed value, with the place it was written.
+    pub(super) fn new(origins: &[Given]) -> Result<Self, ConfigError> {
+        let texts = Texts(origins);
+        Ok(Self {
+            listen: texts.parse(Key::Listen, value::listen_socket)?,
+            docker: texts.parse(Key::Docker, value::engine_socket)?,
+            state_dir: texts.parse(Key::StateDir, value::directory)?,
+            run_dir: texts.parse(Key::RunDir, value::directory)?,
+            network: texts.parse(Key::Network, value::network)?,
+            cni: CniSettings {
+                conf_dir: texts.parse(Key::CniConfDir, value::directory)?,
+                bin_dirs: texts.parse(Key::CniBinDir, value::directories)?,
+                cache_dir: texts.parse(Key::CniCacheDir, value::directory)?,
+            },
+            pod_cidrs: texts.parse(Key::PodCidr, value::cidrs)?,
+            sandbox_image: texts.parse(Key::SandboxImage, value::image)?,
+            streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
+            pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
+            request_timeout: texts.parse(Key::RuntimeRequestTimeout, value::request_timeout)?,
+            log: LogSettings {
+                format: texts.parse(Key::LogFormat, value::log_format)?,
+                level: texts.parse(Key::LogLevel, value::log_level)?,
+            },
+        })
+    }
+
+    /// Directory of the socket the CRI is served on.
+    pub fn listen_dir(&self) -> PathBuf {
+        self.listen.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from)
+    }
+}
+
+/// One text for each setting.
+struct Texts<'a>(&'a [Given]);
+
+impl Texts<'_> {
+    fn parse<T>(
+        &self,
+        key: Key,
+        parse: impl FnOnce(&str) -> Result<T, Invalid>,
+    ) -> Result<T, ConfigError> {
+        let given = self.0.iter().find(|given| given.key == key);
+        let text = given.map_or(key.default(), |given| given.text.as_str());
+        parse(text.trim()).map_err(|reason| ConfigError::Value {
+            key: key.name(),
+            origin: given.map_or(super::resolve::Source::Default, |given| given.source.clone()),
+            text: text.to_owned(),
+            reason,
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! Precedence, sources, and the words of refusals.
+
+use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
+
+use super::{
+    error::ConfigError,
+    key::Key,
+    resolve::{Given, Resolved, Source, resolve},
+    value,
+};
+use crate::{
+    model::network::NetworkMode,
+    telemetry::log::{Format, Level},
+};
+
+#[test]
+fn the_defaults_hold_when_nobody_speaks() {
+    let settings = resolved(&[], &[], None).unwrap().settings;
+    assert_eq!(settings.listen, PathBuf::from("/run/dockbridge/dockbridge.sock"));
+    assert_eq!(settings.listen_dir(), PathBuf::from("/run/dockbridge"));
+    assert_eq!(settings.docker, PathBuf::from("/var/run/docker.sock"));
+    assert_eq!(settings.network, NetworkMode::Cni);
+    let bins = [PathBuf::from("/opt/cni/bin"), PathBuf::from("/usr/lib/cni")];
+    assert_eq!(settings.cni.bin_dirs, bins);
+    assert_eq!((settings.sandbox_image, settings.pod_cidrs), (None, vec![]));
+    assert!(settings.streaming_addr.ip().is_loopback());
+    assert_eq!(settings.pull_stall, Some(Duration::from_secs(60)));
+    assert_eq!(settings.request_timeout, Duration::from_secs(120));
+    assert_eq!((settings.log.format, settings.log.level), (Format::Text, Level::INFO));
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
+    let file = "state-dir = '/file'\nrun-dir = '/file'\nlog-level = 'debug'";
+    let environment = [("DOCKBRIDGE_STATE_DIR", "/env"), ("DOCKBRIDGE_RUN_DIR", "/env")];
+    let flags = [(Key::StateDir, "--state-dir", "/flag")];
+    let resolved = resolved(&flags, &environment, Some(file)).unwrap();
+    assert_eq!(resolved.settings.state_dir, PathBuf::from("/flag"));
+    assert_eq!(resolved.settings.run_dir, PathBuf::from("/env"));
+    assert_eq!(resolved.settings.log.level, Level::DEBUG);
+    let source =
+        |key| resolved.origins.iter().find(|given| given.key == key).unwrap().source.clone();
+    assert_eq!(source(Key::StateDir), Source::Flag("--state-dir"));
+    assert_eq!(source(Key::RunDir), Source::Environment("DOCKBRIDGE_RUN_DIR".to_owned()));
+    assert!(matches!(source(Key::LogLevel), Source::File { line: 3, .. }));
+    assert_eq!(source(Key::Listen), Source::Default);
+}
+
+#[test]
+fn docker_host_is_honoured_below_our_own_variable() {
+    let host = [("DOCKER_HOST", "unix:///other.sock")];
+    let settings = resolved(&[], &host, None).unwrap().settings;
+    assert_eq!(settings.docker, PathBuf::from("/other.sock"));
+    let both = [("DOCKER_HOST", "unix:///other.sock"), ("DOCKBRIDGE_DOCKER", "/ours.sock")];
+    let settings = resolved(&[], &both, None).unwrap().settings;
+    assert_eq!(settings.docker, PathBuf::from("/ours.sock"));
+}
+
+#[test]
+fn an_empty_variable_counts_as_not_set() {
+    let resolved = resolved(&[], &[("DOCKBRIDGE_LISTEN", "")], None).unwrap();
+    assert_eq!(resolved.origins[0].source, Source::Default);
+}
+
+#[test]
+fn the_file_is_found_through_the_environment_too() {
+    let file = config_file("log-format = 'json'");
+    let path = file.path().to_str().unwrap().to_owned();
+    let environment = move |name: &str| (name == "DOCKBRIDGE_CONFIG").then(|| path.clone());
+    let resolved = resolve(vec![], None, &environment).unwrap();
+    assert_eq!(resolved.settings.log.format, Format::Json);
+}
+
+#[test]
+fn lists_may_be_lists_in_the_file() {
+    let file = "cni-bin-dir = ['/a', '/b']\npod-cidr = '10.1.0.0/16, fd00::/64'";
+    let settings = resolved(&[], &[], Some(file)).unwrap().settings;
+    assert_eq!(settings.cni.bin_dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(settings.pod_cidrs, ["10.1.0.0/16", "fd00::/64"]);
+}
+
+#[test]
+fn a_refusal_names_the_place_to_edit() {
+    let of_flag = [(Key::Network, "--network-plugin", "kubenet")];
+    refused(
+        &of_flag,
+        &[],
+        None,
+        "flag --network-plugin: \"kubenet\" is not valid for network: kubenet is not supported",
+    );
+    let of_variable = [("DOCKER_HOST", "tcp://10.0.0.1:2375")];
+    refused(
+        &[],
+        &of_variable,
+        None,
+        "variable DOCKER_HOST: \"tcp://10.0.0.1:2375\" is not valid for docker: the engine must be on this host",
+    );
+    refused(
+        &[],
+        &[],
+        Some("\n\nlog-level = 'loud'"),
+        " line 3: \"loud\" is not valid for log-level: choose error",
+    );
+}
+
+#[test]
+fn the_file_refuses_what_it_does_not_know() {
+    refused(
+        &[],
+        &[],
+        Some("listen = '/s'\nlisten-on = '/s'"),
+        " line 2: there is no setting \"listen-on\"; known are listen, docker,",
+    );
+    refused(&[], &[], Some("[cni]\nconf-dir = '/s'"), " line 1: there is no setting \"cni\"");
+    refused(&[], &[], Some("listen = 5"), " line 1: listen must be a text in quotes");
+    refused(&[], &[], Some("listen = ['/a', 5]"), " line 1: listen must be a text in quotes");
+    refused(&[], &[], Some("listen = '/a'\nlisten = '/b'"), " line 2: duplicate key");
+    refused(&[], &[], Some("listen ="), " line 1: ");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = resolve(vec![], Some(PathBuf::from("/no/such.toml")), &|_| None).unwrap_err();
+    assert!(error.to_string().contains("/no/such.toml"), "{error}");
+}
+
+#[test]
+fn two_names_of_one_setting_may_agree_but_not_disagree() {
+    let agree =
+        [(Key::Listen, "--listen", "/s"), (Key::Listen, "--container-runtime-endpoint", "/s")];
+    assert!(resolved(&agree, &[], None).is_ok());
+    let disagree =
+        [(Key::Listen, "--listen", "/s"), (Key::Listen, "--container-runtime-endpoint", "/t")];
+    refused(
+        &disagree,
+        &[],
+        None,
+        "flag --listen and flag --container-runtime-endpoint both set listen",
+    );
+}
+
+#[test]
+fn what_is_printed_can_be_read_back() {
+    let flags = [
+        (Key::StateDir, "--state-dir", "/odd \"dir\"\\\u{7}"),
+        (Key::PodCidr, "--pod-cidr", "10.1.0.0/16,fd00::/64"),
+    ];
+    let first = resolved(&flags, &[], None).unwrap();
+    let text = first.to_string();
+    assert!(text.contains("# flag --state-dir"), "{text}");
+    assert_eq!(text.lines().count(), Key::ALL.len());
+    let second = resolved(&[], &[], Some(&text)).unwrap();
+    assert_eq!(second.settings, first.settings);
+}
+
+#[test]
+fn sockets() {
+    for text in ["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"] {
+        assert_eq!(value::listen_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
+        assert_eq!(value::engine_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
+    }
+    for text in
+        ["", "a.sock", "unix://a.sock", "tcp://1.2.3.4:1", "npipe:////./x", "fd://", "http:///a"]
+    {
+        assert!(value::listen_socket(text).is_err(), "{text}");
+        assert!(value::engine_socket(text).is_err(), "{text}");
+    }
+    assert_eq!(value::listen_socket("fd://"), Err(value::Invalid::InheritedSocket));
+    assert_eq!(
+        value::listen_socket(&format!("/{}", "a".repeat(107))),
+        Err(value::Invalid::LongSocketPath)
+    );
+    assert!(value::listen_socket(&format!("/{}", "a".repeat(106))).is_ok());
+}
+
+#[test]
+fn streaming_addresses() {
+    for (text, read) in [
+        ("", "127.0.0.1:0"),
+        (":10010", "127.0.0.1:10010"),
+        ("0.0.0.0", "0.0.0.0:0"),
+        ("192.0.2.1:80", "192.0.2.1:80"),
+        ("::1", "[::1]:0"),
+        ("[::1]", "[::1]:0"),
+        ("[::1]:80", "[::1]:80"),
+    ] {
+        assert_eq!(value::streaming_address(text).unwrap().to_string(), read, "{text}");
+    }
+    for text in ["localhost:80", "1.2.3.4:99999", ":x", "x"] {
+        assert!(value::streaming_address(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn durations() {
+    for (text, seconds) in
+        [("0", 0), ("0s", 0), ("90s", 90), ("1m30s", 90), ("2h", 7200), ("1h1m1s", 3661)]
+    {
+        assert_eq!(value::duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+    }
+    assert_eq!(value::duration("250ms"), Ok(Duration::from_millis(250)));
+    for text in
+        ["", "5", "s", "5 s", "-5s", "1.5s", "5d", "99999999999999999999s", "18446744073709551615h"]
+    {
+        assert!(value::duration(text).is_err(), "{text}");
+    }
+    assert_eq!(value::patience("0"), Ok(None));
+    assert_eq!(value::request_timeout("0"), Ok(Duration::from_secs(120)));
+}
+
+#[test]
+fn ranges_and_images() {
+    assert!(value::cidrs("10.0.0.0/8,,fd00::/64").is_ok_and(|ranges| ranges.len() == 2));
+    for text in ["10.0.0.0", "10.0.0.0/33", "fd00::/129", "x/8", "10.0.0.0/-1"] {
+        assert!(value::cidrs(text).is_err(), "{text}");
+    }
+    assert_eq!(value::image(""), Ok(None));
+    assert_eq!(value::image("a b"), Err(value::Invalid::Image));
+}
+
+#[test]
+fn cri_dockerds_log_levels_have_a_meaning() {
+    for (text, level) in [
+        ("panic", Level::ERROR),
+        ("fatal", Level::ERROR),
+        ("warning", Level::WARN),
+        ("trace", Level::TRACE),
+    ] {
+        assert_eq!(value::log_level(text), Ok(level));
+    }
+}
+
+fn refused(
+    flags: &[(Key, &'static str, &str)],
+    environment: &[(&str, &str)],
+    file: Option<&str>,
+    expected: &str,
+) {
+    let text = resolved(flags, environment, file).unwrap_err().to_string();
+    assert!(text.contains(expected), "{text:?} does not contain {expected:?}");
+}
+
+fn resolved(
+    flags: &[(Key, &'static str, &str)],
+    environment: &[(&str, &str)],
+    file: Option<&str>,
+) -> Result<Resolved, ConfigError> {
+    let flags = flags.iter().map(|(key, flag, text)| Given {
+        key: *key,
+        text: (*text).to_owned(),
+        source: Source::Flag(flag),
+    });
+    let environment: BTreeMap<&str, &str> = environment.iter().copied().collect();
+    let file = file.map(config_file);
+    resolve(flags.collect(), file.as_ref().map(|file| file.path().to_owned()), &|name| {
+        environment.get(name).map(|text| (*text).to_owned())
+    })
+}
+
+fn config_file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}

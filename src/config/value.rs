@@ -1,0 +1,230 @@
+//! How the text of a setting is read. Pure: no file system, no names looked up.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use thiserror::Error;
+
+use crate::{
+    model::network::NetworkMode,
+    telemetry::log::{Format, Level},
+};
+
+/// Why a text means nothing as this setting, and what would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Invalid {
+    /// A path without a leading slash.
+    #[error("give an absolute path")]
+    RelativePath,
+    /// No path at all.
+    #[error("give at least one path")]
+    NoPath,
+    /// Longer than the kernel lets a socket's address be.
+    #[error("a socket path holds at most {MAX_SOCKET_PATH} bytes")]
+    LongSocketPath,
+    /// A listener that is no unix socket.
+    #[error("the CRI is served on a unix socket only: unix:///path or /path")]
+    ListenScheme,
+    /// systemd's socket activation.
+    #[error(
+        "an inherited socket is not supported: give the path, and drop the socket unit that holds it"
+    )]
+    InheritedSocket,
+    /// An engine that is not behind a unix socket.
+    #[error(
+        "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
+         network namespaces and files, which tcp, ssh and npipe cannot reach"
+    )]
+    EngineScheme,
+    /// cri-dockerd's oldest network plugin.
+    #[error(
+        "kubenet is not supported: use a CNI configuration (the bridge plugin with host-local does \
+         the same), or docker for the engine's own bridge"
+    )]
+    Kubenet,
+    /// Not one of the known words.
+    #[error("choose cni or docker")]
+    Network,
+    /// Not an address range.
+    #[error("give address ranges such as 10.88.0.0/16, separated by commas")]
+    Cidr,
+    /// Not an image name.
+    #[error("an image name has no white space and no control characters")]
+    Image,
+    /// Not a numeric address.
+    #[error("give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010")]
+    Address,
+    /// Not a duration.
+    #[error("give a duration such as 90s, 2m or 1m30s")]
+    Duration,
+    /// Not one of the known words.
+    #[error("choose text or json")]
+    Format,
+    /// Not one of the known words.
+    #[error("choose error, warn, info, debug or trace")]
+    Level,
+}
+
+/// `unix:///path` or `/path`.
+pub(super) fn listen_socket(text: &str) -> Result<PathBuf, Invalid> {
+    if text.starts_with("fd://") {
+        return Err(Invalid::InheritedSocket);
+    }
+    socket(text, Invalid::ListenScheme)
+}
+
+/// `unix:///path` or `/path`.
+pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
+    socket(text, Invalid::EngineScheme)
+}
+
+/// An absolute path.
+pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
+    if text.starts_with('/') { Ok(PathBuf::from(text)) } else { Err(Invalid::RelativePath) }
+}
+
+/// Absolute paths with commas between; empty parts are skipped.
+pub(super) fn directories(text: &str) -> Result<Vec<PathBuf>, Invalid> {
+    let paths: Vec<PathBuf> = parts(text).map(directory).collect::<Result<_, _>>()?;
+    if paths.is_empty() { Err(Invalid::NoPath) } else { Ok(paths) }
+}
+
+/// `cni` or `docker`.
+pub(super) fn network(text: &str) -> Result<NetworkMode, Invalid> {
+    match text {
+        "cni" => Ok(NetworkMode::Cni),
+        "docker" => Ok(NetworkMode::Docker),
+        "kubenet" => Err(Invalid::Kubenet),
+        _ => Err(Invalid::Network),
+    }
+}
+
+/// Address ranges with commas between.
+pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
+    parts(text)
+        .map(|part| if is_cidr(part) { Ok(part.to_owned()) } else { Err(Invalid::Cidr) })
+        .collect()
+}
+
+/// An image name; empty means none.
+pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(Invalid::Image);
+    }
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// `address`, `address:port` or `:port`; what is left out is loopback and a free port.
+pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse() {
+        return Ok(SocketAddr::new(address, 0));
+    }
+    let port = match text.strip_prefix(':') {
+        Some(port) => port.parse().map_err(|_| Invalid::Address)?,
+        None if text.is_empty() => 0,
+        None => return Err(Invalid::Address),
+    };
+    Ok(SocketAddr::new(loopback, port))
+}
+
+/// A duration; zero means without end.
+pub(super) fn patience(text: &str) -> Result<Option<Duration>, Invalid> {
+    Ok(Some(duration(text)?).filter(|patience| !patience.is_zero()))
+}
+
+/// A duration; zero means the default (cri-dockerd's flag has 0 as its default).
+pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
+    Ok(patience(text)?.unwrap_or(REQUEST_TIMEOUT))
+}
+
+/// `text` or `json`.
+pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
+    match text {
+        "text" => Ok(Format::Text),
+        "json" => Ok(Format::Json),
+        _ => Err(Invalid::Format),
+    }
+}
+
+/// Our five words, and the ones cri-dockerd has besides.
+pub(super) fn log_level(text: &str) -> Result<Level, Invalid> {
+    match text {
+        "panic" | "fatal" | "error" => Ok(Level::ERROR),
+        "warn" | "warning" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        "trace" => Ok(Level::TRACE),
+        _ => Err(Invalid::Level),
+    }
+}
+
+/// Go's notation, which operators know from kubelet's flags: numbers with `h`, `m`, `s`, `ms`,
+/// and a bare `0`.
+pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or(Invalid::Duration)?;
+        let (number, after) = rest.split_at(digits);
+        let unit = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit);
+        total = total.checked_add(span(number, unit)?).ok_or(Invalid::Duration)?;
+        rest = after;
+    }
+    if text.is_empty() { Err(Invalid::Duration) } else { Ok(total) }
+}
+
+fn span(number: &str, unit: &str) -> Result<Duration, Invalid> {
+    let number: u64 = number.parse().map_err(|_| Invalid::Duration)?;
+    let seconds = match unit {
+        "ms" => return Ok(Duration::from_millis(number)),
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3600),
+        _ => None,
+    };
+    seconds.map(Duration::from_secs).ok_or(Invalid::Duration)
+}
+
+fn socket(text: &str, scheme: Invalid) -> Result<PathBuf, Invalid> {
+    let path = match text.split_once("://") {
+        Some(("unix", path)) => path,
+        Some(_) => return Err(scheme),
+        None => text.strip_prefix("unix:").unwrap_or(text),
+    };
+    if path.len() > MAX_SOCKET_PATH {
+        return Err(Invalid::LongSocketPath);
+    }
+    directory(path)
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let Ok(length) = length.parse::<u8>() else { return false };
+    match address.parse() {
+        Ok(IpAddr::V4(_)) => length <= 32,
+        Ok(IpAddr::V6(_)) => length <= 128,
+        Err(_) => false,
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// `sun_path` holds 108 bytes, one of them the final zero (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// What kubelet allows one call by default; the engine's answer must come before that.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,0 +1,74 @@
+//! What reaches the log, and in which form.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tracing::{debug, info, warn};
+use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
+
+use super::{Format, Level, lines};
+
+#[test]
+fn a_library_that_sees_bodies_cannot_be_turned_up() {
+    let text = written(Format::Text, Level::TRACE, || {
+        debug!(target: "hyper_util::client", "body with a password");
+        debug!(target: "bollard::docker", "body with a password");
+        debug!(target: "h2::codec", "body with a password");
+        warn!(target: "hyper::proto", "connection broke");
+        debug!(target: "dockbridge::engine", "asked");
+    });
+    assert!(!text.contains("password"), "{text}");
+    assert!(text.contains("connection broke") && text.contains("asked"), "{text}");
+}
+
+#[test]
+fn a_level_above_warn_holds_for_the_libraries_too() {
+    let text = written(Format::Text, Level::ERROR, || warn!(target: "h2::codec", "odd frame"));
+    assert_eq!(text, "");
+}
+
+#[test]
+fn a_json_line_has_its_fields_at_the_top() {
+    let text = written(Format::Json, Level::INFO, || info!(sandbox = "abc", "pod is up"));
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["sandbox"], "abc");
+    assert_eq!(line["message"], "pod is up");
+    assert_eq!(line["level"], "INFO");
+}
+
+#[test]
+fn text_without_a_terminal_has_no_colours() {
+    let text = written(Format::Text, Level::INFO, || info!("pod is up"));
+    assert!(text.contains("pod is up") && !text.contains('\u{1b}'), "{text}");
+}
+
+fn written(format: Format, level: Level, speak: impl FnOnce()) -> String {
+    let sink = Sink::default();
+    let subscriber = tracing_subscriber::registry().with(lines(format, level, false, sink.clone()));
+    tracing::subscriber::with_default(subscriber, speak);
+    String::from_utf8(sink.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+}
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Sink {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
