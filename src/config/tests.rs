@@ -215,7 +215,11 @@ fn ranges_and_images() {
         assert!(value::cidrs(text).is_err(), "{text}");
     }
     assert_eq!(value::image(""), Ok(None));
-    assert_eq!(value::image("a b"), Err(value::Invalid::Image));
+    let pause = "registry.k8s.io/pause:3.10";
+    assert_eq!(value::image(pause), Ok(Some(pause.to_owned())));
+    for text in ["a b", "-x", "UPPER/case", "a:b:c"] {
+        assert_eq!(value::image(text), Err(value::Invalid::Image), "{text}");
+    }
 }
 
 #[test]

@@ -9,7 +9,10 @@ use std::{
 use thiserror::Error;
 
 use crate::{
-    model::network::NetworkMode,
+    model::{
+        network::NetworkMode,
+        reference::{ImageReference, names_id},
+    },
     telemetry::log::{Format, Level},
 };
 
@@ -52,7 +55,7 @@ pub enum Invalid {
     #[error("give address ranges such as 10.88.0.0/16, separated by commas")]
     Cidr,
     /// Not an image name.
-    #[error("an image name has no white space and no control characters")]
+    #[error("give an image reference, such as registry.k8s.io/pause:3.10, or an image id")]
     Image,
     /// Not a numeric address.
     #[error("give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010")]
@@ -111,10 +114,13 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
 
 /// An image name; empty means none.
 pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
-    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(Invalid::Image);
+    if text.is_empty() {
+        return Ok(None);
     }
-    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+    if names_id(text) || ImageReference::parse(text).is_ok() {
+        return Ok(Some(text.to_owned()));
+    }
+    Err(Invalid::Image)
 }
 
 /// `address`, `address:port` or `:port`; what is left out is loopback and a free port.
