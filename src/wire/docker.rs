@@ -54,6 +54,30 @@ pub struct ContainerInspect {
     /// Its network.
     #[serde(deserialize_with = "nullable")]
     pub network_settings: InspectNetwork,
+    /// What is mounted into it.
+    #[serde(deserialize_with = "nullable")]
+    pub mounts: Vec<InspectMount>,
+}
+
+/// One entry of `Mounts` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectMount {
+    /// `bind`, `volume`, `tmpfs`, `image`, …
+    #[serde(rename = "Type", deserialize_with = "nullable")]
+    pub kind: String,
+    /// Path on the host.
+    #[serde(deserialize_with = "nullable")]
+    pub source: String,
+    /// Path in the container.
+    #[serde(deserialize_with = "nullable")]
+    pub destination: String,
+    /// Writable.
+    #[serde(rename = "RW", deserialize_with = "nullable")]
+    pub writable: bool,
+    /// `rprivate`, `rslave`, `rshared`, …
+    #[serde(deserialize_with = "nullable")]
+    pub propagation: String,
 }
 
 /// `State` of an inspect.
@@ -99,6 +123,12 @@ pub struct InspectConfig {
     /// Terminal.
     #[serde(deserialize_with = "nullable")]
     pub tty: bool,
+    /// Standard input is kept open.
+    #[serde(deserialize_with = "nullable")]
+    pub open_stdin: bool,
+    /// Standard input ends with the first attach.
+    #[serde(deserialize_with = "nullable")]
+    pub stdin_once: bool,
     /// Signal of a stop: the request's, or the image's.
     #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
@@ -126,6 +156,36 @@ pub struct InspectHostConfig {
     /// Annotations passed to the OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
+    /// Parent cgroup, empty for the engine's default.
+    #[serde(deserialize_with = "nullable")]
+    pub cgroup_parent: String,
+    /// All capabilities, all devices, no confinement.
+    #[serde(deserialize_with = "nullable")]
+    pub privileged: bool,
+    /// CFS period in microseconds.
+    #[serde(deserialize_with = "nullable")]
+    pub cpu_period: i64,
+    /// CFS quota in microseconds.
+    #[serde(deserialize_with = "nullable")]
+    pub cpu_quota: i64,
+    /// Relative CPU weight.
+    #[serde(deserialize_with = "nullable")]
+    pub cpu_shares: i64,
+    /// Memory limit in bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub memory: i64,
+    /// Memory plus swap limit in bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub memory_swap: i64,
+    /// OOM score adjustment.
+    #[serde(deserialize_with = "nullable")]
+    pub oom_score_adj: i64,
+    /// CPUs, in the kernel's list format.
+    #[serde(deserialize_with = "nullable")]
+    pub cpuset_cpus: String,
+    /// Memory nodes, in the kernel's list format.
+    #[serde(deserialize_with = "nullable")]
+    pub cpuset_mems: String,
 }
 
 /// `NetworkSettings` of an inspect.

@@ -1,0 +1,238 @@
+//! Documents for objects without a readable document of ours: made by cri-dockerd, or ours with
+//! the label damaged. Labels, the name and the inspect say as much as they can; what nobody
+//! wrote down (ports, DNS, environment) stays empty.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::container::bare_name;
+use crate::{
+    model::{
+        container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
+        document::{ContainerDocument, SandboxDocument, VERSION},
+        id::{ImageId, SandboxId},
+        label,
+        name::{self, ParsedName},
+        network::NetworkMode,
+        resources::Resources,
+        sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
+        security::ContainerSecurity,
+    },
+    wire::docker::{ContainerInspect, InspectHostConfig, InspectMount},
+};
+
+/// The document of a pause; none when nothing tells which pod it is of.
+pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
+    let host = &inspect.host_config;
+    let mut labels = stated_labels(inspect);
+    labels.remove(label::CONTAINER_NAME);
+    let spec = SandboxSpec {
+        metadata: pod_metadata(inspect)?,
+        hostname: hostname(inspect),
+        log_directory: None,
+        dns: None,
+        ports: Vec::new(),
+        labels,
+        annotations: annotations(inspect),
+        cgroup_parent: host.cgroup_parent.clone(),
+        namespaces: SandboxNamespaces {
+            host_network: host.network_mode == "host",
+            pid: if host.pid_mode == "host" { PidMode::Node } else { PidMode::Container },
+            host_ipc: host.ipc_mode == "host",
+        },
+        sysctls: BTreeMap::new(),
+        security: SandboxSecurity { privileged: host.privileged, ..SandboxSecurity::default() },
+        overhead: None,
+        resources: None,
+        handler: handler(host),
+    };
+    let shim_group = host.annotations.get(label::OCI_SHIM_GROUP).cloned();
+    Some(SandboxDocument { version: VERSION, spec, network: network_mode(host), shim_group })
+}
+
+/// The document of a workload; none when nothing tells its name, its pod or its image.
+pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument> {
+    let (config, host) = (&inspect.config, &inspect.host_config);
+    let sandbox = sandbox_id(inspect)?;
+    let image_id = image_id(&inspect.image)?;
+    let (pid, pid_target) = pid_mode(host, &sandbox);
+    let spec = ContainerSpec {
+        metadata: container_metadata(inspect)?,
+        image: config.image.clone(),
+        user_image: String::new(),
+        command: Vec::new(),
+        args: Vec::new(),
+        working_dir: String::new(),
+        envs: Vec::new(),
+        mounts: inspect.mounts.iter().filter(|mount| mount.kind == "bind").map(mount).collect(),
+        devices: Vec::new(),
+        cdi_devices: Vec::new(),
+        labels: stated_labels(inspect),
+        annotations: annotations(inspect),
+        log_path: log_path(inspect),
+        stdin: config.open_stdin,
+        stdin_once: config.stdin_once,
+        tty: config.tty,
+        resources: resources(host),
+        resources_stated: true,
+        pid,
+        pid_target,
+        security: ContainerSecurity { privileged: host.privileged, ..ContainerSecurity::default() },
+        stop_signal: None,
+    };
+    let image_ref = image_id.to_string();
+    Some(ContainerDocument { version: VERSION, spec, sandbox, image_id, image_ref })
+}
+
+/// The pod an object belongs to: kubelet's labels, else the name.
+fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
+    let named = name::parse(&inspect.name);
+    let pod = PodMetadata {
+        name: stated(inspect, label::POD_NAME, named.as_ref().map(|n| &n.pod))?,
+        namespace: stated(inspect, label::POD_NAMESPACE, named.as_ref().map(|n| &n.namespace))?,
+        uid: stated(inspect, label::POD_UID, named.as_ref().map(|n| &n.uid))?,
+        attempt: 0,
+    };
+    let attempt = attempt(inspect, label::SANDBOX_CONTAINER_NAME, &pod, named.as_ref());
+    Some(PodMetadata { attempt, ..pod })
+}
+
+fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
+    let named = name::parse(&inspect.name);
+    let name =
+        stated(inspect, label::CONTAINER_NAME, named.as_ref().map(|named| &named.container))?;
+    let attempt = match pod_metadata(inspect) {
+        Some(pod) => attempt(inspect, &name, &pod, named.as_ref()),
+        None => 0,
+    };
+    Some(ContainerMetadata { name, attempt })
+}
+
+/// A label's value, else what the name says; never empty.
+fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
+    let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
+    labelled.or(named).filter(|value| !value.is_empty()).cloned()
+}
+
+/// The attempt, which only the name tells. Names with underscores in them do not split into
+/// fields, but what comes before the attempt is known by now.
+fn attempt(
+    inspect: &ContainerInspect,
+    container: &str,
+    pod: &PodMetadata,
+    named: Option<&ParsedName>,
+) -> u32 {
+    let before = format!("k8s_{container}_{}_{}_{}_", pod.name, pod.namespace, pod.uid);
+    let tail = bare_name(inspect).strip_prefix(&before);
+    let digits = tail.and_then(|tail| tail.split('_').next());
+    digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
+}
+
+/// The labels CRI callers gave, as far as they can be told from the shim's own.
+fn stated_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
+    let labels = inspect.config.labels.iter();
+    labels
+        .filter(|(key, _)| !INTERNAL.contains(&key.as_str()))
+        .filter(|(key, _)| !key.starts_with(label::ANNOTATION_PREFIX))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
+    let labels = inspect.config.labels.iter();
+    labels
+        .filter_map(|(key, value)| {
+            let key = key.strip_prefix(label::ANNOTATION_PREFIX)?;
+            Some((key.to_owned(), value.clone()))
+        })
+        .collect()
+}
+
+/// The host name asked for; the engine's own choice is the short id.
+fn hostname(inspect: &ContainerInspect) -> String {
+    let hostname = &inspect.config.hostname;
+    if inspect.id.starts_with(hostname) || inspect.host_config.network_mode == "host" {
+        String::new()
+    } else {
+        hostname.clone()
+    }
+}
+
+fn network_mode(host: &InspectHostConfig) -> NetworkMode {
+    match host.network_mode.as_str() {
+        "host" => NetworkMode::Host,
+        "none" => NetworkMode::Cni,
+        _ => NetworkMode::Docker,
+    }
+}
+
+/// The runtime, unless it is the usual default, which callers name by the empty handler.
+fn handler(host: &InspectHostConfig) -> String {
+    match host.runtime.as_str() {
+        "runc" | "io.containerd.runc.v2" => String::new(),
+        other => other.to_owned(),
+    }
+}
+
+fn sandbox_id(inspect: &ContainerInspect) -> Option<SandboxId> {
+    let labelled = inspect.config.labels.get(label::SANDBOX_ID).map(String::as_str);
+    let joined = inspect.host_config.network_mode.strip_prefix("container:");
+    labelled.into_iter().chain(joined).find_map(|id| SandboxId::try_from(id).ok())
+}
+
+/// The image's id; engines before content addressing left out the algorithm.
+fn image_id(text: &str) -> Option<ImageId> {
+    ImageId::try_from(text).or_else(|_| ImageId::try_from(format!("sha256:{text}"))).ok()
+}
+
+fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) {
+    match host.pid_mode.strip_prefix("container:") {
+        Some(id) if id == sandbox.as_str() => (PidMode::Pod, String::new()),
+        Some(id) => (PidMode::Target, id.to_owned()),
+        None if host.pid_mode == "host" => (PidMode::Node, String::new()),
+        None => (PidMode::Container, String::new()),
+    }
+}
+
+/// Where the CRI log is; cri-dockerd writes the bare directory when there is none.
+fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
+    let text = inspect.config.labels.get(label::LOG_PATH)?;
+    let path = PathBuf::from(text);
+    (path.is_absolute() && !text.ends_with('/')).then_some(path)
+}
+
+fn mount(mount: &InspectMount) -> Mount {
+    Mount {
+        container_path: mount.destination.clone(),
+        host_path: mount.source.clone(),
+        readonly: !mount.writable,
+        propagation: match mount.propagation.as_str() {
+            "rslave" | "slave" => Propagation::HostToContainer,
+            "rshared" | "shared" => Propagation::Bidirectional,
+            _ => Propagation::Private,
+        },
+        ..Mount::default()
+    }
+}
+
+fn resources(host: &InspectHostConfig) -> Resources {
+    Resources {
+        cpu_period: host.cpu_period,
+        cpu_quota: host.cpu_quota,
+        cpu_shares: host.cpu_shares,
+        memory_limit: host.memory,
+        memory_swap_limit: host.memory_swap,
+        oom_score_adj: host.oom_score_adj,
+        cpuset_cpus: host.cpuset_cpus.clone(),
+        cpuset_mems: host.cpuset_mems.clone(),
+        ..Resources::default()
+    }
+}
+
+/// Labels that a shim adds for itself.
+const INTERNAL: &[&str] = &[
+    label::TYPE,
+    label::SANDBOX_ID,
+    label::LOG_PATH,
+    label::SANDBOX_DOCUMENT,
+    label::CONTAINER_DOCUMENT,
+];

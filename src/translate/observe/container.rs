@@ -1,0 +1,107 @@
+//! One container of the engine: a pod's pause, a pod's workload, or somebody else's.
+//!
+//! The type label says which; our document label says everything else. Where the document is
+//! missing, damaged or newer than we are, well-known labels and the name stand in ([`adopted`]),
+//! which is also how the pods of cri-dockerd are taken over.
+//!
+//! Labels may come from an image that somebody runs by hand, and a document decides where we
+//! write logs as root. So labels count only on a container whose name, which no image can choose,
+//! is of the scheme; and a workload's document only when it agrees with the sandbox label, which
+//! cri-dockerd writes too.
+
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    adopted,
+    process::{self, instant},
+};
+use crate::{
+    model::{
+        document::{ContainerDocument, SandboxDocument, VERSION},
+        id::{ContainerId, SandboxId},
+        label,
+        record::{ContainerRecord, Observed, SandboxRecord},
+    },
+    wire::docker::{ContainerInspect, InspectNetwork},
+};
+
+/// What an inspected container is.
+pub fn observe(inspect: &ContainerInspect) -> Observed {
+    let kind = inspect.config.labels.get(label::TYPE).map(String::as_str);
+    let observed = match kind {
+        _ if !bare_name(inspect).starts_with(NAME_START) => None,
+        Some(label::TYPE_SANDBOX) => sandbox(inspect).map(Observed::Sandbox),
+        Some(label::TYPE_CONTAINER) => container(inspect).map(Observed::Container),
+        _ => None,
+    };
+    observed.unwrap_or(Observed::Foreign)
+}
+
+fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {
+    let created_at = instant(&inspect.created);
+    let document = document(inspect, label::SANDBOX_DOCUMENT)
+        .filter(|document: &SandboxDocument| document.version <= VERSION)
+        .or_else(|| adopted::sandbox(inspect))?;
+    Some(SandboxRecord {
+        id: SandboxId::try_from(inspect.id.as_str()).ok()?,
+        name: bare_name(inspect).to_owned(),
+        document: Arc::new(document),
+        created_at,
+        process: Some(process::observe(&inspect.state, created_at)),
+        engine_addresses: addresses(&inspect.network_settings),
+        attachment: None,
+        complete: false,
+    })
+}
+
+fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
+    let created_at = instant(&inspect.created);
+    let document = document(inspect, label::CONTAINER_DOCUMENT)
+        .filter(|document: &ContainerDocument| document.version <= VERSION)
+        .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
+        .or_else(|| adopted::container(inspect))?;
+    Some(ContainerRecord {
+        id: ContainerId::try_from(inspect.id.as_str()).ok()?,
+        name: bare_name(inspect).to_owned(),
+        document: Arc::new(document),
+        created_at,
+        process: process::observe(&inspect.state, created_at),
+        stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
+        engine_log: Some(PathBuf::from(&inspect.log_path)).filter(|path| path.is_absolute()),
+    })
+}
+
+/// The name without the leading slash.
+pub(super) fn bare_name(inspect: &ContainerInspect) -> &str {
+    inspect.name.strip_prefix('/').unwrap_or(&inspect.name)
+}
+
+fn labelled_sandbox(inspect: &ContainerInspect) -> Option<&str> {
+    inspect.config.labels.get(label::SANDBOX_ID).map(String::as_str)
+}
+
+fn document<T: DeserializeOwned>(inspect: &ContainerInspect, key: &str) -> Option<T> {
+    serde_json::from_str(inspect.config.labels.get(key)?).ok()
+}
+
+/// Addresses on the engine's own networks, IPv4 first. Engines from API 1.52 on only have the
+/// map; the old fields repeat the default bridge's entry.
+fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
+    let points = network.networks.values().flatten();
+    let texts = points
+        .flat_map(|point| [&point.ip_address, &point.global_ipv6_address])
+        .chain([&network.ip_address, &network.global_ipv6_address]);
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in texts.filter_map(|text| text.parse().ok()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses
+}
+
+/// How every name of the scheme begins (see [`crate::model::name`]).
+const NAME_START: &str = "k8s_";

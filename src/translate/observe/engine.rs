@@ -1,0 +1,68 @@
+//! The engine itself: `/version` and `/info` as facts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    wire::docker::{Info, Runtime, Version},
+};
+
+/// The facts of an engine that is spoken to in `api`.
+pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
+    EngineInfo {
+        version: first_stated(&[&version.version, &info.server_version, "unknown"]),
+        api,
+        cgroup_driver: cgroup_driver(&info.cgroup_driver),
+        cgroup_version: if info.cgroup_version == "2" { 2 } else { 1 },
+        root_dir: first_stated(&[&info.docker_root_dir, DEFAULT_ROOT]).into(),
+        containerd_store: has_containerd_store(&info.driver_status),
+        storage_driver: info.driver.clone(),
+        runtimes: runtimes(&info.runtimes),
+        default_runtime: first_stated(&[&info.default_runtime, DEFAULT_RUNTIME]),
+        security_options: info.security_options.clone(),
+        log_driver: info.logging_driver.clone(),
+        live_restore: info.live_restore_enabled,
+        kernel: first_stated(&[&info.kernel_version, &version.kernel_version]),
+        cdi_spec_dirs: info.cdi_spec_dirs.clone(),
+        warnings: info.warnings.clone(),
+        daemon_id: info.id.clone(),
+    }
+}
+
+fn first_stated(texts: &[&str]) -> String {
+    texts.iter().copied().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// An engine that does not say uses plain directories.
+fn cgroup_driver(word: &str) -> CgroupDriver {
+    match word {
+        "systemd" => CgroupDriver::Systemd,
+        "none" => CgroupDriver::None,
+        _ => CgroupDriver::Cgroupfs,
+    }
+}
+
+/// The storage driver's details name the snapshotter plugin only where containerd holds images.
+fn has_containerd_store(details: &[Vec<String>]) -> bool {
+    details.iter().any(|detail| {
+        matches!(detail.as_slice(), [key, value]
+            if key == "driver-type" && value.starts_with("io.containerd.snapshotter."))
+    })
+}
+
+fn runtimes(runtimes: &BTreeMap<String, Runtime>) -> BTreeMap<String, Option<Value>> {
+    runtimes.iter().map(|(name, runtime)| (name.clone(), features(runtime))).collect()
+}
+
+fn features(runtime: &Runtime) -> Option<Value> {
+    serde_json::from_str(runtime.status.get(FEATURES)?).ok()
+}
+
+/// Key of a runtime's features document in its status.
+const FEATURES: &str = "org.opencontainers.runtime-spec.features";
+/// Where an engine keeps its data unless told otherwise.
+const DEFAULT_ROOT: &str = "/var/lib/docker";
+/// The runtime of an engine that names none.
+const DEFAULT_RUNTIME: &str = "runc";

@@ -1,0 +1,41 @@
+//! Engine events: which object is worth another look, and which events are only noise.
+
+use crate::{model::engine::EngineEvent, wire::docker::Event};
+
+/// What an event points at; none when it changes nothing that CRI shows.
+pub fn observe(event: &Event) -> Option<EngineEvent> {
+    let id = event.actor.id.as_str();
+    match (event.kind.as_str(), event.action.as_str()) {
+        ("daemon", "reload") => Some(EngineEvent::DaemonReloaded),
+        (_, _) if id.is_empty() => None,
+        ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
+        ("container", action) if is_noise(action) => None,
+        ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
+        ("image", "delete") => Some(EngineEvent::ImageGone { id: id.to_owned() }),
+        ("image", "push" | "save" | "prune") => None,
+        ("image", _) => Some(EngineEvent::ImageChanged { name: id.to_owned() }),
+        _ => None,
+    }
+}
+
+/// Whether a container action leaves the container as it was. Actions may carry details after a
+/// colon (`exec_start: sh`).
+fn is_noise(action: &str) -> bool {
+    let word = action.split_once(':').map_or(action, |(word, _)| word);
+    word.starts_with("exec_") || NOISE.contains(&word)
+}
+
+/// Container actions that change nothing of a record.
+const NOISE: &[&str] = &[
+    "archive-path",
+    "attach",
+    "commit",
+    "copy",
+    "detach",
+    "export",
+    "extract-to-dir",
+    "health_status",
+    "prune",
+    "resize",
+    "top",
+];

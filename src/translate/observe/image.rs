@@ -1,0 +1,25 @@
+//! Images.
+
+use crate::{
+    model::{id::ImageId, record::ImageRecord},
+    wire::docker::ImageInspect,
+};
+
+/// The record of an image; none when the engine gives it no usable id.
+pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
+    Some(ImageRecord {
+        id: ImageId::try_from(inspect.id.as_str()).ok()?,
+        repo_tags: named(&inspect.repo_tags),
+        repo_digests: named(&inspect.repo_digests),
+        // CRI clients reject a size of 0.
+        size: u64::try_from(inspect.size).unwrap_or(0).max(1),
+        user: inspect.config.user.clone(),
+        labels: inspect.config.labels.clone(),
+        stop_signal: Some(inspect.config.stop_signal.clone()).filter(|signal| !signal.is_empty()),
+    })
+}
+
+/// The names without Docker's `<none>` place holders.
+fn named(names: &[String]) -> Vec<String> {
+    names.iter().filter(|name| !name.is_empty() && !name.contains("<none>")).cloned().collect()
+}
