@@ -1,0 +1,247 @@
+//! The state directory: loads everything at start, saves and removes while running.
+
+use std::{
+    fs::{self, DirEntry},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::task;
+use tracing::{info, warn};
+
+use super::{
+    envelope::{self, Untrusted},
+    error::CheckpointError,
+    order::Order,
+    quarantine::{self, DIRECTORY_MODE},
+    record::{Loaded, Quarantined, SandboxCheckpoint},
+};
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+    },
+    model::id::SandboxId,
+};
+
+/// A state directory. Clones share it; only one process may own it.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    places: Arc<Places>,
+    order: Arc<Order<PathBuf>>,
+}
+
+impl Checkpoints {
+    /// Makes the directories that are missing.
+    ///
+    /// # Errors
+    /// The directory cannot be made. Blocks; called once, at start.
+    pub fn open(state_dir: &Path) -> Result<Self, CheckpointError> {
+        let places = Places::under(state_dir);
+        file::ensure_directory(&places.sandboxes, DIRECTORY_MODE)?;
+        Ok(Self { places: Arc::new(places), order: Order::new() })
+    }
+
+    /// Reads every sandbox, sweeps what half-finished writes left, and moves aside what cannot
+    /// be trusted. Never fails: a directory that cannot be read is reported like a bad file.
+    pub async fn load(&self) -> Loaded {
+        let places = Arc::clone(&self.places);
+        let loaded = task::spawn_blocking(move || places.load()).await.unwrap_or_default();
+        for Quarantined { path, reason } in &loaded.quarantined {
+            warn!(file = %path.display(), reason, "set a checkpoint aside");
+        }
+        loaded
+    }
+
+    /// Stores a sandbox's facts; the old file stays until the new one is complete.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn save(
+        &self,
+        checkpoint: &SandboxCheckpoint,
+        durability: Durability,
+    ) -> Result<(), CheckpointError> {
+        let bytes = envelope::seal(checkpoint).map_err(|source| CheckpointError::Encode {
+            subject: checkpoint.id.to_string(),
+            source,
+        })?;
+        self.write(self.places.sandbox(&checkpoint.id), bytes, durability).await
+    }
+
+    /// Forgets a sandbox; one that is not there is no error.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
+        let path = self.places.sandbox(id);
+        let turn = self.order.turn(&path);
+        // Not flushed: a file that comes back after a loss of power is removed again.
+        let removal = move || turn.take(|| file::remove_if_present(&path, Durability::Written));
+        match task::spawn_blocking(removal).await {
+            Ok(Some(removed)) => Ok(removed.map(|_| ())?),
+            Ok(None) => Ok(()),
+            Err(_) => Err(CheckpointError::Lost),
+        }
+    }
+
+    /// Stores the pod CIDRs that kubelet told us.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn save_pod_cidrs(&self, cidrs: &[String]) -> Result<(), CheckpointError> {
+        let body = PodCidrs { pod_cidrs: cidrs.to_vec() };
+        let bytes = envelope::seal(&body)
+            .map_err(|source| CheckpointError::Encode { subject: POD_CIDRS.to_owned(), source })?;
+        self.write(self.places.pod_cidrs.clone(), bytes, Durability::Synced).await
+    }
+
+    /// The pod CIDRs of the last run; none when kubelet never told them, or when the file cannot
+    /// be trusted (it is then moved aside; kubelet tells them again).
+    pub async fn load_pod_cidrs(&self) -> Option<Vec<String>> {
+        let places = Arc::clone(&self.places);
+        task::spawn_blocking(move || places.load_pod_cidrs()).await.unwrap_or_default()
+    }
+
+    async fn write(
+        &self,
+        path: PathBuf,
+        bytes: Vec<u8>,
+        durability: Durability,
+    ) -> Result<(), CheckpointError> {
+        let turn = self.order.turn(&path);
+        let write = move || turn.take(|| file::replace(&path, &bytes, durability));
+        match task::spawn_blocking(write).await {
+            Ok(Some(written)) => Ok(written?),
+            Ok(None) => Ok(()),
+            Err(_) => Err(CheckpointError::Lost),
+        }
+    }
+}
+
+/// Paths below the state directory. Everything here blocks.
+#[derive(Debug)]
+struct Places {
+    sandboxes: PathBuf,
+    pod_cidrs: PathBuf,
+    quarantine: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PodCidrs {
+    pod_cidrs: Vec<String>,
+}
+
+impl Places {
+    fn under(state_dir: &Path) -> Self {
+        Self {
+            sandboxes: state_dir.join("sandboxes"),
+            pod_cidrs: state_dir.join(POD_CIDRS),
+            quarantine: state_dir.join("quarantine"),
+        }
+    }
+
+    fn sandbox(&self, id: &SandboxId) -> PathBuf {
+        self.sandboxes.join(format!("{id}{SUFFIX}"))
+    }
+
+    fn load(&self) -> Loaded {
+        self.sweep_pod_cidrs();
+        let mut loaded = Loaded::default();
+        let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
+        let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
+            let reason = format!("the directory cannot be read: {error}");
+            loaded.quarantined.push(Quarantined { path: self.sandboxes.clone(), reason });
+            Vec::new()
+        });
+        for entry in &entries {
+            self.load_entry(entry, &mut loaded);
+        }
+        loaded.sandboxes.sort_by(|a, b| a.id.cmp(&b.id));
+        loaded
+    }
+
+    /// Names that are neither a checkpoint's nor a draft's are somebody else's business.
+    fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') && name.ends_with(".tmp") {
+            sweep(&entry.path());
+        } else if let Some(stem) = name.strip_suffix(SUFFIX) {
+            match read_sandbox(&entry.path(), stem) {
+                Ok(checkpoint) => loaded.sandboxes.push(checkpoint),
+                Err(why) => loaded.quarantined.push(self.set_aside(&entry.path(), &why)),
+            }
+        }
+    }
+
+    /// Beside the pod CIDRs lie other rooms' directories, so only their own drafts are swept.
+    fn sweep_pod_cidrs(&self) {
+        let Some(entries) = self.pod_cidrs.parent().and_then(|root| fs::read_dir(root).ok()) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let draft = name.strip_prefix('.').is_some_and(|rest| rest.starts_with(POD_CIDRS));
+            if draft && name.ends_with(".tmp") {
+                sweep(&entry.path());
+            }
+        }
+    }
+
+    fn load_pod_cidrs(&self) -> Option<Vec<String>> {
+        let read =
+            read(&self.pod_cidrs).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose());
+        match read {
+            Ok(body) => body.map(|PodCidrs { pod_cidrs }| pod_cidrs),
+            Err(why) => {
+                let Quarantined { path, reason } = self.set_aside(&self.pod_cidrs, &why);
+                warn!(file = %path.display(), reason, "set the stored pod CIDRs aside");
+                None
+            }
+        }
+    }
+
+    fn set_aside(&self, path: &Path, why: &Untrusted) -> Quarantined {
+        quarantine::move_aside(path, &self.quarantine, &why.to_string())
+    }
+}
+
+fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, Untrusted> {
+    let id = SandboxId::try_from(stem).map_err(|_| Untrusted::Name)?;
+    let bytes = read(path)?.ok_or(Untrusted::Empty)?;
+    let checkpoint: SandboxCheckpoint = envelope::open(&bytes)?;
+    if checkpoint.id == id {
+        Ok(checkpoint)
+    } else {
+        Err(Untrusted::Misnamed { found: checkpoint.id.into() })
+    }
+}
+
+/// Reads a plain file. Anything else is not even opened: opening a FIFO would wait for ever.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
+    match fs::symlink_metadata(path) {
+        Ok(facts) if !facts.is_file() => {
+            return Err(Untrusted::Unreadable("not a plain file".to_owned()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(_) | Err(_) => {}
+    }
+    let refused = |e: HostError| Untrusted::Unreadable(e.source.to_string());
+    file::read_if_present(path, MAX_BYTES).map_err(refused)
+}
+
+fn sweep(draft: &Path) {
+    match fs::remove_file(draft) {
+        Ok(()) => info!(file = %draft.display(), "swept what an unfinished write left"),
+        Err(error) => warn!(file = %draft.display(), %error, "cannot sweep an unfinished write"),
+    }
+}
+
+const SUFFIX: &str = ".json";
+const POD_CIDRS: &str = "pod-cidrs.json";
+/// Twice the largest request kubelet can send, which bounds what we could have written.
+const MAX_BYTES: u64 = 32 << 20;

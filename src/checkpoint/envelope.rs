@@ -1,0 +1,101 @@
+//! The outside of every file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
+//!
+//! The checksum covers the body's text exactly as it stands in the file, so any flipped, missing
+//! or added byte shows, and no second encoder has to agree with the first one.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// Version written into new files. Readers accept this and every lower one.
+pub const VERSION: u32 = 1;
+
+/// Why a file cannot be trusted.
+#[derive(Debug, Error)]
+pub enum Untrusted {
+    /// Nothing in it: the usual mark of a power loss.
+    #[error("the file is empty")]
+    Empty,
+    /// Not the outside described above: cut short, overwritten, or not ours.
+    #[error("the file is no checkpoint: {0}")]
+    Envelope(#[source] serde_json::Error),
+    /// Written by a later release.
+    #[error("version {found} is newer than {VERSION}, the newest known here")]
+    Version {
+        /// What the file says.
+        found: u32,
+    },
+    /// The body is not what was written.
+    #[error("the checksum does not match the body")]
+    Checksum,
+    /// The body is as written but has another shape.
+    #[error("the body is not understood: {0}")]
+    Body(#[source] serde_json::Error),
+    /// The body belongs to another file name.
+    #[error("the file holds the checkpoint of {found}")]
+    Misnamed {
+        /// Whose it is.
+        found: String,
+    },
+    /// The file's name is not a sandbox id.
+    #[error("the file's name is no sandbox id")]
+    Name,
+    /// It could not be read.
+    #[error("the file cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// The file for a body.
+///
+/// # Errors
+/// The body has no JSON form (a map with keys that are no strings).
+pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::value::to_raw_value(body)?;
+    let checksum = checksum(body.get());
+    let mut bytes = serde_json::to_vec(&Envelope { version: VERSION, checksum, body })?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The body of a file.
+///
+/// # Errors
+/// Anything that makes the file untrustworthy.
+pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Untrusted> {
+    if bytes.is_empty() {
+        return Err(Untrusted::Empty);
+    }
+    // The version first: a later one may have another outside.
+    let Stamp { version } = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
+    if version == 0 || version > VERSION {
+        return Err(Untrusted::Version { found: version });
+    }
+    let envelope: Envelope = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
+    if checksum(envelope.body.get()) != envelope.checksum {
+        return Err(Untrusted::Checksum);
+    }
+    serde_json::from_str(envelope.body.get()).map_err(Untrusted::Body)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    version: u32,
+    checksum: String,
+    body: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Stamp {
+    version: u32,
+}
+
+fn checksum(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

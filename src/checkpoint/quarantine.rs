@@ -1,0 +1,52 @@
+//! Where files go that cannot be trusted: kept for the operator, out of the way of the next start.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::record::Quarantined;
+use crate::host::{error::HostError, file};
+
+/// Moves `path` into `quarantine` under a name nothing there has yet, and reports it.
+///
+/// A file that cannot be moved stays where it is; the report then says so.
+pub(super) fn move_aside(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
+    match moved(path, quarantine) {
+        Ok(path) => Quarantined { path, reason: reason.to_owned() },
+        Err(error) => {
+            let reason = format!("{reason}; it cannot be moved aside: {}", error.source);
+            Quarantined { path: path.to_owned(), reason }
+        }
+    }
+}
+
+fn moved(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
+    file::ensure_directory(quarantine, DIRECTORY_MODE)?;
+    let target = free_name(path, quarantine)?;
+    fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
+    Ok(target)
+}
+
+/// The first of `name`, `name.1`, `name.2` … that is free. Only one dockbridge owns a state
+/// directory, so nobody takes the name in between.
+fn free_name(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
+    let name = path.file_name().unwrap_or_default();
+    (0..u32::MAX)
+        .map(|serial| quarantine.join(numbered(name.to_owned(), serial)))
+        .find(|target| fs::symlink_metadata(target).is_err())
+        .ok_or_else(|| {
+            let full = io::Error::from(io::ErrorKind::AlreadyExists);
+            HostError::new("find a free name in", quarantine, full)
+        })
+}
+
+fn numbered(mut name: OsString, serial: u32) -> OsString {
+    if serial > 0 {
+        name.push(format!(".{serial}"));
+    }
+    name
+}
+
+pub(super) const DIRECTORY_MODE: u32 = 0o700;

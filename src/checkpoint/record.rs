@@ -1,0 +1,45 @@
+//! The durable facts of one sandbox, and what loading a directory of them yields.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{document::SandboxDocument, id::SandboxId, network::Attachment, time::Nanos};
+
+/// What is known of a sandbox without asking Docker. Its serde form is a durable format: add
+/// fields with defaults only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SandboxCheckpoint {
+    /// Docker id of the pause container; also the file's name.
+    pub id: SandboxId,
+    /// Full container name in Docker, without the leading slash.
+    pub name: String,
+    /// What was asked for; shown when Docker has lost the container and its labels.
+    pub document: SandboxDocument,
+    /// When Docker created the container. Never unset: kubelet refuses a sandbox without it.
+    pub created_at: Nanos,
+    /// How far CNI has come; none before the intent was recorded.
+    #[serde(default)]
+    pub attachment: Option<Attachment>,
+    /// RunPodSandbox came to its end for this sandbox.
+    #[serde(default)]
+    pub complete: bool,
+}
+
+/// Everything a state directory holds that can be trusted, and what could not.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Sandboxes, ordered by id.
+    pub sandboxes: Vec<SandboxCheckpoint>,
+    /// Files that were moved aside.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// A file that could not be trusted.
+#[derive(Debug)]
+pub struct Quarantined {
+    /// Where the file is now; where it was, if it could not be moved.
+    pub path: PathBuf,
+    /// What is wrong with it, in the operator's words.
+    pub reason: String,
+}

@@ -1,0 +1,1 @@
+//! A state directory with every kind of damage.

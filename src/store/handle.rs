@@ -1,0 +1,132 @@
+//! The reader's side: snapshots at once, and the few questions the writer must answer.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time,
+};
+
+use super::{command::Command, error::StoreError, look::Target, snapshot::Snapshot};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{engine::EngineHealth, id::SandboxId},
+};
+
+/// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
+#[derive(Clone, Debug)]
+pub struct Store {
+    current: Arc<ArcSwap<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    published: watch::Receiver<()>,
+}
+
+impl Store {
+    pub(super) const fn new(
+        current: Arc<ArcSwap<Snapshot>>,
+        commands: mpsc::Sender<Command>,
+        published: watch::Receiver<()>,
+    ) -> Self {
+        Self { current, commands, published }
+    }
+
+    /// What is known now. Never waits.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// What is known now, once everything has been looked at at least once. While the engine is
+    /// away afterwards this is the last known truth.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
+    pub async fn synced(&self, patience: Duration) -> Result<Arc<Snapshot>, StoreError> {
+        let synced = |snapshot: &Snapshot| snapshot.is_synced().then_some(());
+        match self.wait(patience, synced).await {
+            Some(()) => Ok(self.snapshot()),
+            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+        }
+    }
+
+    /// Returns when a look at this container that began after the call is visible. That the
+    /// container is gone is a result too.
+    ///
+    /// # Errors
+    /// The engine does not answer for it; the last known record stays, and the store tries again
+    /// by itself.
+    pub async fn refresh_container(&self, id: &str) -> Result<(), StoreError> {
+        self.refresh(Target::Container(id.to_owned())).await
+    }
+
+    /// The same for an image, by id or reference.
+    ///
+    /// # Errors
+    /// As [`Self::refresh_container`].
+    pub async fn refresh_image(&self, name: &str) -> Result<(), StoreError> {
+        self.refresh(Target::Image(name.to_owned())).await
+    }
+
+    /// Joins a stored checkpoint to its sandbox; visible on return.
+    pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
+        let checkpoint = Box::new(checkpoint);
+        self.ask(|reply| Command::Put { checkpoint, reply }).await.unwrap_or_default();
+    }
+
+    /// Forgets a removed checkpoint; visible on return.
+    pub async fn forget_checkpoint(&self, id: &SandboxId) {
+        let id = id.clone();
+        self.ask(|reply| Command::Forget { id, reply }).await.unwrap_or_default();
+    }
+
+    /// Waits until `look` finds what it looks for in a snapshot, this one or a later one; `None`
+    /// when that takes longer than `patience`. `look` runs once per change, so keep it short.
+    pub async fn wait<T>(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut(&Snapshot) -> Option<T>,
+    ) -> Option<T> {
+        let mut published = self.published.clone();
+        let search = async {
+            loop {
+                // Marked as seen before the look: a change during the look is not lost.
+                published.borrow_and_update();
+                if let Some(found) = look(&self.snapshot()) {
+                    return Some(found);
+                }
+                published.changed().await.ok()?;
+            }
+        };
+        time::timeout(patience, search).await.ok().flatten()
+    }
+
+    /// Makes sure, soon and without waiting, that [`Snapshot::health`] is true: an engine that is
+    /// frozen keeps its event stream open, so only asking tells. At most one question is under
+    /// way, and an answer is good for two seconds.
+    pub fn probe(&self) {
+        // A full queue means a busy writer; the next Status asks again.
+        let _ = self.commands.try_send(Command::Probe);
+    }
+
+    async fn refresh(&self, target: Target) -> Result<(), StoreError> {
+        self.ask(|reply| Command::Refresh { target, reply }).await?
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)
+    }
+
+    fn obstacle(&self) -> String {
+        match &self.snapshot().health {
+            EngineHealth::Unreachable { reason } => reason.clone(),
+            EngineHealth::Starting | EngineHealth::Reachable => {
+                "it is being asked for everything it has".to_owned()
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Immutable tables of records: by id, by prefix of the id, and newest first.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use crate::model::{
+    id::SandboxId,
+    record::{ContainerRecord, SandboxRecord},
+    time::Nanos,
+};
+
+/// A record with an id and an age.
+pub(super) trait Dated {
+    fn id(&self) -> &str;
+    fn created_at(&self) -> Nanos;
+}
+
+/// Records of one kind.
+#[derive(Debug)]
+pub(super) struct Index<T> {
+    by_id: Vec<Arc<T>>,
+    newest: Vec<Arc<T>>,
+}
+
+/// Container ids grouped by their sandbox.
+#[derive(Debug, Default)]
+pub(super) struct Workloads(Vec<Arc<ContainerRecord>>);
+
+impl<T: Dated> Index<T> {
+    /// From records in the order of their ids.
+    pub(super) fn new(by_id: Vec<Arc<T>>) -> Self {
+        let mut newest = by_id.clone();
+        // Stable: those of one instant stay in the order of their ids.
+        newest.sort_by_key(|record| Reverse(record.created_at()));
+        Self { by_id, newest }
+    }
+
+    pub(super) fn newest(&self) -> &[Arc<T>] {
+        &self.newest
+    }
+
+    /// The record with this id, or the only one whose id begins so.
+    pub(super) fn find(&self, id: &str) -> Option<&Arc<T>> {
+        let from = self.by_id.partition_point(|record| record.id() < id);
+        match self.by_id.get(from..)? {
+            [first, ..] if first.id() == id => Some(first),
+            [first, rest @ ..] if id.len() >= SHORTEST_PREFIX && first.id().starts_with(id) => {
+                let other = rest.first().is_some_and(|record| record.id().starts_with(id));
+                (!other).then_some(first)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Workloads {
+    pub(super) fn new(containers: &Index<ContainerRecord>) -> Self {
+        let mut grouped = containers.newest.clone();
+        grouped.sort_by(|a, b| a.document.sandbox.cmp(&b.document.sandbox));
+        Self(grouped)
+    }
+
+    /// The containers of a sandbox, newest first.
+    pub(super) fn of(&self, sandbox: &SandboxId) -> &[Arc<ContainerRecord>] {
+        let from = self.0.partition_point(|container| container.document.sandbox < *sandbox);
+        let to = self.0.partition_point(|container| container.document.sandbox <= *sandbox);
+        self.0.get(from..to).unwrap_or_default()
+    }
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self { by_id: Vec::new(), newest: Vec::new() }
+    }
+}
+
+impl Dated for SandboxRecord {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn created_at(&self) -> Nanos {
+        self.created_at
+    }
+}
+
+impl Dated for ContainerRecord {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn created_at(&self) -> Nanos {
+        self.created_at
+    }
+}
+
+/// A shorter beginning of an id is more likely a mistake than a name.
+const SHORTEST_PREFIX: usize = 4;

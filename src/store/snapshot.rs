@@ -1,0 +1,150 @@
+//! One consistent view of everything known, cheap to take and never changing under a reader.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::index::{Index, Workloads};
+use crate::model::{
+    engine::{EngineHealth, EngineInfo},
+    id::SandboxId,
+    record::{ContainerRecord, ImageRecord, SandboxRecord},
+    reference::ImageReference,
+};
+
+/// Everything known at one instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// What the engine said of itself last; none before its first answer.
+    pub engine: Option<Arc<EngineInfo>>,
+    /// Whether it answers now. Records stay when it does not: they are the last known truth.
+    pub health: EngineHealth,
+    pub(super) synced: bool,
+    pub(super) sandboxes: Arc<Index<SandboxRecord>>,
+    pub(super) containers: Arc<Containers>,
+    pub(super) images: Arc<Images>,
+    pub(super) spent: Arc<[SandboxId]>,
+}
+
+impl Snapshot {
+    /// Whether everything was looked at at least once since this process began.
+    pub const fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// The sandbox with this id, or the only one whose id begins with these four or more
+    /// characters.
+    pub fn sandbox(&self, id: &str) -> Option<&Arc<SandboxRecord>> {
+        self.sandboxes.find(id)
+    }
+
+    /// All sandboxes, newest first.
+    pub fn sandboxes(&self) -> &[Arc<SandboxRecord>] {
+        self.sandboxes.newest()
+    }
+
+    /// The container with this id, or the only one whose id begins with these four or more
+    /// characters.
+    pub fn container(&self, id: &str) -> Option<&Arc<ContainerRecord>> {
+        self.containers.all.find(id)
+    }
+
+    /// All workload containers, newest first.
+    pub fn containers(&self) -> &[Arc<ContainerRecord>] {
+        self.containers.all.newest()
+    }
+
+    /// The workload containers of a sandbox, newest first; also when the sandbox is unknown.
+    pub fn containers_of(&self, sandbox: &SandboxId) -> &[Arc<ContainerRecord>] {
+        self.containers.workloads.of(sandbox)
+    }
+
+    /// The image that `name` means: a whole id, a reference in any spelling (without tag and
+    /// digest it means `latest`), else the only image whose id begins with these 12 or more
+    /// digits.
+    pub fn image(&self, name: &str) -> Option<&Arc<ImageRecord>> {
+        self.images.find(name)
+    }
+
+    /// All images, ordered by id.
+    pub fn images(&self) -> &[Arc<ImageRecord>] {
+        &self.images.by_hex
+    }
+
+    /// Checkpoints that nobody needs any more: Docker does not know the sandbox, and its
+    /// network holds nothing. Empty until [`Self::is_synced`].
+    pub fn spent_checkpoints(&self) -> &[SandboxId] {
+        &self.spent
+    }
+}
+
+/// Workload containers, by themselves and by pod.
+#[derive(Debug, Default)]
+pub(super) struct Containers {
+    all: Index<ContainerRecord>,
+    workloads: Workloads,
+}
+
+impl Containers {
+    pub(super) fn new(by_id: Vec<Arc<ContainerRecord>>) -> Self {
+        let all = Index::new(by_id);
+        let workloads = Workloads::new(&all);
+        Self { all, workloads }
+    }
+}
+
+/// Images by id and by name.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    by_hex: Vec<Arc<ImageRecord>>,
+    by_name: HashMap<String, Arc<ImageRecord>>,
+}
+
+impl Images {
+    pub(super) fn new(
+        mut images: Vec<Arc<ImageRecord>>,
+        by_name: HashMap<String, Arc<ImageRecord>>,
+    ) -> Self {
+        images.sort_by(|a, b| a.id.hex().cmp(b.id.hex()).then_with(|| a.id.cmp(&b.id)));
+        Self { by_hex: images, by_name }
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<ImageRecord>> {
+        let named = || name_key(name).and_then(|key| self.by_name.get(&key));
+        self.with_id(name).or_else(named).or_else(|| self.with_prefix(name))
+    }
+
+    fn with_id(&self, name: &str) -> Option<&Arc<ImageRecord>> {
+        let hex = name.split_once(':').map_or(name, |(_, hex)| hex);
+        self.beginning_with(hex)
+            .iter()
+            .find(|image| image.id.as_str() == name || image.id.hex() == name)
+    }
+
+    fn with_prefix(&self, name: &str) -> Option<&Arc<ImageRecord>> {
+        let hex = name.strip_prefix("sha256:").unwrap_or(name);
+        match self.beginning_with(hex) {
+            [only] if hex.len() >= SHORTEST_PREFIX => Some(only),
+            _ => None,
+        }
+    }
+
+    fn beginning_with(&self, hex: &str) -> &[Arc<ImageRecord>] {
+        let from = self.by_hex.partition_point(|image| image.id.hex() < hex);
+        let rest = self.by_hex.get(from..).unwrap_or_default();
+        let to = rest.partition_point(|image| image.id.hex().starts_with(hex));
+        rest.get(..to).unwrap_or_default()
+    }
+}
+
+/// The one spelling under which a name is kept and looked up; none for what is no reference.
+///
+/// Where a digest is stated it alone decides, as in the engine: a tag beside it is only a remark.
+pub(super) fn name_key(name: &str) -> Option<String> {
+    let reference = ImageReference::parse(name).ok()?.with_default_tag();
+    Some(match reference.digest() {
+        Some(digest) => format!("{}@{digest}", reference.repository()),
+        None => reference.to_string(),
+    })
+}
+
+/// Docker's own short form of an id.
+const SHORTEST_PREFIX: usize = 12;
