@@ -13,7 +13,8 @@ cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 main() {
     local name=${1:?usage: engines.sh bookworm|trixie|sid|tools}
     case $name in
-        bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc ;;
+        bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
+        patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
         *) die "unknown engine: $name" ;;
     esac
@@ -33,10 +34,25 @@ unpack() {
         download "$into.apt" "$suite" "$@" >&2
         for package in "$into.apt"/debs/*.deb; do dpkg-deb -x "$package" "$into"; done
         rm -rf "$into.apt"
+        mend_runc "$into"
         touch "$into/.complete"
     fi
     exec 8>&-
     printf '%s\n' "$into"
+}
+
+# A runc built for a newer libc than this machine's gets the libc it was built for: by name inside the binary,
+# since runc starts itself again and would start the loader if the loader were what runs.
+mend_runc() {
+    local runc loader libraries patchelf
+    runc=$(find "$1/usr/sbin" "$1/usr/bin" -name runc -type f 2>/dev/null | head -1) || true
+    [ -n "$runc" ] || return 0
+    if "$runc" --version >/dev/null 2>&1; then return 0; fi
+    loader=$(find "$1" -name 'ld-linux*' | head -1)
+    libraries=$(dirname "$(find "$1" -name 'libc.so.6' | head -1)"):$(dirname "$(find "$1" -name 'libseccomp.so.2' | head -1)")
+    patchelf=$("$here/engines.sh" patchelf)/usr/bin/patchelf
+    "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$runc"
+    "$runc" --version >&2
 }
 
 # download DIR SUITE PACKAGE…: into DIR/debs, with an apt configuration that lives in DIR only.

@@ -169,11 +169,21 @@ make_room() {
         resolver=$(readlink -m /etc/resolv.conf)
         mkdir -p "$(dirname "$resolver")" && cp "$world/run/resolv.conf" "$resolver"
     fi
+    show_own_devices
     mount --bind "$world" "$world"
     mount --make-shared "$world"
     ip link set lo up
     # Published ports on 127.0.0.1 need both; the namespace is ours, so nothing outside changes.
     sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=1
+}
+
+# A sysfs shows the network devices of the namespace it was mounted in, and engines look there for theirs.
+show_own_devices() {
+    local part
+    mkdir -p "$world/run/sys/fs/cgroup" "$world/run/sys/kernel/security"
+    for part in fs/cgroup kernel/security; do ! mountpoint -q "/sys/$part" || mount --move "/sys/$part" "$world/run/sys/$part"; done
+    mount -t sysfs sysfs /sys
+    for part in fs/cgroup kernel/security; do ! mountpoint -q "$world/run/sys/$part" || mount --move "$world/run/sys/$part" "/sys/$part"; done
 }
 
 write_cni() {
