@@ -1,1 +1,20 @@
 //! Talks to dockerd: calls in, model out.
+//!
+//! One pooled HTTP client on the engine's socket ([`client`]) carries every call. Paths are built
+//! by hand from encoded names ([`address`]), the API version is settled by a ping and settled
+//! again when the daemon changes ([`version`]), answers are read with a deadline and a size limit
+//! and become records through `translate::observe`. Endless answers (pull, load, events) come
+//! through [`stream`]. What a failure means is decided once, in [`refusal`].
+
+pub mod client;
+pub mod containers;
+pub mod error;
+pub mod events;
+pub mod images;
+pub mod pull;
+pub mod version;
+
+mod address;
+mod exchange;
+mod refusal;
+mod stream;

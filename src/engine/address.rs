@@ -1,0 +1,65 @@
+//! Paths and queries of engine calls, built so that no name can change what is called.
+//!
+//! The engine's router decodes a path and then cleans it: an image named `../../containers/x`
+//! would become another call. Such names are refused here; all else is percent-encoded.
+
+use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
+
+/// The authority under which the connector finds the socket: its path in hexadecimal.
+pub(super) fn authority(socket: &Path) -> String {
+    hex(socket.as_os_str().as_bytes())
+}
+
+/// `/containers/<id><tail>`; none for what no container is called.
+pub(super) fn container(id: &str, tail: &str) -> Option<String> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    let known = id.len() <= LONGEST_NAME && id.bytes().all(plain);
+    (known && is_step(id)).then(|| format!("/containers/{id}{tail}"))
+}
+
+/// `/images/<name><tail>`; none for what no image is called.
+pub(super) fn image(name: &str, tail: &str) -> Option<String> {
+    let known = name.len() <= LONGEST_NAME && name.split('/').all(is_step);
+    known.then(|| format!("/images/{}{tail}", encoded(name, b"/:@")))
+}
+
+/// `path?key=value&…`.
+pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
+    let mut text = path.to_owned();
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        text.push(if index == 0 { '?' } else { '&' });
+        text.push_str(key);
+        text.push('=');
+        text.push_str(&encoded(value, b""));
+    }
+    text
+}
+
+/// Whether the text can be one step of a path.
+fn is_step(text: &str) -> bool {
+    !matches!(text, "" | "." | "..")
+}
+
+fn encoded(text: &str, kept: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        if plain || kept.contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// Longest name worth asking for: a reference with a long registry, repository, tag and digest.
+const LONGEST_NAME: usize = 1024;

@@ -1,0 +1,180 @@
+//! Container calls.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+use tracing::debug;
+
+use super::{
+    address,
+    client::Engine,
+    error::{Call, Clash, EngineError, Subject},
+    exchange::Exchange,
+};
+use crate::{
+    model::{label, record::Observed},
+    translate::observe,
+    wire::docker,
+};
+
+impl Engine {
+    /// Creates a container and returns its id.
+    ///
+    /// Never repeated by itself: after a broken connection the container may exist, and the next
+    /// try meets its name.
+    ///
+    /// # Errors
+    /// [`EngineError::NameTaken`] when the name belongs to another container,
+    /// [`EngineError::NotFound`] when the image is missing.
+    pub async fn create_container(
+        &self,
+        name: &str,
+        body: &docker::ContainerCreateBody,
+    ) -> Result<String, EngineError> {
+        let call = call(Call::CREATE, name);
+        let target = address::with_query("/containers/create", &[("name", name)]);
+        let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
+            call: call.clone(),
+            message: reason.to_string(),
+        })?;
+        let short = self.patience().short;
+        let create = Exchange::new(call.clone(), Method::POST, Some(target), short)?
+            .carrying("application/json", Bytes::from(json));
+        let answer: docker::CreateAnswer = self.json(create).await?;
+        for warning in &answer.warnings {
+            debug!(container = name, warning, "engine warns about a new container");
+        }
+        if answer.id.is_empty() {
+            return Err(EngineError::Garbled { call, reason: "it has no id".to_owned() });
+        }
+        Ok(answer.id)
+    }
+
+    /// Starts a container; one that runs already is fine.
+    ///
+    /// # Errors
+    /// [`EngineError::CannotRun`] when the fault is the container's own.
+    pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
+        self.done(self.post(Call::START, id, "/start", &[])?.repeatable()).await
+    }
+
+    /// Asks the main process to end, and kills it after `grace`. One that ended already is fine.
+    ///
+    /// # Errors
+    /// [`EngineError::Deadline`] when even the kill had no effect in time.
+    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
+        let seconds = whole_seconds(grace);
+        let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?.repeatable();
+        stop.patience = Duration::from_secs(seconds).saturating_add(self.patience().stop_margin);
+        self.done(stop).await
+    }
+
+    /// Sends a signal to the main process.
+    ///
+    /// # Errors
+    /// [`Clash::NotRunning`] when there is none.
+    pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+        self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
+    }
+
+    /// Removes a container and its anonymous volumes, running or not, and returns once it is
+    /// gone, also when somebody else was removing it already.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when it was gone before.
+    pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
+        let outcome = self.done(self.removal(id)?).await;
+        match outcome {
+            Err(error) if error.is_clash(Clash::RemovalInProgress) => {
+                absent_is_fine(self.wait_until_removed(id).await)?;
+                absent_is_fine(self.done(self.removal(id)?).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Looks at a container.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none.
+    pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
+        let target = address::container(id, "/json");
+        let short = self.patience().short;
+        let look = Exchange::new(call("inspect", id), Method::GET, target, short)?;
+        let inspect: docker::ContainerInspect = self.json(look).await?;
+        Ok(observe::container::observe(&inspect))
+    }
+
+    /// Ids of all containers, running or not, that carry a pod's label.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub async fn list_containers(&self) -> Result<Vec<String>, EngineError> {
+        let filters = serde_json::json!({ "label": [label::TYPE] }).to_string();
+        let target =
+            address::with_query("/containers/json", &[("all", "1"), ("filters", &filters)]);
+        let call = Call { verb: "list containers", subject: Subject::Engine };
+        let list = Exchange::new(call, Method::GET, Some(target), self.patience().short)?;
+        let listed: Vec<Option<Listed>> = self.json(list).await?;
+        Ok(ids(listed))
+    }
+
+    async fn wait_until_removed(&self, id: &str) -> Result<(), EngineError> {
+        let wait =
+            self.post("wait for the removal of", id, "/wait", &[("condition", "removed")])?;
+        self.done(wait.repeatable()).await
+    }
+
+    fn removal(&self, id: &str) -> Result<Exchange, EngineError> {
+        let target = address::container(id, "?force=1&v=1");
+        let short = self.patience().short;
+        Ok(Exchange::new(call("remove", id), Method::DELETE, target, short)?.repeatable())
+    }
+
+    fn post(
+        &self,
+        verb: &'static str,
+        id: &str,
+        tail: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Exchange, EngineError> {
+        let target = address::container(id, tail).map(|path| address::with_query(&path, query));
+        Exchange::new(call(verb, id), Method::POST, target, self.patience().short)
+    }
+}
+
+/// One entry of a list, as far as the store needs it: it inspects each object anyway.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Listed {
+    id: Option<String>,
+}
+
+/// The ids in the order listed, each once.
+pub(super) fn ids(listed: Vec<Option<Listed>>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    let stated = listed.into_iter().flatten().filter_map(|entry| entry.id);
+    stated.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()
+}
+
+fn call(verb: &'static str, id: &str) -> Call {
+    Call { verb, subject: Subject::Container(id.to_owned()) }
+}
+
+fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Grace in the engine's unit, rounded up, at most what its arithmetic can take.
+fn whole_seconds(grace: Duration) -> u64 {
+    let up = u64::from(grace.subsec_nanos() > 0);
+    grace.as_secs().saturating_add(up).min(LONGEST_GRACE)
+}
+
+/// The engine multiplies seconds to nanoseconds in 64 bits.
+const LONGEST_GRACE: u64 = i32::MAX as u64;

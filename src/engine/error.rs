@@ -1,0 +1,272 @@
+//! Everything that can go wrong between us and the engine, in the operator's words.
+
+use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use crate::{
+    error::Kind,
+    model::engine::{ApiVersion, InvalidApiVersion},
+};
+
+/// What was asked of the engine: names the call in errors and logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What is done, e.g. `start`.
+    pub verb: &'static str,
+    /// What it is done to.
+    pub subject: Subject,
+}
+
+/// The object of a [`Call`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The engine itself; the verb says it all.
+    Engine,
+    /// A container, by id or name.
+    Container(String),
+    /// An image, by id or reference.
+    Image(String),
+}
+
+impl Call {
+    /// Makes a container; the subject is its name.
+    pub(super) const CREATE: &str = "create";
+    /// Starts a container.
+    pub(super) const START: &str = "start";
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.subject {
+            Subject::Engine => f.write_str(self.verb),
+            Subject::Container(name) => write!(f, "{} container {name}", self.verb),
+            Subject::Image(name) => write!(f, "{} image {name}", self.verb),
+        }
+    }
+}
+
+/// A call to the engine failed. Cheap to clone, so that joined callers can share one failure.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Nobody could be reached at the socket.
+    #[error("cannot reach the docker engine at {}: {reason}; {advice}", socket.display())]
+    Unreachable {
+        /// Where.
+        socket: PathBuf,
+        /// The system's words.
+        reason: String,
+        /// The operator's next step.
+        advice: &'static str,
+    },
+    /// The connection ended before the answer did.
+    #[error("{call}: the docker engine closed the connection before the answer was complete")]
+    Broken {
+        /// What was asked.
+        call: Call,
+        /// How it broke.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// No complete answer in time.
+    #[error("{call}: no answer from the docker engine within {after:?}")]
+    Deadline {
+        /// What was asked.
+        call: Call,
+        /// The patience that ran out.
+        after: Duration,
+    },
+    /// The answer is not what the engine API promises.
+    #[error("{call}: the answer is not the docker engine's: {reason}")]
+    Garbled {
+        /// What was asked.
+        call: Call,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The answer is too large to take in.
+    #[error("{call}: the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// What was asked.
+        call: Call,
+        /// How much would have been taken.
+        limit: usize,
+    },
+    /// Engine and dockbridge share no API version.
+    #[error(
+        "no common API version with the docker engine: {reason} (dockbridge speaks {} to {})",
+        ApiVersion::OLDEST,
+        ApiVersion::NEWEST
+    )]
+    Incompatible {
+        /// What the engine speaks.
+        reason: String,
+    },
+    /// The ping was answered without a version we can read.
+    #[error("what answers at {} is no docker engine", socket.display())]
+    NoEngine {
+        /// Where.
+        socket: PathBuf,
+        /// What it stated as its version.
+        source: InvalidApiVersion,
+    },
+    /// The object does not exist. `subject` is the missing one, which need not be the one asked
+    /// about: a create can miss its image.
+    #[error("{message}")]
+    NotFound {
+        /// What is missing.
+        subject: Subject,
+        /// The engine's words.
+        message: String,
+    },
+    /// The container name belongs to somebody.
+    #[error("container name {name} is already taken{}", by(holder.as_deref()))]
+    NameTaken {
+        /// The name asked for.
+        name: String,
+        /// Id of the container that has it, when the engine says so.
+        holder: Option<String>,
+    },
+    /// The object is in the wrong state for this.
+    #[error("{call}: {message}")]
+    Conflict {
+        /// What was asked.
+        call: Call,
+        /// Which sort.
+        clash: Clash,
+        /// The engine's words.
+        message: String,
+    },
+    /// The engine finds the request itself wrong.
+    #[error("{call}: {message}")]
+    Rejected {
+        /// What was asked.
+        call: Call,
+        /// The engine's words.
+        message: String,
+    },
+    /// The engine, or a plugin of it, does not allow it.
+    #[error("{call}: not allowed: {message}")]
+    Denied {
+        /// What was asked.
+        call: Call,
+        /// The engine's words.
+        message: String,
+    },
+    /// The container's main process cannot be started.
+    #[error("{message}")]
+    CannotRun {
+        /// Which container.
+        container: String,
+        /// The runtime's words without the chain of programs that passed them on.
+        message: String,
+    },
+    /// The engine failed.
+    #[error("{call}: {message}")]
+    Failed {
+        /// What was asked.
+        call: Call,
+        /// HTTP status.
+        status: u16,
+        /// The engine's words.
+        message: String,
+    },
+    /// The registry, or the way to it, failed a pull.
+    #[error("{}{message}", fault.prefix())]
+    Pull {
+        /// What was pulled.
+        reference: String,
+        /// Which sort.
+        fault: PullFault,
+        /// The engine's words.
+        message: String,
+    },
+}
+
+/// Why the state of an object forbids a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clash {
+    /// It does not run.
+    NotRunning,
+    /// Somebody is removing it now.
+    RemovalInProgress,
+    /// A container, running or stopped, was made from the image.
+    ImageInUse,
+    /// Other images are built on it.
+    ImageHasChildren,
+    /// The image has further names.
+    ImageHasNames,
+    /// Anything else.
+    Other,
+}
+
+/// Why a pull failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PullFault {
+    /// The registry answered 502, 503 or 504.
+    RegistryUnavailable,
+    /// The registry refuses this identity, or hides the repository from it.
+    Denied,
+    /// No such tag or digest.
+    Missing,
+    /// Anything else.
+    Other,
+}
+
+impl PullFault {
+    /// The word kubelet looks for at the beginning of the text.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::RegistryUnavailable => "RegistryUnavailable: ",
+            Self::Denied | Self::Missing | Self::Other => "",
+        }
+    }
+}
+
+impl EngineError {
+    /// What sort of failure it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => Kind::Unavailable,
+            Self::Deadline { .. } => Kind::DeadlineExceeded,
+            Self::Garbled { .. } | Self::TooLarge { .. } => Kind::Internal,
+            Self::Incompatible { .. } | Self::NoEngine { .. } | Self::Conflict { .. } => {
+                Kind::FailedPrecondition
+            }
+            Self::NotFound { .. } => Kind::NotFound,
+            Self::NameTaken { .. } => Kind::AlreadyExists,
+            Self::Rejected { .. } => Kind::InvalidArgument,
+            Self::Denied { .. } => Kind::PermissionDenied,
+            // Texts that kubelet shows in the pod's events as they are.
+            Self::CannotRun { .. } | Self::Pull { .. } => Kind::Unknown,
+            Self::Failed { status, .. } => match status {
+                429 => Kind::ResourceExhausted,
+                501 => Kind::Unimplemented,
+                502..=504 => Kind::Unavailable,
+                _ => Kind::Unknown,
+            },
+        }
+    }
+
+    /// Whether an object is missing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// Whether the state of the object forbids it in just this way.
+    pub fn is_clash(&self, wanted: Clash) -> bool {
+        matches!(self, Self::Conflict { clash, .. } if *clash == wanted)
+    }
+
+    /// Whether the engine may have been replaced since its version was settled.
+    pub(super) fn casts_doubt_on_version(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Broken { .. }
+                | Self::Garbled { .. }
+                | Self::Incompatible { .. }
+        )
+    }
+}
+
+fn by(holder: Option<&str>) -> String {
+    holder.map(|id| format!(" by container {id}")).unwrap_or_default()
+}

@@ -1,0 +1,89 @@
+//! One call as it will go over the wire, before the version is known.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Request,
+    header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+};
+
+use super::{
+    error::{Call, EngineError},
+    refusal,
+};
+use crate::model::engine::ApiVersion;
+
+/// A call to be made: what, where, with what, and how long it may take.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) call: Call,
+    method: Method,
+    target: String,
+    payload: Option<(HeaderValue, Bytes)>,
+    credentials: Option<HeaderValue>,
+    /// How long the whole answer may take; of an endless answer, its beginning.
+    pub(super) patience: Duration,
+    /// Doing it twice does no harm.
+    pub(super) repeatable: bool,
+}
+
+impl Exchange {
+    /// A call without body. `target` is path and query behind the version; none means that the
+    /// subject's name cannot exist.
+    ///
+    /// Reading calls may be repeated, others only when [`Exchange::repeatable`] says so.
+    pub(super) fn new(
+        call: Call,
+        method: Method,
+        target: Option<String>,
+        patience: Duration,
+    ) -> Result<Self, EngineError> {
+        let Some(target) = target else { return Err(refusal::impossible_name(call)) };
+        let repeatable = method == Method::GET;
+        let (payload, credentials) = (None, None);
+        Ok(Self { call, method, target, payload, credentials, patience, repeatable })
+    }
+
+    pub(super) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+
+    pub(super) fn carrying(mut self, media_type: &'static str, bytes: Bytes) -> Self {
+        self.payload = Some((HeaderValue::from_static(media_type), bytes));
+        self
+    }
+
+    pub(super) fn authorised(mut self, credentials: Option<HeaderValue>) -> Self {
+        self.credentials = credentials;
+        self
+    }
+
+    /// The request, under `version` or, for a ping, under none.
+    pub(super) fn request(
+        &self,
+        authority: &str,
+        version: Option<ApiVersion>,
+    ) -> Result<Request<Full<Bytes>>, EngineError> {
+        let prefix = version.map(|v| format!("/v{v}")).unwrap_or_default();
+        let uri = format!("unix://{authority}{prefix}{}", self.target);
+        let mut builder = Request::builder().method(self.method.clone()).uri(uri);
+        // The authority is a path in disguise; the engine is owed a plain host name.
+        builder = builder.header(HOST, HeaderValue::from_static("docker"));
+        if let Some((media_type, _)) = &self.payload {
+            builder = builder.header(CONTENT_TYPE, media_type);
+        }
+        if let Some(credentials) = &self.credentials {
+            builder = builder.header(REGISTRY_AUTH, credentials);
+        }
+        let bytes = self.payload.as_ref().map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+        builder.body(Full::new(bytes)).map_err(|reason| EngineError::Rejected {
+            call: self.call.clone(),
+            message: reason.to_string(),
+        })
+    }
+}
+
+const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");

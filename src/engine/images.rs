@@ -1,0 +1,142 @@
+//! Image calls, but for the pull.
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+
+use super::{
+    address,
+    client::Engine,
+    containers::{Listed, ids},
+    error::{Call, EngineError, Subject},
+    exchange::Exchange,
+    stream::{Messages, failure},
+};
+use crate::{
+    model::{engine::ApiVersion, record::ImageRecord},
+    translate::observe,
+    wire::docker,
+};
+
+impl Engine {
+    /// Ids of all images but the layers between.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub async fn list_images(&self) -> Result<Vec<String>, EngineError> {
+        let list = self.about_images("list images", "/images/json")?;
+        let listed: Vec<Option<Listed>> = self.json(list).await?;
+        Ok(ids(listed))
+    }
+
+    /// Looks at an image, by id or reference.
+    ///
+    /// The engine also answers to prefixes of ids: a caller who asked by name must see that the
+    /// record carries it.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none.
+    pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
+        let call = call("inspect", name);
+        let target = address::image(name, "/json");
+        let look = Exchange::new(call.clone(), Method::GET, target, self.patience().short)?;
+        let inspect: docker::ImageInspect = self.json(look).await?;
+        observe::image::observe(&inspect)
+            .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
+    }
+
+    /// Takes away a name of an image, or the image where it is the last name or an id; parents
+    /// without names go with it.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none, [`EngineError::Conflict`] with the matching
+    /// clash while containers or images need it.
+    pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
+        let target = address::image(name, "?force=0&noprune=0");
+        let short = self.patience().short;
+        let removal = Exchange::new(call("remove", name), Method::DELETE, target, short)?;
+        self.done(removal.repeatable()).await
+    }
+
+    /// Loads an image archive, as `docker save` writes it.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`] with the engine's words when it cannot use the archive.
+    pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
+        let load = self
+            .images_call("load an image", Method::POST, "/images/load?quiet=1")?
+            .carrying("application/x-tar", archive)
+            .repeatable();
+        let limit = load.patience;
+        let late = EngineError::Deadline { call: load.call.clone(), after: limit };
+        let reading = async {
+            let body = self.begin(&load).await?;
+            let mut messages = Messages::new(self.clone(), load.call.clone(), body);
+            while let Some(message) = messages.next::<docker::Progress>().await {
+                refuse_failure(&load.call, &message?)?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
+    }
+
+    /// Bytes of the image store, layers shared by images counted once.
+    ///
+    /// Slow: the engine walks its store.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub async fn image_bytes(&self) -> Result<u64, EngineError> {
+        let version = self.version().await?;
+        let query =
+            if version >= DISK_USAGE_BY_TYPE { "/system/df?type=image" } else { "/system/df" };
+        let usage: DiskUsage = self.json(self.about_images("measure images", query)?).await?;
+        let stated = usage.image_usage.and_then(|images| images.total_size).or(usage.layers_size);
+        Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
+    }
+
+    fn about_images(&self, verb: &'static str, target: &str) -> Result<Exchange, EngineError> {
+        self.images_call(verb, Method::GET, target)
+    }
+
+    fn images_call(
+        &self,
+        verb: &'static str,
+        method: Method,
+        target: &str,
+    ) -> Result<Exchange, EngineError> {
+        let call = Call { verb, subject: Subject::Engine };
+        Exchange::new(call, method, Some(target.to_owned()), self.patience().short)
+    }
+}
+
+/// `GET /system/df`: the old field, and the one that replaces it from API 1.52.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct DiskUsage {
+    layers_size: Option<i64>,
+    image_usage: Option<ImageUsage>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ImageUsage {
+    total_size: Option<i64>,
+}
+
+/// The engine answers 200 before it knows whether the archive is any good.
+fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineError> {
+    match failure(message) {
+        None => Ok(()),
+        Some(text) => {
+            Err(EngineError::Failed { call: call.clone(), status: 200, message: text.to_owned() })
+        }
+    }
+}
+
+fn call(verb: &'static str, name: &str) -> Call {
+    Call { verb, subject: Subject::Image(name.to_owned()) }
+}
+
+/// From here `/system/df` can be asked for images alone (23.0).
+const DISK_USAGE_BY_TYPE: ApiVersion = ApiVersion::new(42);

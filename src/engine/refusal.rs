@@ -1,0 +1,203 @@
+//! The one table from what the engine answers to what it means.
+//!
+//! Statuses alone do not say enough (a 409 can be five different things, a failed start is a 400,
+//! 404 or 500 by age of the engine), so the texts are read too. They have been stable since 1.12;
+//! where one is unknown the call still fails, only with a broader error.
+
+use hyper::StatusCode;
+
+use super::error::{Call, Clash, EngineError, PullFault, Subject};
+use crate::wire::docker;
+
+/// The error for an answer whose status is no success.
+pub(super) fn refusal(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
+    let message = message(status, body);
+    match status.as_u16() {
+        400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
+        400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
+        301 | 404 => not_found(call, message),
+        409 => conflict(call, message),
+        400 => EngineError::Rejected { call, message },
+        401 | 403 => EngineError::Denied { call, message },
+        status => EngineError::Failed { call, status, message },
+    }
+}
+
+/// The error for a pull the engine gave up, before or within its stream.
+pub(super) fn pull_refusal(reference: &str, message: &str) -> EngineError {
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let fault = if says(GATEWAY_WORDS) {
+        PullFault::RegistryUnavailable
+    } else if says(DENIED_WORDS) {
+        PullFault::Denied
+    } else if says(MISSING_WORDS) {
+        PullFault::Missing
+    } else {
+        PullFault::Other
+    };
+    EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
+}
+
+/// What the engine says, or what its status says when it is silent.
+fn message(status: StatusCode, body: &[u8]) -> String {
+    let stated = serde_json::from_slice::<docker::ErrorAnswer>(body).unwrap_or_default().message;
+    let text = if stated.is_empty() { String::from_utf8_lossy(body).into_owned() } else { stated };
+    if text.trim().is_empty() { status.to_string() } else { shown(&text) }
+}
+
+/// The error for a name that no object can have, known without asking.
+pub(super) fn impossible_name(call: Call) -> EngineError {
+    let message = match &call.subject {
+        Subject::Container(name) => format!("No such container: {}", name.escape_default()),
+        Subject::Image(name) => format!("No such image: {}", name.escape_default()),
+        Subject::Engine => call.to_string(),
+    };
+    EngineError::NotFound { subject: call.subject, message: shown(&message) }
+}
+
+/// A text fit for an error: bounded, because it ends up in HTTP/2 trailers and pod events.
+fn shown(text: &str) -> String {
+    let text = text.trim();
+    if text.chars().nth(SHOWN_CHARS).is_none() {
+        return text.to_owned();
+    }
+    text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
+}
+
+fn is_version_refusal(message: &str) -> bool {
+    message.contains("client version") && message.contains("is too ")
+}
+
+/// A create answers 404 for its image, its network, or a container whose namespace it joins.
+fn not_found(call: Call, message: String) -> EngineError {
+    let named = |marker: &str| {
+        let (_, name) = message.split_once(marker)?;
+        Some(name.trim().to_owned())
+    };
+    let subject = if let Some(name) = named("No such image:") {
+        Subject::Image(name)
+    } else if let Some(name) = named("No such container:") {
+        Subject::Container(name)
+    } else if matches!(call.verb, Call::CREATE | Call::START) {
+        return EngineError::Conflict { call, clash: Clash::Other, message };
+    } else {
+        call.subject
+    };
+    EngineError::NotFound { subject, message }
+}
+
+fn conflict(call: Call, message: String) -> EngineError {
+    let lower = message.to_lowercase();
+    let says = |word: &str| lower.contains(word);
+    if call.verb == Call::CREATE && (says("is already in use") || says("name is in use")) {
+        let name = match call.subject {
+            Subject::Container(name) | Subject::Image(name) => name,
+            Subject::Engine => String::new(),
+        };
+        return EngineError::NameTaken { name, holder: holder(&message) };
+    }
+    let clash = if says("is not running") {
+        Clash::NotRunning
+    } else if says("removal of container") || says("already in progress") {
+        Clash::RemovalInProgress
+    } else if says("is being used by") || says("image is in use") {
+        Clash::ImageInUse
+    } else if says("dependent child images") {
+        Clash::ImageHasChildren
+    } else if says("is referenced in") {
+        Clash::ImageHasNames
+    } else {
+        Clash::Other
+    };
+    EngineError::Conflict { call, clash, message }
+}
+
+/// The id in `… is already in use by container "<id>".`
+fn holder(message: &str) -> Option<String> {
+    let (_, rest) = message.rsplit_once("in use by")?;
+    rest.split(|c: char| !c.is_ascii_alphanumeric())
+        .find(|word| word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit()))
+        .map(str::to_owned)
+}
+
+fn cannot_run(call: &Call, message: &str) -> bool {
+    call.verb == Call::START && RUNTIME_WORDS.iter().any(|word| message.contains(word))
+}
+
+fn did_not_start(call: Call, message: &str) -> EngineError {
+    let container = match call.subject {
+        Subject::Container(id) | Subject::Image(id) => id,
+        Subject::Engine => String::new(),
+    };
+    EngineError::CannotRun { container, message: own_words(message).to_owned() }
+}
+
+/// Takes off the chain of programs that passed a runtime's failure on.
+fn own_words(message: &str) -> &str {
+    let mut text = message.trim();
+    while let Some(rest) = RELAYS.iter().find_map(|relay| text.strip_prefix(relay)) {
+        text = rest.trim_start();
+    }
+    // Old runc names the source line: `container_linux.go:380: `.
+    if let Some((place, rest)) = text.split_once(": ")
+        && place.contains(".go:")
+        && !place.contains(' ')
+    {
+        return own_words(rest);
+    }
+    text.strip_suffix(": unknown").unwrap_or(text)
+}
+
+/// Texts of a failed start that are about the container, not about the engine.
+const RUNTIME_WORDS: &[&str] = &[
+    "executable file not found",
+    "no such file or directory",
+    "permission denied",
+    "is a directory",
+    "not a directory",
+    "exec format error",
+    "OCI runtime create failed",
+    "OCI runtime start failed",
+];
+
+/// Who passes a runtime's failure on, outermost first or not.
+const RELAYS: &[&str] = &[
+    "failed to create task for container:",
+    "failed to create shim task:",
+    "failed to create shim:",
+    "failed to start shim:",
+    "OCI runtime create failed:",
+    "OCI runtime start failed:",
+    "runc create failed:",
+    "unable to start container process:",
+    "starting container process caused:",
+    "error during container init:",
+];
+
+/// How the engine passes on a registry's gateway errors, in the wordings of Go, nginx and the
+/// containerd resolver.
+const GATEWAY_WORDS: &[&str] = &[
+    "502 Bad Gateway",
+    "503 Service Unavailable",
+    "503 Service Temporarily Unavailable",
+    "504 Gateway Timeout",
+    "504 Gateway Time-out",
+    "HTTP status: 502",
+    "HTTP status: 503",
+    "HTTP status: 504",
+];
+
+const DENIED_WORDS: &[&str] = &[
+    "unauthorized",
+    "access denied",
+    "access to the resource is denied",
+    "no basic auth credentials",
+    "401 Unauthorized",
+    "403 Forbidden",
+    "authorization failed",
+];
+
+const MISSING_WORDS: &[&str] = &["manifest unknown", "not found", "404 Not Found"];
+
+/// Longest text taken over from the engine, in characters.
+const SHOWN_CHARS: usize = 2048;
