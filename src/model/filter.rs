@@ -13,6 +13,8 @@ pub struct SandboxFilter {
     pub state: Option<SandboxState>,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
+    /// Something is asked for that nothing can be (a state of a newer interface).
+    pub unmeetable: bool,
 }
 
 /// `ContainerFilter` of CRI: every stated part must match.
@@ -26,6 +28,8 @@ pub struct ContainerFilter {
     pub sandbox: String,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
+    /// Something is asked for that nothing can be (a state of a newer interface).
+    pub unmeetable: bool,
 }
 
 /// `ContainerState` of CRI.
@@ -44,7 +48,8 @@ pub enum ContainerStateFilter {
 impl SandboxFilter {
     /// Whether the record is asked for.
     pub fn matches(&self, record: &SandboxRecord) -> bool {
-        record.id.as_str().starts_with(&self.id)
+        !self.unmeetable
+            && record.id.as_str().starts_with(&self.id)
             && self.state.is_none_or(|state| record.state() == state)
             && selects(&self.labels, &record.document.spec.labels)
     }
@@ -53,7 +58,8 @@ impl SandboxFilter {
 impl ContainerFilter {
     /// Whether the record is asked for.
     pub fn matches(&self, record: &ContainerRecord) -> bool {
-        record.id.as_str().starts_with(&self.id)
+        !self.unmeetable
+            && record.id.as_str().starts_with(&self.id)
             && record.document.sandbox.as_str().starts_with(&self.sandbox)
             && self.state.is_none_or(|state| ContainerStateFilter::of(&record.process) == state)
             && selects(&self.labels, &record.document.spec.labels)

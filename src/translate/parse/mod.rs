@@ -1,1 +1,20 @@
 //! CRI messages to model, refusing what is malformed.
+//!
+//! A refusal always names the field as the interface spells it. What is well formed but not
+//! expressible on an engine is refused as such, never dropped silently.
+
+pub mod container;
+pub mod error;
+pub mod filter;
+pub mod id;
+pub mod image;
+pub mod mount;
+pub mod network;
+pub mod resources;
+pub mod sandbox;
+pub mod security;
+pub mod signal;
+mod text;
+
+#[cfg(test)]
+mod tests;

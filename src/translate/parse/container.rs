@@ -1,0 +1,117 @@
+//! CreateContainer: the whole of `ContainerConfig`, and of the sandbox's the log directory.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    error::{At, ParseError},
+    image, mount, resources, sandbox, security, signal, text,
+};
+use crate::{
+    model::container::{ContainerMetadata, ContainerSpec},
+    wire::cri,
+};
+
+/// Reads a container's configuration.
+///
+/// # Errors
+/// Names the first field that is malformed or that no engine can do.
+pub fn container_spec(
+    config: Option<&cri::ContainerConfig>,
+    sandbox: Option<&cri::PodSandboxConfig>,
+) -> Result<ContainerSpec, ParseError> {
+    let config = config.ok_or_else(ParseError::missing).at("config")?;
+    let sandbox = sandbox.ok_or_else(ParseError::missing).at("sandbox_config")?;
+    let directory = sandbox::log_directory(sandbox).at("sandbox_config")?;
+    let mut spec = spec(config).at("config")?;
+    spec.log_path = log_path(directory.as_deref(), &config.log_path).at("config.log_path")?;
+    if let Some(linux) = &config.linux {
+        confine(&mut spec, linux).at("config.linux")?;
+    }
+    Ok(spec)
+}
+
+/// All but the log path and the Linux part.
+fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
+    let image = config.image.as_ref().ok_or_else(ParseError::missing).at("image")?;
+    let words = |items: &[String]| text::each(items, |item| text::plain(item));
+    Ok(ContainerSpec {
+        metadata: metadata(config.metadata.as_ref()).at("metadata")?,
+        image: image::name(image).at("image")?,
+        user_image: text::line(&image.user_specified_image).at("image.user_specified_image")?,
+        command: words(&config.command).at("command")?,
+        args: words(&config.args).at("args")?,
+        working_dir: working_dir(&config.working_dir).at("working_dir")?,
+        envs: text::each(&config.envs, variable).at("envs")?,
+        mounts: mount::mounts(&config.mounts).at("mounts")?,
+        devices: text::each(&config.devices, mount::device).at("devices")?,
+        cdi_devices: text::each(&config.cdi_devices, mount::cdi_device).at("CDI_devices")?,
+        labels: text::pairs(&config.labels).at("labels")?,
+        annotations: text::pairs(&config.annotations).at("annotations")?,
+        log_path: None,
+        stdin: config.stdin,
+        stdin_once: config.stdin_once,
+        tty: config.tty,
+        resources: Default::default(),
+        resources_stated: false,
+        pid: Default::default(),
+        pid_target: String::new(),
+        security: Default::default(),
+        stop_signal: signal::stop_signal(config.stop_signal).at("stop_signal")?,
+    })
+}
+
+fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Result<(), ParseError> {
+    if let Some(limits) = &linux.resources {
+        spec.resources = resources::resources(limits).at("resources")?;
+        spec.resources_stated = true;
+    }
+    if let Some(context) = &linux.security_context {
+        spec.security = security::container(context).at("security_context")?;
+        if let Some(options) = &context.namespace_options {
+            (spec.pid, spec.pid_target) =
+                security::container_pid(options).at("namespace_options").at("security_context")?;
+        }
+    }
+    Ok(())
+}
+
+fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata, ParseError> {
+    let given = given.ok_or_else(ParseError::missing)?;
+    Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
+}
+
+/// Relative ones the engine refuses; unlike other paths this one is resolved inside the image,
+/// where `..` leads nowhere.
+fn working_dir(path: &str) -> Result<String, ParseError> {
+    if path.is_empty() || path.starts_with('/') {
+        return text::plain(path);
+    }
+    Err(ParseError::invalid(format!("must be an absolute path: {}", text::shown(path))))
+}
+
+/// CRI carries the value as bytes, the engine's JSON cannot.
+fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
+    if given.key.contains('=') {
+        let reason = format!("must not hold '=': {}", text::shown(&given.key));
+        return Err(ParseError::invalid(reason)).at("key");
+    }
+    let key = text::required(&given.key).at("key")?;
+    let value = str::from_utf8(&given.value)
+        .map_err(|_| ParseError::invalid(format!("of {} is not UTF-8", text::shown(&key))))
+        .and_then(text::plain)
+        .at("value")?;
+    Ok((key, value))
+}
+
+/// Where the log goes: below the pod's directory, never out of it. Either part missing means
+/// that no log is wanted.
+fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
+    text::no_parent(path)?;
+    let path = text::plain(path)?;
+    // As in every CRI server, a leading slash still means "below the directory".
+    let relative = path.trim_start_matches('/');
+    Ok(match directory {
+        Some(directory) if !relative.is_empty() => Some(directory.join(relative)),
+        _ => None,
+    })
+}

@@ -1,0 +1,59 @@
+//! Why a request is refused before anything is done.
+
+use std::fmt::Display;
+
+use thiserror::Error;
+
+use crate::error::Kind;
+
+/// A field of a request that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {reason}")]
+pub struct ParseError {
+    /// The field as the interface spells it, e.g. `config.mounts[2].host_path`.
+    pub field: String,
+    /// What is wrong with it. Never repeats secrets, nor more than a line of the value.
+    pub reason: String,
+    kind: Kind,
+}
+
+impl ParseError {
+    /// The value is malformed.
+    pub(super) fn invalid(reason: impl Into<String>) -> Self {
+        Self { field: String::new(), reason: reason.into(), kind: Kind::InvalidArgument }
+    }
+
+    /// The value is well formed, but no engine can do it.
+    pub(super) fn unsupported(reason: impl Into<String>) -> Self {
+        Self { field: String::new(), reason: reason.into(), kind: Kind::Unimplemented }
+    }
+
+    /// A message or value that has to be there is not.
+    pub(super) fn missing() -> Self {
+        Self::invalid("is required")
+    }
+
+    /// What the caller should make of it.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// Says where in the request a refused value was, from the inside outwards.
+pub(super) trait At {
+    /// Puts `field` in front of the path.
+    fn at(self, field: impl Display) -> Self;
+}
+
+impl<T> At for Result<T, ParseError> {
+    fn at(self, field: impl Display) -> Self {
+        self.map_err(|mut error| {
+            error.field = match error.field.as_str() {
+                "" => field.to_string(),
+                inner if inner.starts_with('[') => format!("{field}{inner}"),
+                inner => format!("{field}.{inner}"),
+            };
+            error
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! Filters of the list calls. A filter is never an error: what nothing can meet selects nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::image;
+use crate::{
+    model::{
+        filter::{ContainerFilter, ContainerStateFilter, SandboxFilter},
+        record::SandboxState,
+    },
+    wire::cri,
+};
+
+/// Which sandboxes are asked for; no filter asks for all.
+pub fn sandbox_filter(given: Option<&cri::PodSandboxFilter>) -> SandboxFilter {
+    let Some(given) = given else { return SandboxFilter::default() };
+    let state = given.state.map(|value| sandbox_state(value.state));
+    SandboxFilter {
+        id: given.id.clone(),
+        state: state.flatten(),
+        labels: sorted(&given.label_selector),
+        unmeetable: state == Some(None),
+    }
+}
+
+/// Which containers are asked for; no filter asks for all.
+pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter {
+    let Some(given) = given else { return ContainerFilter::default() };
+    let state = given.state.map(|value| container_state(value.state));
+    ContainerFilter {
+        id: given.id.clone(),
+        state: state.flatten(),
+        sandbox: given.pod_sandbox_id.clone(),
+        labels: sorted(&given.label_selector),
+        unmeetable: state == Some(None),
+    }
+}
+
+/// The image asked for, prefixes taken off; none asks for all.
+pub fn image_filter(given: Option<&cri::ImageFilter>) -> Option<String> {
+    let name = given?.image.as_ref()?.image.as_str();
+    (!name.is_empty()).then(|| image::bare_name(name).to_owned())
+}
+
+fn sandbox_state(number: i32) -> Option<SandboxState> {
+    match cri::PodSandboxState::try_from(number).ok()? {
+        cri::PodSandboxState::SandboxReady => Some(SandboxState::Ready),
+        cri::PodSandboxState::SandboxNotready => Some(SandboxState::NotReady),
+    }
+}
+
+fn container_state(number: i32) -> Option<ContainerStateFilter> {
+    Some(match cri::ContainerState::try_from(number).ok()? {
+        cri::ContainerState::ContainerCreated => ContainerStateFilter::Created,
+        cri::ContainerState::ContainerRunning => ContainerStateFilter::Running,
+        cri::ContainerState::ContainerExited => ContainerStateFilter::Exited,
+        cri::ContainerState::ContainerUnknown => ContainerStateFilter::Unknown,
+    })
+}
+
+fn sorted(labels: &HashMap<String, String>) -> BTreeMap<String, String> {
+    labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}

@@ -1,0 +1,89 @@
+//! Image names and the credentials of a pull.
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::{
+    error::{At, ParseError},
+    text,
+};
+use crate::{
+    model::{
+        image::{Credentials, PullRequest},
+        reference::ImageReference,
+    },
+    wire::cri,
+};
+
+/// What to pull, with a tag or digest for certain, and who asks.
+///
+/// # Errors
+/// Refuses what is no reference, and an `auth` that cannot be decoded.
+pub fn pull_request(
+    image: Option<&cri::ImageSpec>,
+    auth: Option<&cri::AuthConfig>,
+) -> Result<PullRequest, ParseError> {
+    let name = image_name(image)?;
+    let reference = ImageReference::parse(&name)
+        .map_err(|error| ParseError::invalid(error.to_string()))
+        .at("image.image")?;
+    Ok(PullRequest {
+        reference: reference.with_default_tag(),
+        credentials: auth.map(credentials).transpose().at("auth")?.flatten(),
+    })
+}
+
+/// The name of an image, an id or a reference, without the prefix statuses of old put before it.
+///
+/// # Errors
+/// Refuses the empty name.
+pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
+    image.ok_or_else(ParseError::missing).and_then(name).at("image")
+}
+
+pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
+    text::word(bare_name(&image.image)).at("image")
+}
+
+/// Takes `docker://` and `docker-pullable://` off.
+pub(super) fn bare_name(name: &str) -> &str {
+    PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+}
+
+/// None when there is nothing to prove an identity with.
+fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseError> {
+    let (username, password) = if given.username.is_empty() && !given.auth.is_empty() {
+        decode(&given.auth)
+            .ok_or_else(|| ParseError::invalid("is no base64 of user:password"))
+            .at("auth")?
+    } else {
+        (given.username.clone(), given.password.clone())
+    };
+    let credentials = Credentials {
+        username,
+        password,
+        server_address: given.server_address.clone(),
+        identity_token: given.identity_token.clone(),
+        registry_token: given.registry_token.clone(),
+    };
+    let anonymous = credentials.username.is_empty()
+        && credentials.identity_token.is_empty()
+        && credentials.registry_token.is_empty();
+    Ok((!anonymous).then_some(credentials))
+}
+
+/// Configuration files hold padded and unpadded forms; some writers left NUL bytes at the end.
+fn decode(auth: &str) -> Option<(String, String)> {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let bytes = [alphabet::STANDARD, alphabet::URL_SAFE]
+        .iter()
+        .find_map(|alphabet| GeneralPurpose::new(alphabet, config).decode(auth.trim()).ok())?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.trim_end_matches('\0').to_owned()))
+}
+
+const PREFIXES: [&str; 2] = ["docker-pullable://", "docker://"];

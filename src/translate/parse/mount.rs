@@ -1,0 +1,151 @@
+//! Mounts and devices, as stated; whether this engine can do them is for `plan` to say, except
+//! where no engine can.
+
+use std::collections::BTreeSet;
+
+use super::{
+    error::{At, ParseError},
+    image, text,
+};
+use crate::{
+    model::container::{Device, Mount, Propagation},
+    wire::cri,
+};
+
+/// All mounts of a container.
+pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
+    let mut taken = BTreeSet::new();
+    for (at, mount) in given.iter().enumerate() {
+        if !taken.insert(mount.container_path.trim_end_matches('/')) {
+            let reason = format!("is mounted twice: {}", text::shown(&mount.container_path));
+            return Err(ParseError::invalid(reason)).at(format_args!("[{at}].container_path"));
+        }
+    }
+    text::each(given, mount)
+}
+
+/// One device of the host.
+pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
+    let permissions = &given.permissions;
+    if !permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm')) || permissions.len() > 3 {
+        let reason = format!("may hold only r, w and m: {}", text::shown(permissions));
+        return Err(ParseError::invalid(reason)).at("permissions");
+    }
+    Ok(Device {
+        container_path: text::path(&given.container_path).at("container_path")?,
+        host_path: text::path(&given.host_path).at("host_path")?,
+        permissions: permissions.clone(),
+    })
+}
+
+/// A fully qualified CDI device: `vendor/class=name`.
+pub(super) fn cdi_device(given: &cri::CdiDevice) -> Result<String, ParseError> {
+    let qualified = given
+        .name
+        .split_once('=')
+        .and_then(|(kind, name)| Some((kind.split_once('/')?, name)))
+        .is_some_and(|((vendor, class), name)| {
+            !vendor.is_empty() && !class.is_empty() && !name.is_empty()
+        });
+    if !qualified {
+        let reason =
+            format!("is no device like vendor.com/class=name: {}", text::shown(&given.name));
+        return Err(ParseError::invalid(reason)).at("name");
+    }
+    text::word(&given.name).at("name")
+}
+
+fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
+    refuse_inexpressible(given)?;
+    let propagation = propagation(given.propagation).at("propagation")?;
+    check_recursive_read_only(given, propagation)?;
+    let image = given.image.as_ref().map(|spec| image::name(spec).at("image")).transpose()?;
+    let host_path = match image {
+        Some(_) => image_mount_host_path(given)?,
+        None => text::path(&given.host_path).at("host_path")?,
+    };
+    Ok(Mount {
+        container_path: target(&given.container_path).at("container_path")?,
+        host_path,
+        readonly: given.readonly,
+        selinux_relabel: given.selinux_relabel,
+        propagation,
+        recursive_read_only: given.recursive_read_only,
+        image_sub_path: sub_path(given, image.is_some()).at("image_sub_path")?,
+        image,
+        id_mapped: false,
+        options: Vec::new(),
+    })
+}
+
+/// Dropping any of these silently would weaken what was asked for.
+fn refuse_inexpressible(given: &cri::Mount) -> Result<(), ParseError> {
+    for (field, mappings) in
+        [("uidMappings", &given.uid_mappings), ("gidMappings", &given.gid_mappings)]
+    {
+        if !mappings.is_empty() {
+            return Err(ParseError::unsupported("the engine has no id-mapped mounts")).at(field);
+        }
+    }
+    if !given.mount_options.is_empty() {
+        return Err(ParseError::unsupported("the engine takes no options for a mount"))
+            .at("mount_options");
+    }
+    Ok(())
+}
+
+fn propagation(number: i32) -> Result<Propagation, ParseError> {
+    match cri::MountPropagation::try_from(number) {
+        Ok(cri::MountPropagation::PropagationPrivate) => Ok(Propagation::Private),
+        Ok(cri::MountPropagation::PropagationHostToContainer) => Ok(Propagation::HostToContainer),
+        Ok(cri::MountPropagation::PropagationBidirectional) => Ok(Propagation::Bidirectional),
+        Err(_) => Err(ParseError::invalid(format!("is no known propagation: {number}"))),
+    }
+}
+
+/// CRI: a recursively read-only mount is private and read-only.
+fn check_recursive_read_only(
+    given: &cri::Mount,
+    propagation: Propagation,
+) -> Result<(), ParseError> {
+    let wrong = match (given.recursive_read_only, propagation, given.readonly) {
+        (false, ..) | (true, Propagation::Private, true) => return Ok(()),
+        (true, Propagation::Private, false) => "needs readonly",
+        (true, ..) => "needs private propagation",
+    };
+    Err(ParseError::invalid(wrong)).at("recursive_read_only")
+}
+
+fn image_mount_host_path(given: &cri::Mount) -> Result<String, ParseError> {
+    if !given.readonly {
+        return Err(ParseError::invalid("must be set: an image is mounted read-only"))
+            .at("readonly");
+    }
+    if !given.host_path.is_empty() {
+        return Err(ParseError::invalid("excludes image")).at("host_path");
+    }
+    Ok(String::new())
+}
+
+fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
+    let path = given.image_sub_path.as_str();
+    if path.is_empty() {
+        return Ok(String::new());
+    }
+    if !has_image {
+        return Err(ParseError::invalid("needs an image"));
+    }
+    if path.starts_with('/') {
+        return Err(ParseError::invalid(format!("must be relative: {}", text::shown(path))));
+    }
+    text::no_parent(path)?;
+    text::plain(path)
+}
+
+/// The engine refuses to mount over the root itself.
+fn target(path: &str) -> Result<String, ParseError> {
+    if !path.is_empty() && path.split('/').all(|part| matches!(part, "" | ".")) {
+        return Err(ParseError::invalid("must not be the root"));
+    }
+    text::path(path)
+}

@@ -1,0 +1,111 @@
+//! What a pod asks of its network: names, ports, resolvers, and the node's pod ranges.
+
+use std::net::IpAddr;
+
+use super::{
+    error::{At, ParseError},
+    text,
+};
+use crate::{
+    model::network::{DnsConfig, PortMapping, Protocol},
+    wire::cri,
+};
+
+/// Pod ranges as kubelet sends them: all of the node's, comma separated; empty means none.
+///
+/// # Errors
+/// Refuses what is no address range.
+pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
+    let field = "runtime_config.network_config.pod_cidr";
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    if text.split(',').nth(MAX_CIDRS).is_some() {
+        return Err(ParseError::invalid(format!("holds more than {MAX_CIDRS} ranges"))).at(field);
+    }
+    text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
+}
+
+/// A host name the kernel can hold: labels of at most 63 bytes, 64 in all.
+pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
+    let valid = name.len() <= MAX_HOSTNAME && name.split('.').all(is_label);
+    if name.is_empty() || valid {
+        return Ok(name.to_owned());
+    }
+    Err(ParseError::invalid(format!("is no host name: {}", text::shown(name))))
+}
+
+/// Resolver set-up. Every word goes into a line of `resolv.conf`, so none may break out of it.
+pub(super) fn dns(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
+    let words = |items: &[String]| text::each(items, |item| text::word(item));
+    Ok(DnsConfig {
+        servers: words(&given.servers).at("servers")?,
+        searches: words(&given.searches).at("searches")?,
+        options: text::each(&given.options, |option| text::line(option)).at("options")?,
+    })
+}
+
+/// One port.
+pub(super) fn port(given: &cri::PortMapping) -> Result<PortMapping, ParseError> {
+    let container_port = port_number(given.container_port).at("container_port")?;
+    let host_port = port_number(given.host_port).at("host_port")?;
+    if host_port != 0 && container_port == 0 {
+        return Err(ParseError::missing()).at("container_port");
+    }
+    Ok(PortMapping {
+        protocol: protocol(given.protocol).at("protocol")?,
+        container_port,
+        host_port,
+        host_ip: host_ip(&given.host_ip).at("host_ip")?,
+    })
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=MAX_LABEL).contains(&label.len())
+        && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn port_number(number: i32) -> Result<u16, ParseError> {
+    u16::try_from(number).map_err(|_| ParseError::invalid(format!("is no port: {number}")))
+}
+
+fn protocol(number: i32) -> Result<Protocol, ParseError> {
+    match cri::Protocol::try_from(number) {
+        Ok(cri::Protocol::Tcp) => Ok(Protocol::Tcp),
+        Ok(cri::Protocol::Udp) => Ok(Protocol::Udp),
+        Ok(cri::Protocol::Sctp) => Ok(Protocol::Sctp),
+        Err(_) => Err(ParseError::invalid(format!("is no known protocol: {number}"))),
+    }
+}
+
+fn host_ip(address: &str) -> Result<String, ParseError> {
+    if address.is_empty() || address.parse::<IpAddr>().is_ok() {
+        return Ok(address.to_owned());
+    }
+    Err(ParseError::invalid(format!("is no address: {}", text::shown(address))))
+}
+
+fn cidr(range: &str) -> Result<String, ParseError> {
+    let valid = range.split_once('/').is_some_and(|(address, bits)| {
+        let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
+        let most = match address.parse() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        digits && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    });
+    if valid {
+        Ok(range.to_owned())
+    } else {
+        Err(ParseError::invalid(format!("is no range like 10.0.0.0/24: {}", text::shown(range))))
+    }
+}
+
+/// `__NEW_UTS_LEN` of the kernel.
+const MAX_HOSTNAME: usize = 64;
+const MAX_LABEL: usize = 63;
+/// Far above the two (one per family) that a node has.
+const MAX_CIDRS: usize = 16;

@@ -1,0 +1,106 @@
+//! RunPodSandbox: the whole of `PodSandboxConfig`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
+
+use super::{
+    error::{At, ParseError},
+    network, resources, security, text,
+};
+use crate::{
+    model::sandbox::{PodMetadata, SandboxSpec},
+    wire::cri,
+};
+
+/// Reads a sandbox's configuration and the handler it shall run with.
+///
+/// # Errors
+/// Names the first field that is malformed or that no engine can do.
+pub fn sandbox_spec(
+    config: Option<&cri::PodSandboxConfig>,
+    handler: &str,
+) -> Result<SandboxSpec, ParseError> {
+    let config = config.ok_or_else(ParseError::missing).at("config")?;
+    let handler = text::line(handler).at("runtime_handler")?;
+    spec(config, handler).at("config")
+}
+
+/// The directory of a pod's logs; none when the caller does not want any.
+pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<PathBuf>, ParseError> {
+    match config.log_directory.as_str() {
+        "" => Ok(None),
+        directory => text::path(directory).map(|path| Some(path.into())).at("log_directory"),
+    }
+}
+
+fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, ParseError> {
+    let none = cri::LinuxPodSandboxConfig::default();
+    let linux = config.linux.as_ref().unwrap_or(&none);
+    let mut spec = SandboxSpec {
+        metadata: metadata(config.metadata.as_ref()).at("metadata")?,
+        hostname: network::hostname(&config.hostname).at("hostname")?,
+        log_directory: log_directory(config)?,
+        dns: config.dns_config.as_ref().map(network::dns).transpose().at("dns_config")?,
+        ports: text::each(&config.port_mappings, network::port).at("port_mappings")?,
+        labels: text::pairs(&config.labels).at("labels")?,
+        annotations: text::pairs(&config.annotations).at("annotations")?,
+        cgroup_parent: cgroup_parent(&linux.cgroup_parent).at("linux.cgroup_parent")?,
+        sysctls: sysctls(&linux.sysctls).at("linux.sysctls")?,
+        namespaces: Default::default(),
+        security: Default::default(),
+        overhead: limits(linux.overhead.as_ref()).at("linux.overhead")?,
+        resources: limits(linux.resources.as_ref()).at("linux.resources")?,
+        handler,
+    };
+    if let Some(context) = &linux.security_context {
+        confine(&mut spec, context).at("linux.security_context")?;
+    }
+    Ok(spec)
+}
+
+fn confine(
+    spec: &mut SandboxSpec,
+    context: &cri::LinuxSandboxSecurityContext,
+) -> Result<(), ParseError> {
+    spec.security = security::sandbox(context)?;
+    if let Some(options) = &context.namespace_options {
+        spec.namespaces = security::sandbox_namespaces(options).at("namespace_options")?;
+    }
+    Ok(())
+}
+
+fn metadata(given: Option<&cri::PodSandboxMetadata>) -> Result<PodMetadata, ParseError> {
+    let given = given.ok_or_else(ParseError::missing)?;
+    Ok(PodMetadata {
+        name: text::name(&given.name).at("name")?,
+        namespace: text::name(&given.namespace).at("namespace")?,
+        uid: text::name(&given.uid).at("uid")?,
+        attempt: given.attempt,
+    })
+}
+
+/// A cgroup path or a systemd slice; which one the engine wants is for `plan` to say.
+fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
+    text::no_parent(parent)?;
+    text::line(parent)
+}
+
+fn sysctls(given: &HashMap<String, String>) -> Result<BTreeMap<String, String>, ParseError> {
+    let pairs = text::pairs(given)?;
+    for key in pairs.keys() {
+        let parts = key.split(['.', '/']).all(|part| !part.is_empty());
+        if !parts || !key.bytes().all(|b| b.is_ascii_graphic() && b != b'=') {
+            let reason = format!("is no kernel parameter: {}", text::shown(key));
+            return Err(ParseError::invalid(reason));
+        }
+    }
+    Ok(pairs)
+}
+
+fn limits(
+    given: Option<&cri::LinuxContainerResources>,
+) -> Result<Option<crate::model::resources::Resources>, ParseError> {
+    given.map(resources::resources).transpose()
+}

@@ -1,0 +1,290 @@
+//! Confinement: who a process is, what it may do, which namespaces it shares.
+
+use super::{
+    error::{At, ParseError},
+    id, text,
+};
+use crate::{
+    model::{
+        sandbox::{PidMode, SandboxNamespaces, SandboxSecurity},
+        security::{
+            Capabilities, ContainerSecurity, GroupsPolicy, Identity, Profile, RunAs, SelinuxLabel,
+        },
+    },
+    wire::cri,
+};
+
+/// What a sandbox's security context says of the pause.
+#[expect(deprecated, reason = "older callers know only the deprecated seccomp field")]
+pub(super) fn sandbox(
+    given: &cri::LinuxSandboxSecurityContext,
+) -> Result<SandboxSecurity, ParseError> {
+    let asked = Asked {
+        user: given.run_as_user,
+        username: "",
+        group: given.run_as_group,
+        supplemental: &given.supplemental_groups,
+        policy: given.supplemental_groups_policy,
+    };
+    Ok(SandboxSecurity {
+        identity: identity(&asked)?,
+        privileged: given.privileged,
+        readonly_rootfs: given.readonly_rootfs,
+        seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
+        apparmor: apparmor(given.apparmor.as_ref(), "")?,
+        selinux: selinux(given.selinux_options.as_ref()).at("selinux_options")?,
+    })
+}
+
+/// What a container's security context says, but for its namespaces.
+#[expect(deprecated, reason = "older callers know only the deprecated profile fields")]
+pub(super) fn container(
+    given: &cri::LinuxContainerSecurityContext,
+) -> Result<ContainerSecurity, ParseError> {
+    let asked = Asked {
+        user: given.run_as_user,
+        username: &given.run_as_username,
+        group: given.run_as_group,
+        supplemental: &given.supplemental_groups,
+        policy: given.supplemental_groups_policy,
+    };
+    let paths = |items: &[String]| text::each(items, |item| text::path(item));
+    Ok(ContainerSecurity {
+        identity: identity(&asked)?,
+        privileged: given.privileged,
+        readonly_rootfs: given.readonly_rootfs,
+        no_new_privs: given.no_new_privs,
+        capabilities: capabilities(given.capabilities.as_ref()).at("capabilities")?,
+        masked_paths: paths(&given.masked_paths).at("masked_paths")?,
+        readonly_paths: paths(&given.readonly_paths).at("readonly_paths")?,
+        seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
+        apparmor: apparmor(given.apparmor.as_ref(), &given.apparmor_profile)?,
+        selinux: selinux(given.selinux_options.as_ref()).at("selinux_options")?,
+        stated: true,
+    })
+}
+
+/// The namespaces of a pod. Absent options are CRI's defaults: everything per pod.
+pub(super) fn sandbox_namespaces(
+    given: &cri::NamespaceOption,
+) -> Result<SandboxNamespaces, ParseError> {
+    user_namespace(given.userns_options.as_ref()).at("userns_options")?;
+    Ok(SandboxNamespaces {
+        host_network: is_host(given.network).at("network")?,
+        pid: match pid(given.pid).at("pid")? {
+            PidMode::Target => return Err(ParseError::invalid("is for containers only")).at("pid"),
+            mode => mode,
+        },
+        host_ipc: is_host(given.ipc).at("ipc")?,
+    })
+}
+
+/// Whose processes a container sees, and with [`PidMode::Target`] which container's.
+///
+/// Network and IPC are always the sandbox's; their modes are only checked.
+pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, String), ParseError> {
+    user_namespace(given.userns_options.as_ref()).at("userns_options")?;
+    is_host(given.network).at("network")?;
+    is_host(given.ipc).at("ipc")?;
+    let mode = pid(given.pid).at("pid")?;
+    let target = match mode {
+        PidMode::Target => id::target_id(&given.target_id).at("target_id")?,
+        PidMode::Pod | PidMode::Container | PidMode::Node => String::new(),
+    };
+    Ok((mode, target))
+}
+
+/// The fields of either security context that say who the process is.
+struct Asked<'a> {
+    user: Option<cri::Int64Value>,
+    username: &'a str,
+    group: Option<cri::Int64Value>,
+    supplemental: &'a [i64],
+    policy: i32,
+}
+
+fn identity(asked: &Asked<'_>) -> Result<Identity, ParseError> {
+    let user = match (asked.user, asked.username) {
+        (None, "") => RunAs::Image,
+        (Some(uid), "") => RunAs::Uid(numeric_id(uid.value).at("run_as_user")?),
+        (None, name) => RunAs::Name(user_name(name).at("run_as_username")?),
+        (Some(_), _) => {
+            return Err(ParseError::invalid("excludes run_as_user")).at("run_as_username");
+        }
+    };
+    let group = asked.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
+    if group.is_some() && user == RunAs::Image {
+        return Err(ParseError::invalid("needs a user")).at("run_as_group");
+    }
+    let supplemental_groups = text::each(asked.supplemental, |gid| numeric_id(*gid));
+    Ok(Identity {
+        user,
+        group,
+        supplemental_groups: supplemental_groups.at("supplemental_groups")?,
+        groups_policy: groups_policy(asked.policy).at("supplemental_groups_policy")?,
+    })
+}
+
+/// The engine's range of user and group ids; Kubernetes' too.
+fn numeric_id(id: i64) -> Result<i64, ParseError> {
+    if (0..=i64::from(i32::MAX)).contains(&id) {
+        Ok(id)
+    } else {
+        Err(ParseError::invalid(format!("is no user or group id: {id}")))
+    }
+}
+
+/// A colon would smuggle in a group.
+fn user_name(name: &str) -> Result<String, ParseError> {
+    if name.contains(':') {
+        return Err(ParseError::invalid(format!("is no user name: {}", text::shown(name))));
+    }
+    text::word(name)
+}
+
+fn groups_policy(number: i32) -> Result<GroupsPolicy, ParseError> {
+    match cri::SupplementalGroupsPolicy::try_from(number) {
+        Ok(cri::SupplementalGroupsPolicy::Merge) => Ok(GroupsPolicy::Merge),
+        Ok(cri::SupplementalGroupsPolicy::Strict) => Ok(GroupsPolicy::Strict),
+        Err(_) => Err(ParseError::invalid(format!("is no known policy: {number}"))),
+    }
+}
+
+fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseError> {
+    let Some(given) = given else { return Ok(Capabilities::default()) };
+    if !given.add_ambient_capabilities.is_empty() {
+        return Err(ParseError::unsupported("the engine cannot give ambient capabilities"))
+            .at("add_ambient_capabilities");
+    }
+    let normalised = |names: &[String]| text::each(names, |name| capability(name));
+    Ok(Capabilities {
+        add: normalised(&given.add_capabilities).at("add_capabilities")?,
+        drop: normalised(&given.drop_capabilities).at("drop_capabilities")?,
+    })
+}
+
+/// Upper case, without `CAP_`. Which ones exist is the engine's to say.
+fn capability(name: &str) -> Result<String, ParseError> {
+    let upper = name.to_ascii_uppercase();
+    let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);
+    if bare.is_empty() || !bare.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(ParseError::invalid(format!("is no capability: {}", text::shown(name))));
+    }
+    Ok(bare.to_owned())
+}
+
+/// The newer field wins over the deprecated one.
+fn seccomp(
+    given: Option<&cri::SecurityProfile>,
+    legacy: &str,
+) -> Result<Option<Profile>, ParseError> {
+    match given {
+        Some(profile) => self::profile(profile, text::path).map(Some).at("seccomp"),
+        None => legacy_profile(legacy, text::path).at("seccomp_profile_path"),
+    }
+}
+
+/// The newer field wins over the deprecated one.
+fn apparmor(
+    given: Option<&cri::SecurityProfile>,
+    legacy: &str,
+) -> Result<Option<Profile>, ParseError> {
+    match given {
+        Some(profile) => self::profile(profile, apparmor_name).map(Some).at("apparmor"),
+        None => legacy_profile(legacy, apparmor_name).at("apparmor_profile"),
+    }
+}
+
+/// Callers of the newer field still send the older one's prefix now and then.
+fn apparmor_name(name: &str) -> Result<String, ParseError> {
+    text::word(name.strip_prefix(LOCALHOST).unwrap_or(name))
+}
+
+fn profile(
+    given: &cri::SecurityProfile,
+    localhost: fn(&str) -> Result<String, ParseError>,
+) -> Result<Profile, ParseError> {
+    use cri::security_profile::ProfileType;
+    match ProfileType::try_from(given.profile_type) {
+        Ok(ProfileType::RuntimeDefault) => Ok(Profile::RuntimeDefault),
+        Ok(ProfileType::Unconfined) => Ok(Profile::Unconfined),
+        Ok(ProfileType::Localhost) => {
+            localhost(&given.localhost_ref).map(Profile::Localhost).at("localhost_ref")
+        }
+        Err(_) => {
+            let reason = format!("is no known profile type: {}", given.profile_type);
+            Err(ParseError::invalid(reason)).at("profile_type")
+        }
+    }
+}
+
+fn legacy_profile(
+    text: &str,
+    localhost: fn(&str) -> Result<String, ParseError>,
+) -> Result<Option<Profile>, ParseError> {
+    match text {
+        "" => Ok(None),
+        "runtime/default" | "docker/default" => Ok(Some(Profile::RuntimeDefault)),
+        "unconfined" => Ok(Some(Profile::Unconfined)),
+        other => match other.strip_prefix(LOCALHOST) {
+            Some(rest) => localhost(rest).map(|name| Some(Profile::Localhost(name))),
+            None => Err(ParseError::invalid(format!("is no profile: {}", text::shown(other)))),
+        },
+    }
+}
+
+fn selinux(given: Option<&cri::SeLinuxOption>) -> Result<Option<SelinuxLabel>, ParseError> {
+    let Some(given) = given else { return Ok(None) };
+    let label = SelinuxLabel {
+        user: text::line(&given.user).at("user")?,
+        role: text::line(&given.role).at("role")?,
+        kind: text::line(&given.r#type).at("type")?,
+        level: text::line(&given.level).at("level")?,
+    };
+    Ok((label != SelinuxLabel::default()).then_some(label))
+}
+
+/// Whether a network or IPC mode says the host's; the pod's is the only other one there is.
+fn is_host(number: i32) -> Result<bool, ParseError> {
+    match namespace_mode(number)? {
+        cri::NamespaceMode::Pod => Ok(false),
+        cri::NamespaceMode::Node => Ok(true),
+        mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {
+            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name())))
+        }
+    }
+}
+
+fn pid(number: i32) -> Result<PidMode, ParseError> {
+    Ok(match namespace_mode(number)? {
+        cri::NamespaceMode::Pod => PidMode::Pod,
+        cri::NamespaceMode::Container => PidMode::Container,
+        cri::NamespaceMode::Node => PidMode::Node,
+        cri::NamespaceMode::Target => PidMode::Target,
+    })
+}
+
+/// The engine maps all containers' users alike or none's, so only the host's users can be asked.
+fn user_namespace(given: Option<&cri::UserNamespace>) -> Result<(), ParseError> {
+    let Some(given) = given else { return Ok(()) };
+    match namespace_mode(given.mode).at("mode")? {
+        cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(()),
+        cri::NamespaceMode::Node => {
+            Err(ParseError::invalid("the host's users cannot be mapped")).at("uids")
+        }
+        cri::NamespaceMode::Pod => {
+            Err(ParseError::unsupported("the engine cannot map users per pod")).at("mode")
+        }
+        mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {
+            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name()))).at("mode")
+        }
+    }
+}
+
+fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseError> {
+    cri::NamespaceMode::try_from(number)
+        .map_err(|_| ParseError::invalid(format!("is no known namespace mode: {number}")))
+}
+
+/// Prefix of a profile of this host in the deprecated fields.
+const LOCALHOST: &str = "localhost/";

@@ -1,0 +1,105 @@
+//! What a piece of text must satisfy before it may become part of a path, a label, a name or an
+//! environment.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::error::{At, ParseError};
+
+/// Any text but one with a NUL byte, which would end it early for the kernel.
+pub(super) fn plain(text: &str) -> Result<String, ParseError> {
+    if text.contains('\0') {
+        return Err(ParseError::invalid("must not hold a NUL byte"));
+    }
+    Ok(text.to_owned())
+}
+
+/// The same, not empty.
+pub(super) fn required(text: &str) -> Result<String, ParseError> {
+    if text.is_empty() { Err(ParseError::missing()) } else { plain(text) }
+}
+
+/// Text of one line.
+pub(super) fn line(text: &str) -> Result<String, ParseError> {
+    if text.chars().any(char::is_control) {
+        return Err(ParseError::invalid(format!(
+            "must not hold control characters: {}",
+            shown(text)
+        )));
+    }
+    Ok(text.to_owned())
+}
+
+/// One word: not empty, neither blanks nor control characters.
+pub(super) fn word(text: &str) -> Result<String, ParseError> {
+    if text.is_empty() || text.chars().any(char::is_whitespace) {
+        return Err(ParseError::invalid(format!("must be one word: {}", shown(text))));
+    }
+    line(text)
+}
+
+/// A part of a Docker container name; kubelet's names always are.
+pub(super) fn name(text: &str) -> Result<String, ParseError> {
+    if text.is_empty() {
+        return Err(ParseError::missing());
+    }
+    if text.len() > MAX_NAME {
+        return Err(ParseError::invalid(format!("is longer than {MAX_NAME} bytes")));
+    }
+    if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+        return Err(ParseError::invalid(format!(
+            "may hold only letters, digits, '-', '_' and '.': {}",
+            shown(text)
+        )));
+    }
+    Ok(text.to_owned())
+}
+
+/// An absolute path that stays below where it points: no `..`.
+pub(super) fn path(text: &str) -> Result<String, ParseError> {
+    if text.is_empty() {
+        return Err(ParseError::missing());
+    }
+    if !text.starts_with('/') {
+        return Err(ParseError::invalid(format!("must be an absolute path: {}", shown(text))));
+    }
+    no_parent(text)?;
+    plain(text)
+}
+
+/// Refuses `..` as a path component.
+pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
+    if text.split('/').any(|component| component == "..") {
+        return Err(ParseError::invalid(format!("must not hold '..': {}", shown(text))));
+    }
+    Ok(())
+}
+
+/// Labels or annotations, verbatim.
+pub(super) fn pairs(map: &HashMap<String, String>) -> Result<BTreeMap<String, String>, ParseError> {
+    map.iter()
+        .map(|(key, value)| {
+            let key = required(key).at(format_args!("[{}]", shown(key)))?;
+            let value = plain(value).at(format_args!("[{}]", shown(&key)))?;
+            Ok((key, value))
+        })
+        .collect()
+}
+
+/// A list of anything, each element through one reader; a refusal tells the index.
+pub(super) fn each<T, U>(
+    items: &[T],
+    read: impl Fn(&T) -> Result<U, ParseError>,
+) -> Result<Vec<U>, ParseError> {
+    items.iter().enumerate().map(|(at, item)| read(item).at(format_args!("[{at}]"))).collect()
+}
+
+/// The text quoted, its beginning only when it is long: an error is no place for megabytes.
+pub(super) fn shown(text: &str) -> String {
+    let beginning: String = text.chars().take(SHOWN_CHARS).collect();
+    let dots = if beginning.len() < text.len() { "…" } else { "" };
+    format!("{beginning:?}{dots}")
+}
+
+/// The longest name Kubernetes has.
+const MAX_NAME: usize = 253;
+const SHOWN_CHARS: usize = 80;
