@@ -2,16 +2,15 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use tracing::level_filters::LevelFilter;
+
 use super::{
     error::ConfigError,
     key::Key,
     resolve::Given,
     value::{self, Invalid},
 };
-use crate::{
-    model::network::NetworkMode,
-    telemetry::log::{Format, Level},
-};
+use crate::{model::network::NetworkMode, telemetry::log::Format};
 
 /// Every setting, checked. Paths are absolute; nothing has been looked at on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ pub struct LogSettings {
     /// How a line looks.
     pub format: Format,
     /// From which weight on a line is written.
-    pub level: Level,
+    pub level: LevelFilter,
 }
 
 impl Settings {

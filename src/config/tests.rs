@@ -2,16 +2,15 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
 
+use tracing::level_filters::LevelFilter;
+
 use super::{
     error::ConfigError,
     key::Key,
     resolve::{Given, Resolved, Source, resolve},
     value,
 };
-use crate::{
-    model::network::NetworkMode,
-    telemetry::log::{Format, Level},
-};
+use crate::{model::network::NetworkMode, telemetry::log::Format};
 
 #[test]
 fn the_defaults_hold_when_nobody_speaks() {
@@ -26,7 +25,7 @@ fn the_defaults_hold_when_nobody_speaks() {
     assert!(settings.streaming_addr.ip().is_loopback());
     assert_eq!(settings.pull_stall, Some(Duration::from_secs(60)));
     assert_eq!(settings.request_timeout, Duration::from_secs(120));
-    assert_eq!((settings.log.format, settings.log.level), (Format::Text, Level::INFO));
+    assert_eq!((settings.log.format, settings.log.level), (Format::Text, LevelFilter::INFO));
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
     let resolved = resolved(&flags, &environment, Some(file)).unwrap();
     assert_eq!(resolved.settings.state_dir, PathBuf::from("/flag"));
     assert_eq!(resolved.settings.run_dir, PathBuf::from("/env"));
-    assert_eq!(resolved.settings.log.level, Level::DEBUG);
+    assert_eq!(resolved.settings.log.level, LevelFilter::DEBUG);
     let source =
         |key| resolved.origins.iter().find(|given| given.key == key).unwrap().source.clone();
     assert_eq!(source(Key::StateDir), Source::Flag("--state-dir"));
@@ -225,10 +224,10 @@ fn ranges_and_images() {
 #[test]
 fn cri_dockerds_log_levels_have_a_meaning() {
     for (text, level) in [
-        ("panic", Level::ERROR),
-        ("fatal", Level::ERROR),
-        ("warning", Level::WARN),
-        ("trace", Level::TRACE),
+        ("panic", LevelFilter::ERROR),
+        ("fatal", LevelFilter::ERROR),
+        ("warning", LevelFilter::WARN),
+        ("trace", LevelFilter::TRACE),
     ] {
         assert_eq!(value::log_level(text), Ok(level));
     }

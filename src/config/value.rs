@@ -7,13 +7,14 @@ use std::{
 };
 
 use thiserror::Error;
+use tracing::level_filters::LevelFilter;
 
 use crate::{
     model::{
         network::NetworkMode,
         reference::{ImageReference, names_id},
     },
-    telemetry::log::{Format, Level},
+    telemetry::log::Format,
 };
 
 /// Why a text means nothing as this setting, and what would.
@@ -161,13 +162,13 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
 }
 
 /// Our five words, and the ones cri-dockerd has besides.
-pub(super) fn log_level(text: &str) -> Result<Level, Invalid> {
+pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
-        "panic" | "fatal" | "error" => Ok(Level::ERROR),
-        "warn" | "warning" => Ok(Level::WARN),
-        "info" => Ok(Level::INFO),
-        "debug" => Ok(Level::DEBUG),
-        "trace" => Ok(Level::TRACE),
+        "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
+        "warn" | "warning" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
         _ => Err(Invalid::Level),
     }
 }

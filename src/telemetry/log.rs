@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _};
 
 use thiserror::Error;
 use tracing::Subscriber;
-pub use tracing::level_filters::LevelFilter as Level;
+pub use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     Layer,
     filter::Targets,
@@ -38,7 +38,7 @@ pub struct LogError(#[from] TryInitError);
 ///
 /// # Errors
 /// When a log has been set up before.
-pub fn start(format: Format, level: Level) -> Result<(), LogError> {
+pub fn start(format: Format, level: LevelFilter) -> Result<(), LogError> {
     let lines = lines(format, level, io::stderr().is_terminal(), io::stderr);
     Ok(tracing_subscriber::registry().with(lines).try_init()?)
 }
@@ -46,7 +46,7 @@ pub fn start(format: Format, level: Level) -> Result<(), LogError> {
 /// The layer that writes to `writer`.
 fn lines<S, W>(
     format: Format,
-    level: Level,
+    level: LevelFilter,
     colours: bool,
     writer: W,
 ) -> Box<dyn Layer<S> + Send + Sync>
@@ -62,8 +62,8 @@ where
 }
 
 /// Our own lines from `level` on; those of the libraries that see bodies never below `warn`.
-fn allowed(level: Level) -> Targets {
-    let capped = CAPPED.iter().map(|target| (*target, level.min(Level::WARN)));
+fn allowed(level: LevelFilter) -> Targets {
+    let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped)
 }
 

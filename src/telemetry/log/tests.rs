@@ -5,14 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tracing::{debug, info, warn};
+use tracing::{debug, info, level_filters::LevelFilter, warn};
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
-use super::{Format, Level, lines};
+use super::{Format, lines};
 
 #[test]
 fn a_library_that_sees_bodies_cannot_be_turned_up() {
-    let text = written(Format::Text, Level::TRACE, || {
+    let text = written(Format::Text, LevelFilter::TRACE, || {
         debug!(target: "hyper_util::client", "body with a password");
         debug!(target: "bollard::docker", "body with a password");
         debug!(target: "h2::codec", "body with a password");
@@ -25,13 +25,14 @@ fn a_library_that_sees_bodies_cannot_be_turned_up() {
 
 #[test]
 fn a_level_above_warn_holds_for_the_libraries_too() {
-    let text = written(Format::Text, Level::ERROR, || warn!(target: "h2::codec", "odd frame"));
+    let text =
+        written(Format::Text, LevelFilter::ERROR, || warn!(target: "h2::codec", "odd frame"));
     assert_eq!(text, "");
 }
 
 #[test]
 fn a_json_line_has_its_fields_at_the_top() {
-    let text = written(Format::Json, Level::INFO, || info!(sandbox = "abc", "pod is up"));
+    let text = written(Format::Json, LevelFilter::INFO, || info!(sandbox = "abc", "pod is up"));
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(line["sandbox"], "abc");
     assert_eq!(line["message"], "pod is up");
@@ -40,11 +41,11 @@ fn a_json_line_has_its_fields_at_the_top() {
 
 #[test]
 fn text_without_a_terminal_has_no_colours() {
-    let text = written(Format::Text, Level::INFO, || info!("pod is up"));
+    let text = written(Format::Text, LevelFilter::INFO, || info!("pod is up"));
     assert!(text.contains("pod is up") && !text.contains('\u{1b}'), "{text}");
 }
 
-fn written(format: Format, level: Level, speak: impl FnOnce()) -> String {
+fn written(format: Format, level: LevelFilter, speak: impl FnOnce()) -> String {
     let sink = Sink::default();
     let subscriber = tracing_subscriber::registry().with(lines(format, level, false, sink.clone()));
     tracing::subscriber::with_default(subscriber, speak);

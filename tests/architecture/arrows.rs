@@ -1,0 +1,141 @@
+//! Which room may import which. A room knows only rooms below it, so there is no loop.
+
+use super::{
+    hold, shipped,
+    source::{File, PathUse},
+};
+
+/// Every room with its level; an import must lead to a lower one.
+const LEVELS: [(&str, u8); 26] = [
+    // The closed list of failure kinds is open to all.
+    ("error", 0),
+    ("model", 1),
+    ("wire", 1),
+    ("host", 1),
+    ("telemetry", 1),
+    ("flight", 1),
+    ("config", 2),
+    ("translate", 2),
+    ("pause", 2),
+    ("engine", 3),
+    ("checkpoint", 3),
+    ("network", 3),
+    ("store", 4),
+    ("logs", 4),
+    ("image", 5),
+    ("container", 5),
+    ("streaming", 5),
+    ("stats", 5),
+    ("sandbox", 6),
+    ("rpc", 7),
+    ("check", 8),
+    ("cli", 8),
+    ("app", 9),
+    ("main", 10),
+    // Declares the rooms.
+    ("lib", 11),
+    // The crate seen from `main`.
+    ("dockbridge", 11),
+];
+
+/// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.
+const VERBS: [(&str, &[&str]); 6] = [
+    ("engine", &["observe"]),
+    ("image", &["plan"]),
+    ("container", &["plan"]),
+    ("sandbox", &["plan"]),
+    ("rpc", &["parse", "render"]),
+    ("app", &["parse", "plan", "observe", "render"]),
+];
+
+/// Arrows that the levels allow and that are still wrong.
+const NEVER: [(&str, &str, &str); 5] = [
+    ("network", "pause", "it gets a namespace as a value"),
+    ("network", "translate", "it never knows Docker or the CRI"),
+    ("config", "host", "settings are texts until somebody uses them"),
+    ("rpc", "pause", "the edge parses, calls and renders"),
+    ("streaming", "checkpoint", "byte streams outlive nothing"),
+];
+
+#[test]
+fn every_room_has_a_level() {
+    let unknown = shipped().into_iter().filter(|file| level(&file.room()).is_none()).map(|file| {
+        format!("{}: the room is not in the table of tests/architecture/arrows.rs", file.path)
+    });
+    hold("rooms without a level", &unknown.collect::<Vec<_>>());
+}
+
+#[test]
+fn imports_lead_down() {
+    let breaches = breaches(|file, path| {
+        let (from, to) = (file.room(), room_of(path)?);
+        let down = level(to)? < level(&from)?;
+        (from != to && !down).then(|| format!("{from} must not know {to}"))
+    });
+    hold("imports that do not lead to a lower level", &breaches);
+}
+
+#[test]
+fn no_room_takes_an_arrow_that_is_closed_to_it() {
+    let breaches = breaches(|file, path| {
+        let (from, to) = (file.room(), room_of(path)?);
+        let (.., why) = NEVER.iter().find(|(a, b, _)| *a == from && *b == to)?;
+        Some(format!("{from} must not know {to}: {why}"))
+    });
+    hold("closed arrows", &breaches);
+}
+
+#[test]
+fn a_room_sees_only_the_verbs_it_needs() {
+    let breaches = breaches(|file, path| {
+        let (from, verb) = (file.room(), verb_of(path)?);
+        if from == "translate" {
+            return None;
+        }
+        let allowed = VERBS.iter().find(|(room, _)| *room == from).map_or(&[][..], |row| row.1);
+        (!allowed.contains(&verb)).then(|| format!("{from} must not know translate::{verb}"))
+    });
+    hold("verbs of translate in the wrong room", &breaches);
+}
+
+#[test]
+fn the_four_verbs_do_not_know_each_other() {
+    let breaches = breaches(|file, path| {
+        let module = file.module();
+        let (from, to) = (module.get(1)?, verb_of(path)?);
+        (module.first()? == "translate" && from != to)
+            .then(|| format!("translate::{from} must not know translate::{to}"))
+    });
+    hold("verbs that know each other", &breaches);
+}
+
+fn breaches(judge: impl Fn(&File, &PathUse) -> Option<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in shipped() {
+        for path in file.paths() {
+            if let Some(breach) = judge(&file, &path) {
+                found.push(format!("{}:{} {breach}", file.path, path.line));
+            }
+        }
+    }
+    found
+}
+
+/// The room a path leads into, if it is one of ours.
+fn room_of(path: &PathUse) -> Option<&str> {
+    match path.segments.as_slice() {
+        [first, room, ..] if first == "crate" && level(room).is_some() => Some(room),
+        _ => None,
+    }
+}
+
+fn verb_of(path: &PathUse) -> Option<&str> {
+    match path.segments.as_slice() {
+        [first, room, verb, ..] if first == "crate" && room == "translate" => Some(verb),
+        _ => None,
+    }
+}
+
+fn level(room: &str) -> Option<u8> {
+    LEVELS.iter().find(|(name, _)| *name == room).map(|row| row.1)
+}

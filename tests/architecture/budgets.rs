@@ -1,0 +1,104 @@
+//! How large files and functions may grow. Run with `--nocapture` for the figures.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::{
+    hold, shipped,
+    source::{is_body, is_mark, word},
+};
+
+/// No file is longer.
+const FILE_LINES: usize = 500;
+/// Half of the files are not longer.
+const FILE_MEDIAN: usize = 150;
+/// No function is longer.
+const FUNCTION_LINES: usize = 80;
+/// Half of the functions are not longer.
+const FUNCTION_MEDIAN: usize = 10;
+/// Nine of ten functions are not longer.
+const FUNCTION_NINTH: usize = 30;
+
+#[test]
+fn files_stay_small() {
+    let mut sizes: Vec<(usize, String)> =
+        shipped().into_iter().map(|file| (file.text.lines().count(), file.path)).collect();
+    let long = sizes.iter().filter(|(lines, _)| *lines > FILE_LINES);
+    hold(
+        "files too long",
+        &long.map(|(lines, path)| format!("{path}: {lines}")).collect::<Vec<_>>(),
+    );
+    sizes.sort();
+    let lines: Vec<usize> = sizes.iter().map(|(lines, _)| *lines).collect();
+    let total: usize = lines.iter().sum();
+    let median = quantile(&lines, 50);
+    println!(
+        "files: {}, lines: {total}, median {median}, p90 {}",
+        lines.len(),
+        quantile(&lines, 90)
+    );
+    for (lines, path) in sizes.iter().rev().take(5) {
+        println!("  {lines:5} {path}");
+    }
+    assert!(median <= FILE_MEDIAN, "the median file has {median} lines");
+}
+
+#[test]
+fn functions_stay_small() {
+    let mut sizes: Vec<(usize, String)> = Vec::new();
+    for file in shipped() {
+        functions(&file.tokens, &mut |name, line, lines| {
+            sizes.push((lines, format!("{}:{line} {name}", file.path)));
+        });
+    }
+    let long = sizes.iter().filter(|(lines, _)| *lines > FUNCTION_LINES);
+    hold(
+        "functions too long",
+        &long.map(|(lines, at)| format!("{at}: {lines}")).collect::<Vec<_>>(),
+    );
+    sizes.sort();
+    let lines: Vec<usize> = sizes.iter().map(|(lines, _)| *lines).collect();
+    let (median, ninth) = (quantile(&lines, 50), quantile(&lines, 90));
+    println!("functions: {}, lines: median {median}, p90 {ninth}", lines.len());
+    for (lines, at) in sizes.iter().rev().take(5) {
+        println!("  {lines:5} {at}");
+    }
+    assert!(median <= FUNCTION_MEDIAN, "the median function has {median} lines");
+    assert!(ninth <= FUNCTION_NINTH, "one function in ten has more than {ninth} lines");
+}
+
+/// Calls `found` with name, line and length of every function with a body, the signature counted.
+fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    for (index, tree) in trees.iter().enumerate() {
+        if let TokenTree::Group(group) = tree {
+            functions(&group.stream(), found);
+        }
+        let name = word(trees.get(index + 1));
+        if word(Some(tree)).as_deref() != Some("fn") || name.is_none() {
+            continue;
+        }
+        let rest = trees.iter().skip(index);
+        let body = rest.take_while(|tree| !is_mark(Some(tree), ';')).find_map(is_body);
+        if let (Some(body), Some(name)) = (body, name) {
+            let first = tree.span().start().line;
+            found(&name, first, body.span_close().end().line - first + 1);
+        }
+    }
+}
+
+/// The value that `percent` of the sorted values do not exceed.
+fn quantile(sorted: &[usize], percent: usize) -> usize {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(last * percent / 100).copied().unwrap_or(0)
+}
+
+#[test]
+fn functions_are_counted_with_their_signature() {
+    let text =
+        "trait T { fn none(&self); fn one() {} }\nfn two(\n) -> [u8; 2] {\n  let f: fn(u8) = g;\n}";
+    let mut seen = Vec::new();
+    functions(&text.parse().unwrap(), &mut |name, line, lines| {
+        seen.push((name.to_owned(), line, lines));
+    });
+    assert_eq!(seen, [("one".to_owned(), 1, 1), ("two".to_owned(), 2, 4)]);
+}

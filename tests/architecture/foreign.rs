@@ -1,0 +1,129 @@
+//! Where foreign things may be named. Whatever is not listed for a thing must do without it.
+
+use super::{hold, shipped, source::PathUse};
+
+/// A thing, the beginnings of paths that name it, and the modules that may.
+struct Foreign {
+    what: &'static str,
+    paths: &'static [&'static str],
+    only: &'static [&'static str],
+}
+
+const FOREIGN: [Foreign; 9] = [
+    Foreign {
+        what: "CRI types",
+        paths: &["crate::wire::cri"],
+        // `check` is a client of the socket; `app` hands the services to the listener.
+        only: &["wire::cri", "translate::parse", "translate::render", "rpc", "check", "app"],
+    },
+    Foreign {
+        what: "Docker bodies",
+        paths: &["crate::wire::docker"],
+        only: &["wire::docker", "translate::plan", "translate::observe", "engine"],
+    },
+    Foreign { what: "the Docker client", paths: &["bollard"], only: &["wire::docker", "engine"] },
+    Foreign {
+        what: "gRPC",
+        paths: &["tonic", "tonic_prost", "prost"],
+        only: &["wire::cri", "rpc", "check", "app"],
+    },
+    Foreign {
+        what: "HTTP clients",
+        paths: &["hyperlocal", "hyper_util::client", "hyper::client"],
+        only: &["engine", "check"],
+    },
+    Foreign { what: "raw system calls", paths: &["nix", "libc"], only: &["host"] },
+    Foreign {
+        what: "other programs",
+        paths: &["std::process::Command", "tokio::process", "std::os::unix::process"],
+        only: &["host"],
+    },
+    Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
+    Foreign {
+        what: "randomness",
+        paths: &["rand"],
+        only: &["streaming", "sandbox", "container", "image", "network", "store", "check", "app"],
+    },
+];
+
+/// Code that decides: it takes time, chance and files as values.
+const PURE: [&str; 2] = ["model", "translate"];
+
+/// What would make a decision depend on more than its arguments.
+const IMPURE: [&str; 12] = [
+    "std::time::SystemTime",
+    "std::time::Instant",
+    "std::fs",
+    "std::env",
+    "std::io",
+    "std::net::TcpStream",
+    "std::thread",
+    "tokio",
+    "rand",
+    "nix",
+    "tracing",
+    "jiff::Timestamp::now",
+];
+
+#[test]
+fn foreign_things_stay_where_they_belong() {
+    let mut breaches = Vec::new();
+    for file in shipped() {
+        let module = file.module().join("::");
+        for path in file.paths() {
+            for foreign in &FOREIGN {
+                let named = foreign.paths.iter().any(|named| begins(&path, named));
+                if named && !foreign.only.iter().any(|only| within(&module, only)) {
+                    let text = path.segments.join("::");
+                    breaches.push(format!("{}:{} names {text}", file.path, path.line));
+                    breaches.push(format!(
+                        "    {} belong in: {}",
+                        foreign.what,
+                        foreign.only.join(", ")
+                    ));
+                }
+            }
+        }
+    }
+    hold("foreign things out of place", &breaches);
+}
+
+#[test]
+fn decisions_depend_on_their_arguments_only() {
+    let mut breaches = Vec::new();
+    for file in shipped().iter().filter(|file| PURE.contains(&file.room().as_str())) {
+        for path in file.paths() {
+            let clock = path.segments.ends_with(&["SystemTime".to_owned(), "now".to_owned()])
+                || path.segments.ends_with(&["Timestamp".to_owned(), "now".to_owned()]);
+            if clock || IMPURE.iter().any(|impure| begins(&path, impure)) {
+                breaches.push(format!(
+                    "{}:{} names {}",
+                    file.path,
+                    path.line,
+                    path.segments.join("::")
+                ));
+            }
+        }
+    }
+    hold("impure code in a pure room", &breaches);
+}
+
+#[test]
+fn only_host_is_unsafe() {
+    let mut breaches = Vec::new();
+    for file in shipped().iter().filter(|file| file.room() != "host") {
+        for (_, line) in file.flat().iter().filter(|(token, _)| token == "unsafe") {
+            breaches.push(format!("{}:{line}", file.path));
+        }
+    }
+    hold("unsafe outside host", &breaches);
+}
+
+fn begins(path: &PathUse, prefix: &str) -> bool {
+    let mut segments = path.segments.iter();
+    prefix.split("::").all(|part| segments.next().is_some_and(|segment| segment == part))
+}
+
+fn within(module: &str, room: &str) -> bool {
+    module == room || module.strip_prefix(room).is_some_and(|rest| rest.starts_with("::"))
+}

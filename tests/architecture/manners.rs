@@ -1,0 +1,111 @@
+//! Habits that a reader relies on: every file says why it exists, names mean something, nothing is
+//! re-exported or silenced without a reason.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::{
+    hold, shipped,
+    source::{self, File, is_mark, word},
+};
+
+/// Names for rooms that have no name.
+const NAMELESS: [&str; 9] =
+    ["util", "utils", "helper", "helpers", "common", "misc", "shared", "stuff", "prelude"];
+
+#[test]
+fn every_file_opens_with_its_reason() {
+    let files = everything();
+    let silent = files.iter().filter(|file| !file.text.starts_with("//! "));
+    hold("files without a reason", &silent.map(|file| file.path.clone()).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_file_is_nameless() {
+    let files = everything();
+    let nameless = files.iter().filter(|file| {
+        let stem = file.path.trim_end_matches(".rs");
+        stem.split('/').any(|part| NAMELESS.contains(&part))
+    });
+    hold("files without a name", &nameless.map(|file| file.path.clone()).collect::<Vec<_>>());
+}
+
+#[test]
+fn lints_are_silenced_with_a_reason_only() {
+    let mut breaches = Vec::new();
+    for file in everything() {
+        attributes(&file.text.parse().unwrap(), &mut |text, line| {
+            let silences = text.starts_with("allow(") || text.starts_with("expect(");
+            if silences && !text.contains("reason=") {
+                breaches.push(format!("{}:{line} {text}", file.path));
+            }
+        });
+    }
+    hold("lints silenced without a reason", &breaches);
+}
+
+#[test]
+fn a_mod_file_only_declares() {
+    let mut breaches = Vec::new();
+    for file in shipped().iter().filter(|file| file.path.ends_with("/mod.rs")) {
+        let known = ["pub", "mod", "crate", "super", "cfg", "doc"];
+        let mut after_mod = false;
+        for (token, line) in file.flat() {
+            let is_word = token.starts_with(|c: char| c.is_alphabetic());
+            if is_word && !after_mod && !known.contains(&token.as_str()) {
+                breaches.push(format!("{}:{line} {token}", file.path));
+                break;
+            }
+            after_mod = token == "mod";
+        }
+    }
+    hold("mod.rs files that hold more than docs and declarations", &breaches);
+}
+
+#[test]
+fn names_are_plain() {
+    let mut breaches = Vec::new();
+    for file in shipped() {
+        let flat = file.flat();
+        for pair in flat.windows(2) {
+            if pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
+                breaches.push(format!("{}:{} fn {}", file.path, pair[1].1, pair[1].0));
+            }
+        }
+        for name in aliases(&file) {
+            breaches.push(format!("{} type {name}", file.path));
+        }
+    }
+    hold("getters named get_ and type aliases", &breaches);
+}
+
+/// Everything we wrote in Rust.
+fn everything() -> Vec<File> {
+    let mut files = source::files("src");
+    files.extend(source::files("tests"));
+    files
+}
+
+/// `type X = …` outside of impls and traits.
+fn aliases(file: &File) -> Vec<String> {
+    let trees: Vec<TokenTree> = file.tokens.clone().into_iter().collect();
+    let pairs = trees.windows(2).filter(|pair| word(pair.first()).as_deref() == Some("type"));
+    pairs.filter_map(|pair| word(pair.get(1))).collect()
+}
+
+/// Calls `found` with the inside of every attribute, white space removed, and its line.
+fn attributes(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    for (index, tree) in trees.iter().enumerate() {
+        if let TokenTree::Group(group) = tree {
+            attributes(&group.stream(), found);
+        }
+        if !is_mark(Some(tree), '#') {
+            continue;
+        }
+        let inner = if is_mark(trees.get(index + 1), '!') { index + 2 } else { index + 1 };
+        if let Some(TokenTree::Group(group)) = trees.get(inner) {
+            let text: String = group.stream().to_string().split_whitespace().collect();
+            found(&text, group.span().start().line);
+        }
+    }
+}
