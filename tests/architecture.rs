@@ -3,6 +3,13 @@
 //!
 //! The table of rooms below is the architecture; `docs/architecture.md` tells why it is so.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "architecture/arrows.rs"]
 mod arrows;
 #[path = "architecture/budgets.rs"]

@@ -47,15 +47,17 @@ fn lints_are_silenced_with_a_reason_only() {
 fn a_mod_file_only_declares() {
     let mut breaches = Vec::new();
     for file in shipped().iter().filter(|file| file.path.ends_with("/mod.rs")) {
-        let known = ["pub", "mod", "crate", "super", "cfg", "doc"];
+        let trees: Vec<TokenTree> = file.tokens.clone().into_iter().collect();
         let mut after_mod = false;
-        for (token, line) in file.flat() {
-            let is_word = token.starts_with(|c: char| c.is_alphabetic());
-            if is_word && !after_mod && !known.contains(&token.as_str()) {
-                breaches.push(format!("{}:{line} {token}", file.path));
+        for tree in &trees {
+            let name = word(Some(tree));
+            let declares = matches!(name.as_deref(), None | Some("pub" | "mod"));
+            if !declares && !after_mod {
+                let line = tree.span().start().line;
+                breaches.push(format!("{}:{line} {tree}", file.path));
                 break;
             }
-            after_mod = token == "mod";
+            after_mod = name.as_deref() == Some("mod");
         }
     }
     hold("mod.rs files that hold more than docs and declarations", &breaches);
