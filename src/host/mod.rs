@@ -7,3 +7,5 @@ pub mod capability;
 pub mod error;
 pub mod file;
 pub mod netns;
+pub mod process;
+pub mod watch;

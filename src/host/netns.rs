@@ -41,7 +41,7 @@ use super::{
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
-    if wanted == identity(Path::new("/proc/self/ns/net"))? {
+    if wanted == identity(Path::new(OWN))? {
         let reason = io::Error::other("the process shares the host's network namespace");
         return Err(HostError::new("pin", &source, reason));
     }
@@ -83,6 +83,12 @@ pub fn unpin(at: &Path) -> Result<(), HostError> {
 /// Whether `at` is a namespace that can be entered, not just a file of that name.
 pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
+}
+
+/// Whether `at` is the namespace this process lives in, which on a node is the host's. A path
+/// through `/proc/<pid>` becomes that when the pid is used again.
+pub fn is_our_own(at: &Path) -> bool {
+    identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
 /// Brings `lo` up in the namespace at `at`; it is created down. Addresses appear by themselves.
@@ -188,6 +194,7 @@ mod door {
 }
 use door::{read_flags, write_flags};
 
+const OWN: &str = "/proc/self/ns/net";
 const LOOPBACK: &[u8] = b"lo";
 const UP: libc::c_short = 1;
 const MAX_STACKED: usize = 16;

@@ -49,6 +49,8 @@ fn a_pin_outlives_its_process_and_goes_without_trace() {
     pin(resident.tid, &at).unwrap();
     pin(resident.tid, &at).unwrap();
     assert!(is_pinned(&at));
+    assert!(!is_our_own(&at));
+    assert!(is_our_own(Path::new("/proc/self/ns/net")));
     drop(resident.leave);
     assert!(!loopback_is_up(&at));
     raise_loopback(&at).unwrap();
