@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 pub use bollard::models::{
     ContainerCreateBody, DeviceMapping, DeviceRequest, HealthConfig, HostConfig,
-    HostConfigLogConfig, Mount, MountBindOptions, MountType, PortBinding, ResourcesUlimits,
-    RestartPolicy, RestartPolicyNameEnum,
+    HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
+    PortBinding, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
 

@@ -1,1 +1,23 @@
-//! Specs and facts to Docker bodies.
+//! Specs and facts to Docker bodies: what exactly the engine is asked to make.
+//!
+//! Files follow topics that pods and containers share. Invariants: no I/O, no clock, no random;
+//! everything a plan depends on is in its facts. Nothing is left to a default that the engine's
+//! configuration or an image could change: what CRI does not state is stated here.
+
+mod cgroup;
+pub mod container;
+mod devices;
+pub mod error;
+pub mod files;
+mod image;
+mod labels;
+mod mounts;
+mod name;
+mod ports;
+mod resources;
+mod runtime;
+pub mod sandbox;
+mod security;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! A workload container: it joins the namespaces of its pod's pause.
+
+use std::path::PathBuf;
+
+use super::{
+    cgroup, devices,
+    error::PlanError,
+    image, labels, mounts, name, resources, runtime,
+    sandbox::{SHM_SIZE, annotations, no_healthcheck},
+    security,
+};
+use crate::{
+    model::{
+        container::ContainerSpec,
+        document::{ContainerDocument, VERSION},
+        engine::EngineInfo,
+        id::ContainerId,
+        name::container_name,
+        record::{ImageRecord, SandboxRecord},
+        sandbox::PidMode,
+    },
+    wire::docker::{
+        ContainerCreateBody, HostConfig, HostConfigLogConfig, RestartPolicy, RestartPolicyNameEnum,
+    },
+};
+
+/// What a container's plan depends on besides its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerFacts<'a> {
+    /// The engine.
+    pub engine: &'a EngineInfo,
+    /// The pod.
+    pub sandbox: &'a SandboxRecord,
+    /// The image, present in the engine.
+    pub image: &'a ImageRecord,
+    /// Lowest `oom_score_adj` this host lets the engine set.
+    pub oom_floor: i64,
+    /// The pod's files.
+    pub files: &'a PodFiles,
+    /// With [`PidMode::Target`]: the container whose processes it sees.
+    pub pid_target: Option<&'a ContainerId>,
+    /// Text of the seccomp profile, when it is one of the host's.
+    pub seccomp: Option<&'a str>,
+}
+
+/// Files of ours that are bound into every container of a pod, writable, unless the container
+/// brings a mount of its own for the path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFiles {
+    /// For `/etc/resolv.conf`.
+    pub resolv_conf: Option<PathBuf>,
+    /// For `/etc/hosts`.
+    pub hosts: Option<PathBuf>,
+    /// For `/etc/hostname`.
+    pub hostname: Option<PathBuf>,
+}
+
+/// What to ask of the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerPlan {
+    /// Name of the container.
+    pub name: String,
+    /// What its label says.
+    pub document: ContainerDocument,
+    /// Host paths to create as directories (mode 0755) where nothing is there yet, before the
+    /// create. Empty for engines that do so themselves.
+    pub directories: Vec<PathBuf>,
+    /// Body of the create.
+    pub body: ContainerCreateBody,
+}
+
+/// Plans a workload.
+///
+/// # Errors
+/// When the engine cannot express something asked for, or a fact that the spec calls for (a
+/// profile's text, a target container) is missing.
+pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<ContainerPlan, PlanError> {
+    let pod = &facts.sandbox.document.spec.metadata;
+    let name = name::checked(container_name(&spec.metadata, pod))?;
+    let image_ref = image::reference(&spec, facts.image);
+    let document = ContainerDocument {
+        version: VERSION,
+        spec,
+        sandbox: facts.sandbox.id.clone(),
+        image_id: facts.image.id.clone(),
+        image_ref,
+    };
+    let mounts = mounts::mounts(&document.spec.mounts, facts.files, facts.engine)?;
+    let mut host = host_config(&document.spec, facts)?;
+    host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
+    let mut body = body(&document.spec, facts);
+    body.labels = Some(labels::container(&document, pod)?);
+    security::identify(&mut body, &mut host, &document.spec.security.identity);
+    body.host_config = Some(host);
+    Ok(ContainerPlan { name, document, directories: mounts.directories, body })
+}
+
+/// Restarts are the caller's business.
+pub(super) fn never_restart() -> RestartPolicy {
+    RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
+}
+
+fn body(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> ContainerCreateBody {
+    let listed = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
+    let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    ContainerCreateBody {
+        // By id: a tag may have moved since the caller resolved it.
+        image: Some(facts.image.id.to_string()),
+        entrypoint: listed(&spec.command),
+        cmd: listed(&spec.args),
+        env: listed(&env),
+        working_dir: Some(spec.working_dir.clone()).filter(|dir| !dir.is_empty()),
+        open_stdin: Some(spec.stdin),
+        stdin_once: Some(spec.stdin_once),
+        tty: Some(spec.tty),
+        attach_stdin: Some(false),
+        attach_stdout: Some(false),
+        attach_stderr: Some(false),
+        healthcheck: Some(no_healthcheck()),
+        stop_signal: spec.stop_signal.clone(),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostConfig, PlanError> {
+    let pod = &facts.sandbox.document;
+    let pause = format!("container:{}", facts.sandbox.id);
+    let mut host = HostConfig {
+        annotations: annotations(pod, facts.engine),
+        cgroup_parent: cgroup::parent(&pod.spec.cgroup_parent, facts.engine.cgroup_driver)?,
+        init: Some(false),
+        ipc_mode: Some(pause.clone()),
+        log_config: Some(log_config()),
+        pid_mode: pid_mode(spec, facts)?,
+        network_mode: Some(pause),
+        restart_policy: Some(never_restart()),
+        runtime: runtime::runtime(&pod.spec.handler, facts.engine)?,
+        shm_size: Some(SHM_SIZE),
+        uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
+        ..HostConfig::default()
+    };
+    resources::limit(&mut host, &spec.resources, facts.oom_floor);
+    devices::grant(&mut host, spec, facts.engine)?;
+    security::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
+    Ok(host)
+}
+
+fn pid_mode(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Option<String>, PlanError> {
+    Ok(match spec.pid {
+        PidMode::Pod => Some(format!("container:{}", facts.sandbox.id)),
+        PidMode::Container => None,
+        PidMode::Node => Some("host".to_owned()),
+        PidMode::Target => {
+            let target = facts.pid_target.ok_or(PlanError::NoPidTarget)?;
+            Some(format!("container:{target}"))
+        }
+    })
+}
+
+/// The files our log pump reads. Type and caps are stated, so that the daemon's default driver
+/// does not matter; `compress` because the daemon fills in its own options of the same driver.
+fn log_config() -> HostConfigLogConfig {
+    let options = [("max-size", LOG_FILE_SIZE), ("max-file", LOG_FILES), ("compress", "false")];
+    let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.into()) }
+}
+
+/// Size at which the engine begins a new log file.
+const LOG_FILE_SIZE: &str = "16m";
+/// How many log files the engine keeps: what the pump may lag behind, times the size.
+const LOG_FILES: &str = "3";

@@ -1,0 +1,118 @@
+//! Why a spec cannot be planned on this engine.
+
+use thiserror::Error;
+
+use crate::{error::Kind, model::engine::ApiVersion};
+
+/// A refusal, made before anything was done.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The engine has no such OCI runtime.
+    #[error("unknown runtime handler {handler:?}: the engine has {known}")]
+    UnknownHandler {
+        /// The handler asked for.
+        handler: String,
+        /// The engine's runtimes, comma separated.
+        known: String,
+    },
+    /// Caller and engine disagree on who manages cgroups.
+    #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
+    CgroupParent {
+        /// The parent asked for.
+        parent: String,
+        /// The engine's driver.
+        driver: &'static str,
+        /// What to change.
+        remedy: &'static str,
+    },
+    /// The engine would refuse the container's name.
+    #[error(
+        "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
+         most {MAX_NAME} of them"
+    )]
+    Name {
+        /// The first characters of the name.
+        start: String,
+    },
+    /// A container is to see the processes of another, but which one is not known.
+    #[error("no target container for the shared process namespace")]
+    NoPidTarget,
+    /// A profile's text was not supplied.
+    #[error("seccomp profile {path:?} could not be read")]
+    NoSeccompProfile {
+        /// Where it should be.
+        path: String,
+    },
+    /// AppArmor is off, but a profile is asked for by name.
+    #[error("AppArmor profile {profile:?} is asked for but the engine runs without AppArmor")]
+    NoApparmor {
+        /// The profile.
+        profile: String,
+    },
+    /// CDI is off in the engine.
+    #[error("CDI device {device:?} is asked for but the engine has no CDI specification directory")]
+    NoCdi {
+        /// The first device.
+        device: String,
+    },
+    /// A mount without a source.
+    #[error("mount at {target:?} names neither a host path nor an image")]
+    NoMountSource {
+        /// Path in the container.
+        target: String,
+    },
+    /// Kubelet reads the prefix.
+    #[error("ImageVolumeMountFailed: mounting image {image:?} at {target:?} is not built yet")]
+    ImageVolume {
+        /// The image.
+        image: String,
+        /// Path in the container.
+        target: String,
+    },
+    /// Kubelet reads the prefix.
+    #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]
+    RecursiveReadOnly {
+        /// Path in the container.
+        target: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The Engine API has no words for it.
+    #[error("the engine (API {api}) cannot express {what}")]
+    Inexpressible {
+        /// What was asked for.
+        what: String,
+        /// The API spoken.
+        api: ApiVersion,
+    },
+    /// The document could not be written down: a path that is no UTF-8.
+    #[error("the request cannot be stored in a label")]
+    Document {
+        /// The encoder's complaint.
+        #[from]
+        source: serde_json::Error,
+    },
+}
+
+impl PlanError {
+    /// What sort of failure it is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::CgroupParent { .. } | Self::NoApparmor { .. } | Self::NoCdi { .. } => {
+                Kind::FailedPrecondition
+            }
+            Self::ImageVolume { .. } | Self::Inexpressible { .. } => Kind::Unimplemented,
+            Self::UnknownHandler { .. }
+            | Self::Name { .. }
+            | Self::NoPidTarget
+            | Self::NoSeccompProfile { .. }
+            | Self::NoMountSource { .. }
+            | Self::RecursiveReadOnly { .. }
+            | Self::Document { .. } => Kind::InvalidArgument,
+        }
+    }
+}
+
+/// Longest container name. The engine sets no limit, but the name travels in a URL; the longest
+/// that Kubernetes can make is below 500.
+pub(super) const MAX_NAME: usize = 1024;

@@ -1,0 +1,43 @@
+//! The text of the files every container of a pod finds in its `/etc`.
+
+use std::{fmt::Write as _, net::IpAddr};
+
+use crate::model::{network::DnsConfig, sandbox::SandboxSpec};
+
+/// `/etc/resolv.conf`; empty when the configuration says nothing (a pod with DNS policy None).
+pub fn resolv_conf(dns: &DnsConfig) -> String {
+    let mut text: String =
+        dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    for (word, values) in [("search", &dns.searches), ("options", &dns.options)] {
+        if !values.is_empty() {
+            // Writing into a String cannot fail.
+            let _ = writeln!(text, "{word} {}", values.join(" "));
+        }
+    }
+    text
+}
+
+/// `/etc/hosts` of a pod with these addresses: the loopback names, and the pod's own.
+pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
+    let mut text = LOOPBACK.to_owned();
+    if !spec.hostname.is_empty() {
+        for address in addresses {
+            let _ = writeln!(text, "{address}\t{}", spec.hostname);
+        }
+    }
+    text
+}
+
+/// `/etc/hostname`; empty when the engine chose the name, and then better not mounted.
+pub fn hostname(spec: &SandboxSpec) -> String {
+    if spec.hostname.is_empty() { String::new() } else { format!("{}\n", spec.hostname) }
+}
+
+const LOOPBACK: &str = "\
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::\tip6-localnet
+ff00::\tip6-mcastprefix
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+";

@@ -1,0 +1,71 @@
+//! Docker labels: the document that is our truth, and the well-known ones for everybody else.
+//!
+//! The engine adds the image's labels where the request has none of that name. So every key that
+//! means something to us is written, empty if need be: an image cannot pre-set it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::error::PlanError;
+use crate::model::{
+    container::ContainerSpec,
+    document::{ContainerDocument, SandboxDocument},
+    label,
+    sandbox::PodMetadata,
+};
+
+/// The labels of a pause.
+pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, String>, PlanError> {
+    let spec = &document.spec;
+    let mut labels = stated(&spec.labels, &spec.annotations, &spec.metadata);
+    let mut set = |key: &str, value: String| labels.insert(key.to_owned(), value);
+    set(label::TYPE, label::TYPE_SANDBOX.to_owned());
+    set(label::CONTAINER_NAME, label::SANDBOX_CONTAINER_NAME.to_owned());
+    set(label::SANDBOX_ID, String::new());
+    set(label::LOG_PATH, String::new());
+    set(label::SANDBOX_DOCUMENT, serde_json::to_string(document)?);
+    set(label::CONTAINER_DOCUMENT, String::new());
+    Ok(labels)
+}
+
+/// The labels of a workload in `pod`.
+pub(super) fn container(
+    document: &ContainerDocument,
+    pod: &PodMetadata,
+) -> Result<HashMap<String, String>, PlanError> {
+    let spec = &document.spec;
+    let mut labels = stated(&spec.labels, &spec.annotations, pod);
+    labels.entry(label::CONTAINER_NAME.to_owned()).or_insert_with(|| spec.metadata.name.clone());
+    let mut set = |key: &str, value: String| labels.insert(key.to_owned(), value);
+    set(label::TYPE, label::TYPE_CONTAINER.to_owned());
+    set(label::SANDBOX_ID, document.sandbox.to_string());
+    set(label::LOG_PATH, log_path(spec));
+    set(label::SANDBOX_DOCUMENT, String::new());
+    set(label::CONTAINER_DOCUMENT, serde_json::to_string(document)?);
+    Ok(labels)
+}
+
+/// The caller's labels and annotations, and kubelet's names for the pod where the caller is not
+/// kubelet.
+fn stated(
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+    pod: &PodMetadata,
+) -> HashMap<String, String> {
+    let annotations = annotations
+        .iter()
+        .map(|(key, value)| (format!("{}{key}", label::ANNOTATION_PREFIX), value.clone()));
+    let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+    let mut all: HashMap<String, String> = annotations.chain(labels).collect();
+    for (key, value) in [
+        (label::POD_NAME, &pod.name),
+        (label::POD_NAMESPACE, &pod.namespace),
+        (label::POD_UID, &pod.uid),
+    ] {
+        all.entry(key.to_owned()).or_insert_with(|| value.clone());
+    }
+    all
+}
+
+fn log_path(spec: &ContainerSpec) -> String {
+    spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+}

@@ -1,0 +1,167 @@
+//! What is mounted into a container.
+//!
+//! Missing host directories are made, as Kubernetes users expect: by the engine from API 1.42
+//! on, before that by the caller ([`Mounts::directories`]). SELinux relabelling has no field in
+//! a mount and comes with the rest of the specification, as image volumes do.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{container::PodFiles, error::PlanError};
+use crate::{
+    model::{
+        container::{Mount, Propagation},
+        engine::{ApiVersion, EngineInfo},
+    },
+    wire::docker::{self, MountBindOptionsPropagationEnum},
+};
+
+/// Mounts in the engine's words.
+pub(super) struct Mounts {
+    /// The caller's mounts in their order, then the pod's files.
+    pub(super) mounts: Vec<docker::Mount>,
+    /// Host paths to create as directories (0755) where they are missing, before the create.
+    pub(super) directories: Vec<PathBuf>,
+}
+
+/// The caller's mounts, and the pod's files where the caller mounts nothing in their place.
+pub(super) fn mounts(
+    stated: &[Mount],
+    files: &PodFiles,
+    engine: &EngineInfo,
+) -> Result<Mounts, PlanError> {
+    let mut mounts =
+        stated.iter().map(|mount| bind(mount, engine)).collect::<Result<Vec<_>, _>>()?;
+    let pod_files = [
+        ("/etc/resolv.conf", &files.resolv_conf),
+        ("/etc/hosts", &files.hosts),
+        ("/etc/hostname", &files.hostname),
+    ];
+    for (target, source) in pod_files {
+        if let Some(source) = source
+            && !stated.iter().any(|mount| same_place(&mount.container_path, target))
+        {
+            mounts.push(pod_file(source, target));
+        }
+    }
+    let makes_directories = engine.api >= CREATES_SOURCES;
+    let made_by_caller = stated.iter().filter(|_| !makes_directories);
+    let directories = made_by_caller.map(|mount| PathBuf::from(&mount.host_path)).collect();
+    Ok(Mounts { mounts, directories })
+}
+
+fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
+    refuse_inexpressible(mount, engine.api)?;
+    let options = docker::MountBindOptions {
+        propagation: propagation(mount, engine),
+        create_mountpoint: (engine.api >= CREATES_SOURCES).then_some(true),
+        ..read_only_depth(mount, engine.api)?
+    };
+    Ok(docker::Mount {
+        typ: Some(docker::MountType::BIND),
+        source: Some(mount.host_path.clone()),
+        target: Some(mount.container_path.clone()),
+        read_only: Some(mount.readonly),
+        bind_options: Some(options),
+        ..docker::Mount::default()
+    })
+}
+
+fn refuse_inexpressible(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
+    let target = mount.container_path.clone();
+    if let Some(image) = &mount.image {
+        return Err(PlanError::ImageVolume { image: image.clone(), target });
+    }
+    if mount.host_path.is_empty() {
+        return Err(PlanError::NoMountSource { target });
+    }
+    if mount.id_mapped {
+        let what = format!("the id-mapped mount at {target:?}");
+        return Err(PlanError::Inexpressible { what, api });
+    }
+    if !mount.options.is_empty() {
+        let what = format!("mount options {:?} at {target:?}", mount.options);
+        return Err(PlanError::Inexpressible { what, api });
+    }
+    Ok(())
+}
+
+/// How deep read-only goes. From API 1.44 on a read-only bind is recursive where the kernel can,
+/// which is more than CRI asks for by `readonly` alone.
+fn read_only_depth(mount: &Mount, api: ApiVersion) -> Result<docker::MountBindOptions, PlanError> {
+    let known = api >= ApiVersion::RECURSIVE_READ_ONLY;
+    if !mount.recursive_read_only {
+        return Ok(docker::MountBindOptions {
+            read_only_non_recursive: (known && mount.readonly).then_some(true),
+            ..docker::MountBindOptions::default()
+        });
+    }
+    let reason = match mount {
+        _ if !known => "the engine is older than 25.0",
+        _ if mount.propagation != Propagation::Private => "its propagation is not private",
+        _ if !mount.readonly => "it is not read-only",
+        _ => {
+            return Ok(docker::MountBindOptions {
+                // An error where the kernel or the runtime cannot, instead of a quiet less.
+                read_only_force_recursive: Some(true),
+                ..docker::MountBindOptions::default()
+            });
+        }
+    };
+    Err(PlanError::RecursiveReadOnly { target: mount.container_path.clone(), reason })
+}
+
+/// Stated, because the engine's own choice depends on the source. Private is the exception: for
+/// a source around or inside its data root the engine refuses it, and takes the unstated for
+/// `rslave`.
+fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
+    match mount.propagation {
+        Propagation::Private if touches_root(&mount.host_path, engine) => None,
+        Propagation::Private => Some(MountBindOptionsPropagationEnum::RPRIVATE),
+        Propagation::HostToContainer => Some(MountBindOptionsPropagationEnum::RSLAVE),
+        Propagation::Bidirectional => Some(MountBindOptionsPropagationEnum::RSHARED),
+    }
+}
+
+/// The engine compares the texts, not the path components, so we do as well.
+fn touches_root(source: &str, engine: &EngineInfo) -> bool {
+    let root = engine.root_dir.to_string_lossy();
+    source.starts_with(root.as_ref()) || root.starts_with(source)
+}
+
+/// Writable, as the engine's own files would be. A missing source must fail the create: a
+/// directory in its place would be worse.
+fn pod_file(source: &Path, target: &str) -> docker::Mount {
+    docker::Mount {
+        typ: Some(docker::MountType::BIND),
+        source: Some(source.display().to_string()),
+        target: Some(target.to_owned()),
+        read_only: Some(false),
+        bind_options: Some(docker::MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            ..docker::MountBindOptions::default()
+        }),
+        ..docker::Mount::default()
+    }
+}
+
+/// Whether two paths in a container are the same once cleaned.
+fn same_place(one: &str, other: &str) -> bool {
+    clean(one) == clean(other)
+}
+
+fn clean(path: &str) -> PathBuf {
+    let mut cleaned = PathBuf::from("/");
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(part) => cleaned.push(part),
+            Component::ParentDir => {
+                cleaned.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    cleaned
+}
+
+/// From here the engine makes missing sources of mounts (23.0).
+const CREATES_SOURCES: ApiVersion = ApiVersion::new(42);

@@ -1,0 +1,19 @@
+//! Which OCI runtime a handler means.
+
+use super::error::PlanError;
+use crate::model::engine::EngineInfo;
+
+/// The engine's runtime for a handler; none for its default one.
+pub(super) fn runtime(handler: &str, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+    if handler.is_empty() || handler == DEFAULT_HANDLER {
+        return Ok(None);
+    }
+    if engine.runtimes.contains_key(handler) {
+        return Ok(Some(handler.to_owned()));
+    }
+    let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
+    Err(PlanError::UnknownHandler { handler: handler.to_owned(), known: known.join(", ") })
+}
+
+/// The handler by which cri-dockerd's users name the default runtime.
+const DEFAULT_HANDLER: &str = "docker";

@@ -1,0 +1,168 @@
+//! The pause container of a pod: it holds the namespaces the workloads join.
+
+use std::collections::HashMap;
+
+use super::{
+    cgroup, container::never_restart, error::PlanError, labels, name, ports, resources, runtime,
+    security,
+};
+use crate::{
+    model::{
+        document::{SandboxDocument, VERSION},
+        engine::{ApiVersion, EngineInfo},
+        id::ImageId,
+        label::OCI_SHIM_GROUP,
+        name::sandbox_name,
+        network::{DnsConfig, NetworkMode},
+        sandbox::{PidMode, SandboxSpec},
+    },
+    wire::docker::{ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig},
+};
+
+/// What a sandbox's plan depends on besides its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct SandboxFacts<'a> {
+    /// The engine.
+    pub engine: &'a EngineInfo,
+    /// The pause image, present in the engine.
+    pub pause: &'a ImageId,
+    /// How pods that are not on the host's network are connected.
+    pub network: NetworkMode,
+    /// Lowest `oom_score_adj` this host lets the engine set.
+    pub oom_floor: i64,
+    /// Name for the pod's containerd shim; unique for each sandbox.
+    pub shim_group: &'a str,
+}
+
+/// What to ask of the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SandboxPlan {
+    /// Name of the container.
+    pub name: String,
+    /// What its label says; for the checkpoint.
+    pub document: SandboxDocument,
+    /// Body of the create.
+    pub body: ContainerCreateBody,
+}
+
+/// Plans the pause of a pod.
+///
+/// # Errors
+/// When the engine has no such runtime, manages cgroups in another way than the caller, or
+/// cannot express something asked for.
+pub fn plan(spec: SandboxSpec, facts: &SandboxFacts<'_>) -> Result<SandboxPlan, PlanError> {
+    let name = name::checked(sandbox_name(&spec.metadata))?;
+    let network = if spec.namespaces.host_network { NetworkMode::Host } else { facts.network };
+    let annotates = facts.engine.api >= ApiVersion::ANNOTATIONS;
+    let shim_group =
+        Some(facts.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
+    let document = SandboxDocument { version: VERSION, spec, network, shim_group };
+    let body = body(&document, facts)?;
+    Ok(SandboxPlan { name, document, body })
+}
+
+/// The OCI annotations that put a container into the pod's shim.
+pub(super) fn annotations(
+    document: &SandboxDocument,
+    engine: &EngineInfo,
+) -> Option<HashMap<String, String>> {
+    let group = document.shim_group.clone()?;
+    let known = engine.api >= ApiVersion::ANNOTATIONS;
+    known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
+}
+
+/// Image health checks must not run: CRI has its own probes.
+pub(super) fn no_healthcheck() -> HealthConfig {
+    HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
+}
+
+fn body(
+    document: &SandboxDocument,
+    facts: &SandboxFacts<'_>,
+) -> Result<ContainerCreateBody, PlanError> {
+    let spec = &document.spec;
+    let mut host = host_config(document, facts)?;
+    let mut body = ContainerCreateBody {
+        image: Some(facts.pause.to_string()),
+        labels: Some(labels::sandbox(document)?),
+        healthcheck: Some(no_healthcheck()),
+        ..ContainerCreateBody::default()
+    };
+    security::identify(&mut body, &mut host, &spec.security.identity);
+    connect(&mut body, &mut host, document);
+    body.host_config = Some(host);
+    Ok(body)
+}
+
+fn host_config(
+    document: &SandboxDocument,
+    facts: &SandboxFacts<'_>,
+) -> Result<HostConfig, PlanError> {
+    let spec = &document.spec;
+    let mut host = HostConfig {
+        annotations: annotations(document, facts.engine),
+        cgroup_parent: cgroup::parent(&spec.cgroup_parent, facts.engine.cgroup_driver)?,
+        cpu_shares: Some(PAUSE_CPU_SHARES),
+        init: Some(false),
+        ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
+        // The pause says nothing.
+        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, facts.oom_floor)),
+        pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
+        restart_policy: Some(never_restart()),
+        runtime: runtime::runtime(&spec.handler, facts.engine)?,
+        shm_size: Some(SHM_SIZE),
+        sysctls: Some(spec.sysctls.clone().into_iter().collect()),
+        ..HostConfig::default()
+    };
+    host.sysctls = host.sysctls.filter(|sysctls| !sysctls.is_empty());
+    security::confine_sandbox(&mut host, &spec.security, facts.engine)?;
+    Ok(host)
+}
+
+/// Network, host name, DNS and ports.
+fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &SandboxDocument) {
+    let spec = &document.spec;
+    let hostname = Some(spec.hostname.clone()).filter(|name| !name.is_empty());
+    match document.network {
+        // The OCI runtime makes the private namespace; the engine's own network set-up is only
+        // in the way of CNI, and slow.
+        NetworkMode::Cni => {
+            host.network_mode = Some("none".to_owned());
+            body.network_disabled = Some(true);
+            body.hostname = hostname;
+        }
+        NetworkMode::Docker => {
+            let ports = ports::published(&spec.ports);
+            host.network_mode = Some("default".to_owned());
+            host.port_bindings = Some(ports.bindings).filter(|bindings| !bindings.is_empty());
+            body.exposed_ports = Some(ports.exposed).filter(|exposed| !exposed.is_empty());
+            body.hostname = hostname;
+            resolve(host, spec.dns.as_ref());
+        }
+        // The host's name comes with its UTS namespace; the engine refuses another one.
+        NetworkMode::Host => {
+            host.network_mode = Some("host".to_owned());
+            host.uts_mode = Some("host".to_owned());
+            resolve(host, spec.dns.as_ref());
+        }
+    }
+}
+
+/// For the file the engine makes. It takes an empty list for "as on the host", so callers who
+/// mean it bind a file of their own as well.
+fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
+    let Some(dns) = dns else { return };
+    let stated = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
+    host.dns = stated(&dns.servers);
+    host.dns_search = stated(&dns.searches);
+    host.dns_options = stated(&dns.options);
+}
+
+/// Bytes of `/dev/shm`: one for the whole pod, as its IPC namespace is. Stated, because the
+/// daemon's default can differ.
+pub(super) const SHM_SIZE: i64 = 64 * 1024 * 1024;
+/// The pause must outlive its workloads when memory is short.
+const PAUSE_OOM_SCORE: i64 = -998;
+/// The kernel's smallest weight: the pause only sleeps.
+const PAUSE_CPU_SHARES: i64 = 2;

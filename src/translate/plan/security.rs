@@ -1,0 +1,145 @@
+//! Who the process is and what confines it.
+
+use super::error::PlanError;
+use crate::{
+    model::{
+        engine::EngineInfo,
+        sandbox::SandboxSecurity,
+        security::{ContainerSecurity, Identity, Profile, RunAs, SelinuxLabel},
+    },
+    wire::docker::{ContainerCreateBody, HostConfig},
+};
+
+/// Confines a pause. Seccomp and AppArmor stay the engine's own where that is the stricter
+/// choice: the pause needs nothing.
+pub(super) fn confine_sandbox(
+    host: &mut HostConfig,
+    security: &SandboxSecurity,
+    engine: &EngineInfo,
+) -> Result<(), PlanError> {
+    let mut options = vec![no_new_privileges(true)];
+    options.extend(selinux(security.selinux.as_ref()));
+    if security.privileged || security.seccomp == Some(Profile::Unconfined) {
+        options.push(seccomp("unconfined"));
+    }
+    options.extend(apparmor(security.apparmor.as_ref(), engine)?);
+    host.security_opt = Some(options);
+    host.privileged = Some(security.privileged);
+    host.readonly_rootfs = Some(security.readonly_rootfs);
+    host.userns_mode = userns_mode(engine);
+    Ok(())
+}
+
+/// Confines a workload; `profile` is the text of its localhost seccomp profile.
+pub(super) fn confine_container(
+    host: &mut HostConfig,
+    security: &ContainerSecurity,
+    engine: &EngineInfo,
+    profile: Option<&str>,
+) -> Result<(), PlanError> {
+    let mut options = vec![no_new_privileges(security.no_new_privs)];
+    options.extend(selinux(security.selinux.as_ref()));
+    options.extend(container_seccomp(security, profile)?);
+    options.extend(apparmor(security.apparmor.as_ref(), engine)?);
+    host.security_opt = Some(options);
+    host.privileged = Some(security.privileged);
+    host.readonly_rootfs = Some(security.readonly_rootfs);
+    host.userns_mode = userns_mode(engine);
+    host.cap_add = listed(&security.capabilities.add);
+    host.cap_drop = listed(&security.capabilities.drop);
+    if security.stated && !security.privileged {
+        // CRI's lists are literal. The engine takes an absent list for its defaults and an empty
+        // one for nothing.
+        host.masked_paths = Some(security.masked_paths.clone());
+        host.readonly_paths = Some(security.readonly_paths.clone());
+    }
+    Ok(())
+}
+
+/// Sets user and groups.
+///
+/// With a primary group stated, the engine adds none of the image's groups.
+pub(super) fn identify(body: &mut ContainerCreateBody, host: &mut HostConfig, who: &Identity) {
+    let user = match &who.user {
+        RunAs::Image => None,
+        RunAs::Uid(uid) => Some(uid.to_string()),
+        RunAs::Name(name) => Some(name.clone()),
+    };
+    body.user = user.map(|user| match who.group {
+        Some(group) => format!("{user}:{group}"),
+        None => user,
+    });
+    let groups: Vec<String> = who.supplemental_groups.iter().map(ToString::to_string).collect();
+    host.group_add = listed(&groups);
+}
+
+/// Stated both ways, because the daemon's configuration can turn it on for all.
+fn no_new_privileges(on: bool) -> String {
+    format!("no-new-privileges={on}")
+}
+
+fn seccomp(profile: &str) -> String {
+    format!("seccomp={profile}")
+}
+
+/// The engine applies an explicit profile even to a privileged container, so that one is always
+/// told to have none.
+fn container_seccomp(
+    security: &ContainerSecurity,
+    text: Option<&str>,
+) -> Result<Option<String>, PlanError> {
+    Ok(match &security.seccomp {
+        _ if security.privileged => Some(seccomp("unconfined")),
+        None | Some(Profile::Unconfined) => Some(seccomp("unconfined")),
+        Some(Profile::RuntimeDefault) => None,
+        Some(Profile::Localhost(path)) => {
+            let missing = || PlanError::NoSeccompProfile { path: path.clone() };
+            Some(seccomp(text.ok_or_else(missing)?))
+        }
+    })
+}
+
+/// Whether the profile is loaded in the kernel is for the caller to check: the engine only
+/// notices at start.
+fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+    let on = has_option(engine, "apparmor");
+    match profile {
+        None | Some(Profile::RuntimeDefault) => Ok(None),
+        Some(Profile::Unconfined) => Ok(on.then(|| "apparmor=unconfined".to_owned())),
+        Some(Profile::Localhost(name)) => {
+            let name = name.strip_prefix("localhost/").unwrap_or(name);
+            if on {
+                Ok(Some(format!("apparmor={name}")))
+            } else {
+                Err(PlanError::NoApparmor { profile: name.to_owned() })
+            }
+        }
+    }
+}
+
+fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
+    let Some(label) = label else { return Vec::new() };
+    [("user", &label.user), ("role", &label.role), ("type", &label.kind), ("level", &label.level)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(part, value)| format!("label={part}:{value}"))
+        .collect()
+}
+
+/// Pods share namespaces with each other and with the host, which an engine that remaps users
+/// refuses unless told that this container is not remapped.
+fn userns_mode(engine: &EngineInfo) -> Option<String> {
+    has_option(engine, "userns").then(|| "host".to_owned())
+}
+
+/// Whether the engine names a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
+fn has_option(engine: &EngineInfo, name: &str) -> bool {
+    engine.security_options.iter().any(|option| {
+        option.split(',').next().and_then(|first| first.strip_prefix("name=")) == Some(name)
+    })
+}
+
+/// Absent rather than empty.
+fn listed(items: &[String]) -> Option<Vec<String>> {
+    (!items.is_empty()).then(|| items.to_vec())
+}

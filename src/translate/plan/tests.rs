@@ -1,0 +1,1 @@
+//! Fixture and property tests of plan.
