@@ -1,1 +1,15 @@
 //! Records to CRI messages.
+//!
+//! Kubelet's client turns an answer that lacks an identity, a creation time or an image into an
+//! error for the whole call, so nothing rendered here ever lacks them.
+
+pub mod container;
+pub mod image;
+pub mod runtime;
+pub mod sandbox;
+mod signal;
+mod time;
+mod verbose;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Containers as CRI shows them.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::{sandbox::unsorted, signal, time, verbose};
+use crate::{
+    model::{
+        container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
+        filter::ContainerStateFilter,
+        record::{ContainerRecord, ImageRecord, Process},
+        reference::ImageReference,
+        resources::Resources,
+        time::Nanos,
+    },
+    wire::cri,
+};
+
+/// ContainerStatus; `image` is the record of the image it was made from, while that exists.
+pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::ContainerStatus {
+    let spec = &record.document.spec;
+    let ending = Ending::of(&record.process);
+    cri::ContainerStatus {
+        id: record.id.to_string(),
+        metadata: Some(metadata(&spec.metadata)),
+        state: state(&record.process).into(),
+        created_at: time::created_at(record.created_at),
+        started_at: started_at(&record.process).0,
+        finished_at: ending.finished_at.0,
+        exit_code: ending.exit_code,
+        image: Some(image_spec(spec, shown_image(record, image))),
+        image_ref: image_ref(record),
+        reason: ending.reason.to_owned(),
+        message: ending.message.to_owned(),
+        labels: unsorted(&spec.labels),
+        annotations: unsorted(&spec.annotations),
+        mounts: spec.mounts.iter().map(mount).collect(),
+        log_path: log_path(spec),
+        resources: spec.resources_stated.then(|| container_resources(&spec.resources)),
+        image_id: record.document.image_id.to_string(),
+        user: None,
+        stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),
+    }
+}
+
+/// One item of ListContainers; agrees with [`status`] but for the image's name, which a list
+/// gives as it was asked for.
+pub fn item(record: &ContainerRecord) -> cri::Container {
+    let document = &record.document;
+    let spec = &document.spec;
+    let image = if spec.image.is_empty() { document.image_id.as_str() } else { &spec.image };
+    cri::Container {
+        id: record.id.to_string(),
+        pod_sandbox_id: document.sandbox.to_string(),
+        metadata: Some(metadata(&spec.metadata)),
+        image: Some(image_spec(spec, image.to_owned())),
+        image_ref: image_ref(record),
+        state: state(&record.process).into(),
+        created_at: time::created_at(record.created_at),
+        labels: unsorted(&spec.labels),
+        annotations: unsorted(&spec.annotations),
+        image_id: document.image_id.to_string(),
+    }
+}
+
+/// What a verbose status adds; `sandboxID` and `pid` are what tools read.
+pub fn info(record: &ContainerRecord) -> HashMap<String, String> {
+    let document = &record.document;
+    verbose::info(&json!({
+        "sandboxID": document.sandbox,
+        "pid": record.process.pid().unwrap_or(0),
+        "name": record.name,
+        "imageID": document.image_id,
+        "engineLog": record.engine_log,
+        "config": verbose::part(&document.spec),
+    }))
+}
+
+/// How a container ended; all unset while it has not.
+#[derive(Default)]
+struct Ending<'a> {
+    finished_at: Nanos,
+    exit_code: i32,
+    reason: &'static str,
+    message: &'a str,
+}
+
+impl<'a> Ending<'a> {
+    fn of(process: &'a Process) -> Self {
+        match process {
+            Process::Exited { finished_at, exit_code, reason, message, .. } => Self {
+                finished_at: *finished_at,
+                exit_code: *exit_code,
+                reason: reason.as_str(),
+                message,
+            },
+            Process::Created | Process::Running { .. } | Process::Unknown => Self::default(),
+        }
+    }
+}
+
+fn started_at(process: &Process) -> Nanos {
+    match process {
+        Process::Running { started_at, .. } | Process::Exited { started_at, .. } => *started_at,
+        Process::Created | Process::Unknown => Nanos::UNSET,
+    }
+}
+
+fn state(process: &Process) -> cri::ContainerState {
+    match ContainerStateFilter::of(process) {
+        ContainerStateFilter::Created => cri::ContainerState::ContainerCreated,
+        ContainerStateFilter::Running => cri::ContainerState::ContainerRunning,
+        ContainerStateFilter::Exited => cri::ContainerState::ContainerExited,
+        ContainerStateFilter::Unknown => cri::ContainerState::ContainerUnknown,
+    }
+}
+
+fn metadata(given: &ContainerMetadata) -> cri::ContainerMetadata {
+    cri::ContainerMetadata { name: given.name.clone(), attempt: given.attempt }
+}
+
+fn image_spec(spec: &ContainerSpec, image: String) -> cri::ImageSpec {
+    cri::ImageSpec {
+        image,
+        user_specified_image: spec.user_image.clone(),
+        ..cri::ImageSpec::default()
+    }
+}
+
+/// A name a person recognises: the tag that was asked for if the image still has it, else its
+/// first name, else what was asked for. Never empty, also when the image has gone.
+fn shown_image(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
+    let spec = &record.document.spec;
+    let asked = [&spec.user_image, &spec.image];
+    let names = image.map_or(&[] as &[String], |image| &image.repo_tags);
+    let tag = names
+        .iter()
+        .find(|name| asked.iter().any(|text| same_image(text, name)))
+        .or_else(|| names.first())
+        .or_else(|| image.and_then(|image| image.repo_digests.first()));
+    let fallback = record.document.image_id.as_str();
+    match tag {
+        Some(name) => name.clone(),
+        None if spec.image.is_empty() => fallback.to_owned(),
+        None => spec.image.clone(),
+    }
+}
+
+/// Whether two spellings name the same tag.
+fn same_image(one: &str, other: &str) -> bool {
+    let read = |text: &str| ImageReference::parse(text).map(ImageReference::with_default_tag);
+    matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+fn image_ref(record: &ContainerRecord) -> String {
+    let document = &record.document;
+    match document.image_ref.as_str() {
+        "" => document.image_id.to_string(),
+        stated => stated.to_owned(),
+    }
+}
+
+fn log_path(spec: &ContainerSpec) -> String {
+    spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// As it was asked for: paths unresolved, and none of the engine's own.
+fn mount(given: &Mount) -> cri::Mount {
+    cri::Mount {
+        container_path: given.container_path.clone(),
+        host_path: given.host_path.clone(),
+        readonly: given.readonly,
+        selinux_relabel: given.selinux_relabel,
+        propagation: propagation(given.propagation).into(),
+        recursive_read_only: given.recursive_read_only,
+        image: given.image.as_ref().map(|image| cri::ImageSpec {
+            image: image.clone(),
+            image_ref: image.clone(),
+            ..cri::ImageSpec::default()
+        }),
+        image_sub_path: given.image_sub_path.clone(),
+        mount_options: given.options.clone(),
+        ..cri::Mount::default()
+    }
+}
+
+fn propagation(given: Propagation) -> cri::MountPropagation {
+    match given {
+        Propagation::Private => cri::MountPropagation::PropagationPrivate,
+        Propagation::HostToContainer => cri::MountPropagation::PropagationHostToContainer,
+        Propagation::Bidirectional => cri::MountPropagation::PropagationBidirectional,
+    }
+}
+
+fn container_resources(given: &Resources) -> cri::ContainerResources {
+    let hugepage = |limit: &crate::model::resources::HugepageLimit| cri::HugepageLimit {
+        page_size: limit.page_size.clone(),
+        limit: limit.limit,
+    };
+    let linux = cri::LinuxContainerResources {
+        cpu_period: given.cpu_period,
+        cpu_quota: given.cpu_quota,
+        cpu_shares: given.cpu_shares,
+        memory_limit_in_bytes: given.memory_limit,
+        oom_score_adj: given.oom_score_adj,
+        cpuset_cpus: given.cpuset_cpus.clone(),
+        cpuset_mems: given.cpuset_mems.clone(),
+        hugepage_limits: given.hugepage_limits.iter().map(hugepage).collect(),
+        unified: unsorted(&given.unified),
+        memory_swap_limit_in_bytes: given.memory_swap_limit,
+    };
+    cri::ContainerResources { linux: Some(linux), windows: None }
+}

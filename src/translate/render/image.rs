@@ -1,0 +1,67 @@
+//! Images and the space they take, as CRI shows them.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::verbose;
+use crate::{
+    model::{image::FilesystemUsage, record::ImageRecord, time::Nanos},
+    wire::cri,
+};
+
+/// One image. It does not say how it was asked for: callers compare answers obtained by tag, by
+/// digest and by id, and expect them equal.
+pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
+    let (uid, username) = user(&record.user);
+    cri::Image {
+        id: record.id.to_string(),
+        repo_tags: record.repo_tags.clone(),
+        repo_digests: record.repo_digests.clone(),
+        size: record.size.max(1),
+        uid: uid.map(|value| cri::Int64Value { value }),
+        username,
+        spec: None,
+        pinned,
+    }
+}
+
+/// What a verbose status adds, in the shape of an OCI image configuration.
+pub fn info(record: &ImageRecord) -> HashMap<String, String> {
+    verbose::info(&json!({
+        "labels": record.labels,
+        "imageSpec": {
+            "config": {
+                "User": record.user,
+                "Labels": record.labels,
+                "StopSignal": record.stop_signal,
+            },
+        },
+    }))
+}
+
+/// ImageFsInfo. Images and writable layers are on one file system: two mount points would make
+/// kubelet believe in a split disk. `now` dates figures that carry no time of their own.
+pub fn filesystem(usage: &FilesystemUsage, now: Nanos) -> cri::ImageFsInfoResponse {
+    let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
+    let mountpoint = usage.mountpoint.to_string_lossy();
+    let filesystem = |bytes: u64, inodes: Option<u64>| cri::FilesystemUsage {
+        timestamp: measured.0,
+        fs_id: Some(cri::FilesystemIdentifier { mountpoint: mountpoint.clone().into_owned() }),
+        used_bytes: Some(cri::UInt64Value { value: bytes }),
+        inodes_used: inodes.map(|value| cri::UInt64Value { value }),
+    };
+    cri::ImageFsInfoResponse {
+        image_filesystems: vec![filesystem(usage.image_bytes, usage.inodes)],
+        container_filesystems: vec![filesystem(usage.container_bytes, None)],
+    }
+}
+
+/// The user of `user[:group]`: a number or a name. Neither means root to kubelet.
+fn user(config: &str) -> (Option<i64>, String) {
+    let user = config.split_once(':').map_or(config, |(user, _)| user).trim();
+    match user.parse() {
+        Ok(uid) if uid >= 0 => (Some(uid), String::new()),
+        _ => (None, user.to_owned()),
+    }
+}

@@ -1,0 +1,180 @@
+//! What the runtime says of itself: version, conditions, handlers, features.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::{
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        network::NetworkStatus,
+    },
+    wire::cri,
+};
+
+/// The runtime handler name that means the default as well as the empty one does; RuntimeClasses
+/// made for older shims carry it.
+pub const DEFAULT_ALIAS: &str = "docker";
+
+/// Version. Kubelet compares the first field with its own constant and builds container ids
+/// from the second.
+pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
+    let release = if engine.version.is_empty() { "0.0.0" } else { &engine.version };
+    cri::VersionResponse {
+        version: KUBELET_API_VERSION.to_owned(),
+        runtime_name: "docker".to_owned(),
+        runtime_version: release.to_owned(),
+        runtime_api_version: "v1".to_owned(),
+    }
+}
+
+/// RuntimeConfig. An engine without cgroups leaves the choice to kubelet's own flag.
+pub fn config(engine: &EngineInfo) -> cri::RuntimeConfigResponse {
+    let driver = match engine.cgroup_driver {
+        CgroupDriver::Systemd => Some(cri::CgroupDriver::Systemd),
+        CgroupDriver::Cgroupfs => Some(cri::CgroupDriver::Cgroupfs),
+        CgroupDriver::None => None,
+    };
+    cri::RuntimeConfigResponse {
+        linux: driver.map(|driver| cri::LinuxRuntimeConfiguration { cgroup_driver: driver.into() }),
+    }
+}
+
+/// The two conditions of Status, always both.
+pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::RuntimeStatus {
+    cri::RuntimeStatus { conditions: vec![runtime_ready(engine), network_ready(network)] }
+}
+
+/// The handlers a pod may name, sorted: the empty one and [`DEFAULT_ALIAS`] for the default, and
+/// every runtime of the engine.
+pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
+    let own = ["", DEFAULT_ALIAS];
+    let names: BTreeSet<&str> =
+        own.into_iter().chain(engine.runtimes.keys().map(String::as_str)).collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let runtime = if own.contains(&name) { &engine.default_runtime } else { name };
+            handler(name, recursive_read_only(engine, runtime))
+        })
+        .collect()
+}
+
+/// The handlers to name before the engine has been asked: kubelet looks up the empty one.
+pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
+    vec![handler("", false), handler(DEFAULT_ALIAS, false)]
+}
+
+/// What all handlers can do.
+///
+/// Supplemental group policies need the container's user in its status; until that is reported
+/// kubelet must keep such pods away.
+pub fn features() -> cri::RuntimeFeatures {
+    cri::RuntimeFeatures {
+        supplemental_groups_policy: false,
+        user_namespaces_host_network: false,
+        mount_options: false,
+    }
+}
+
+/// Whether a runtime of this engine can make mounts read-only with everything below them.
+pub fn recursive_read_only(engine: &EngineInfo, runtime: &str) -> bool {
+    let listed = engine
+        .runtimes
+        .get(runtime)
+        .and_then(Option::as_ref)
+        .and_then(|features| features.get("mountOptions")?.as_array())
+        .is_some_and(|options| options.iter().any(|option| option == "rro"));
+    listed
+        && engine.api >= ApiVersion::RECURSIVE_READ_ONLY
+        && kernel_release(&engine.kernel) >= Some(KERNEL_WITH_RRO)
+}
+
+/// What a verbose Status tells of the engine, as JSON text.
+pub fn engine_info(engine: &EngineInfo) -> String {
+    let driver = match engine.cgroup_driver {
+        CgroupDriver::Systemd => "systemd",
+        CgroupDriver::Cgroupfs => "cgroupfs",
+        CgroupDriver::None => "none",
+    };
+    let runtimes: Vec<&String> = engine.runtimes.keys().collect();
+    let document: Value = json!({
+        "version": engine.version,
+        "apiVersion": engine.api.to_string(),
+        "cgroupDriver": driver,
+        "cgroupVersion": engine.cgroup_version,
+        "rootDir": engine.root_dir,
+        "containerdStore": engine.containerd_store,
+        "storageDriver": engine.storage_driver,
+        "runtimes": runtimes,
+        "defaultRuntime": engine.default_runtime,
+        "securityOptions": engine.security_options,
+        "logDriver": engine.log_driver,
+        "liveRestore": engine.live_restore,
+        "kernel": engine.kernel,
+        "cdiSpecDirs": engine.cdi_spec_dirs,
+        "warnings": engine.warnings,
+        "id": engine.daemon_id,
+    });
+    document.to_string()
+}
+
+fn runtime_ready(engine: &EngineHealth) -> cri::RuntimeCondition {
+    let message = match engine {
+        EngineHealth::Reachable => return ready("RuntimeReady"),
+        EngineHealth::Starting => "the Docker Engine has not answered yet",
+        EngineHealth::Unreachable { reason } => reason,
+    };
+    unready("RuntimeReady", "DockerDaemonNotReady", message)
+}
+
+fn network_ready(network: &NetworkStatus) -> cri::RuntimeCondition {
+    if network.ready {
+        return ready("NetworkReady");
+    }
+    let reason = match network.reason.as_str() {
+        "" => "NetworkPluginNotReady",
+        stated => stated,
+    };
+    unready("NetworkReady", reason, &network.message)
+}
+
+fn ready(kind: &str) -> cri::RuntimeCondition {
+    cri::RuntimeCondition {
+        r#type: kind.to_owned(),
+        status: true,
+        reason: String::new(),
+        message: String::new(),
+    }
+}
+
+fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
+    cri::RuntimeCondition {
+        r#type: kind.to_owned(),
+        status: false,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn handler(name: &str, recursive_read_only_mounts: bool) -> cri::RuntimeHandler {
+    cri::RuntimeHandler {
+        name: name.to_owned(),
+        features: Some(cri::RuntimeHandlerFeatures {
+            recursive_read_only_mounts,
+            // The engine maps users for all containers alike or not at all.
+            user_namespaces: false,
+        }),
+    }
+}
+
+/// Major and minor of a release such as `6.1.0-13-amd64`.
+fn kernel_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// What kubelet expects in `VersionResponse.version`.
+const KUBELET_API_VERSION: &str = "0.1.0";
+/// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
+const KERNEL_WITH_RRO: (u32, u32) = (5, 12);

@@ -1,0 +1,136 @@
+//! Sandboxes as CRI shows them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+};
+
+use serde_json::json;
+
+use super::{time, verbose};
+use crate::{
+    model::{
+        engine::EngineInfo,
+        network::{Attachment, NetworkMode},
+        record::{SandboxRecord, SandboxState},
+        sandbox::{PidMode, PodMetadata},
+    },
+    wire::cri,
+};
+
+/// PodSandboxStatus.
+pub fn status(record: &SandboxRecord) -> cri::PodSandboxStatus {
+    let spec = &record.document.spec;
+    cri::PodSandboxStatus {
+        id: record.id.to_string(),
+        metadata: Some(metadata(&spec.metadata)),
+        state: state(record).into(),
+        created_at: time::created_at(record.created_at),
+        network: Some(network(record)),
+        linux: Some(namespaces(record)),
+        labels: unsorted(&spec.labels),
+        annotations: unsorted(&spec.annotations),
+        runtime_handler: spec.handler.clone(),
+    }
+}
+
+/// One item of ListPodSandbox; agrees with [`status`] in every field they share.
+pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
+    let spec = &record.document.spec;
+    cri::PodSandbox {
+        id: record.id.to_string(),
+        metadata: Some(metadata(&spec.metadata)),
+        state: state(record).into(),
+        created_at: time::created_at(record.created_at),
+        labels: unsorted(&spec.labels),
+        annotations: unsorted(&spec.annotations),
+        runtime_handler: spec.handler.clone(),
+    }
+}
+
+/// What a verbose status adds, for people (`crictl inspectp`) and for tools that want the pid.
+pub fn info(record: &SandboxRecord, engine: Option<&EngineInfo>) -> HashMap<String, String> {
+    let document = &record.document;
+    let handler = document.spec.handler.as_str();
+    let runtime = match handler {
+        "" | super::runtime::DEFAULT_ALIAS => engine.map(|engine| engine.default_runtime.as_str()),
+        named => Some(named),
+    };
+    let (netns, result) = match &record.attachment {
+        Some(Attachment::Ready { intent, result, .. }) => (Some(&intent.pod.netns), Some(result)),
+        Some(Attachment::Adding(intent)) => (Some(&intent.pod.netns), None),
+        Some(Attachment::Released) | None => (None, None),
+    };
+    verbose::info(&json!({
+        "pid": record.pid().unwrap_or(0),
+        "name": record.name,
+        "netns": netns,
+        "networkMode": document.network,
+        "networkResult": result,
+        "runtimeHandler": handler,
+        "runtime": runtime,
+        "shimGroup": document.shim_group,
+        "complete": record.complete,
+        "config": verbose::part(&document.spec),
+    }))
+}
+
+/// A map as the wire wants it.
+pub(super) fn unsorted(map: &BTreeMap<String, String>) -> HashMap<String, String> {
+    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn metadata(given: &PodMetadata) -> cri::PodSandboxMetadata {
+    cri::PodSandboxMetadata {
+        name: given.name.clone(),
+        uid: given.uid.clone(),
+        namespace: given.namespace.clone(),
+        attempt: given.attempt,
+    }
+}
+
+fn state(record: &SandboxRecord) -> cri::PodSandboxState {
+    match record.state() {
+        SandboxState::Ready => cri::PodSandboxState::SandboxReady,
+        SandboxState::NotReady => cri::PodSandboxState::SandboxNotready,
+    }
+}
+
+/// Addresses only while the pod is ready: what it had before may be another pod's by now.
+fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
+    let addresses = match record.state() {
+        SandboxState::Ready => record.addresses(),
+        SandboxState::NotReady => &[],
+    };
+    let mut texts = addresses.iter().map(IpAddr::to_string);
+    cri::PodSandboxNetworkStatus {
+        ip: texts.next().unwrap_or_default(),
+        additional_ips: texts.map(|ip| cri::PodIp { ip }).collect(),
+    }
+}
+
+/// Kubelet makes the sandbox anew when the network mode is not what the pod asks for.
+fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
+    let document = &record.document;
+    let host_or_pod = |host| match host {
+        true => cri::NamespaceMode::Node,
+        false => cri::NamespaceMode::Pod,
+    };
+    let options = cri::NamespaceOption {
+        network: host_or_pod(document.network == NetworkMode::Host).into(),
+        pid: pid(document.spec.namespaces.pid).into(),
+        ipc: host_or_pod(document.spec.namespaces.host_ipc).into(),
+        target_id: String::new(),
+        userns_options: None,
+    };
+    cri::LinuxPodSandboxStatus { namespaces: Some(cri::Namespace { options: Some(options) }) }
+}
+
+fn pid(mode: PidMode) -> cri::NamespaceMode {
+    match mode {
+        PidMode::Pod => cri::NamespaceMode::Pod,
+        PidMode::Container => cri::NamespaceMode::Container,
+        PidMode::Node => cri::NamespaceMode::Node,
+        PidMode::Target => cri::NamespaceMode::Target,
+    }
+}

@@ -1,0 +1,1 @@
+//! Records in, messages out: what kubelet's client validates is always there.

@@ -1,0 +1,15 @@
+//! The free-form part of verbose answers: a map from a topic to JSON text.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// The usual single topic.
+pub(super) fn info(document: &Value) -> HashMap<String, String> {
+    HashMap::from([("info".to_owned(), document.to_string())])
+}
+
+/// A part of a document; what cannot be written as JSON is left out rather than failing a read.
+pub(super) fn part(of: &impl serde::Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
