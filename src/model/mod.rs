@@ -16,3 +16,6 @@ pub mod resources;
 pub mod sandbox;
 pub mod security;
 pub mod time;
+
+#[cfg(test)]
+mod tests;
