@@ -209,7 +209,9 @@ fn a_sandbox_filter_matches_when_every_part_does() {
         ("", None, labels(&[("other", "")]), false),
         (HEX, ready, labels(&[("app", "web"), ("other", "x")]), false),
     ] {
-        let filter = SandboxFilter { id: id.to_owned(), state, labels };
+        let filter = SandboxFilter { id: id.to_owned(), state, labels, ..Default::default() };
+        let unmeetable = SandboxFilter { unmeetable: true, ..filter.clone() };
+        assert!(!unmeetable.matches(&record));
         assert_eq!(filter.matches(&record), expected, "{filter:?}");
     }
 }
@@ -228,8 +230,10 @@ fn a_container_filter_matches_when_every_part_does() {
         ("", None, OTHER, labels(&[]), false),
         ("", exited, HEX, labels(&[("app", "")]), false),
     ] {
-        let sandbox = sandbox.to_owned();
-        let filter = ContainerFilter { id: id.to_owned(), state, sandbox, labels };
+        let (id, sandbox) = (id.to_owned(), sandbox.to_owned());
+        let filter = ContainerFilter { id, state, sandbox, labels, ..Default::default() };
+        let unmeetable = ContainerFilter { unmeetable: true, ..filter.clone() };
+        assert!(!unmeetable.matches(&record));
         assert_eq!(filter.matches(&record), expected, "{filter:?}");
     }
 }
