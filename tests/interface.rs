@@ -1,6 +1,8 @@
 //! Compares the compiled interface with the published facts of CRI v1, row by row and in both
 //! directions: `proto/api.proto` is written by us, so nothing else proves that it is the CRI.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 
 use descriptor::{EnumType, Field, File, FileSet, Message, Method, Service};
