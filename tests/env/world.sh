@@ -223,6 +223,7 @@ pidfile=\$world/pids/dockerd
 answers() { curl -sf -o /dev/null -m 2 --unix-socket "\$world/docker.sock" http://engine/_ping; }
 pid() { cat "\$pidfile" 2>/dev/null; }
 start() {
+    if answers; then return; fi
     rm -f "\$pidfile"
     # cgroupfs: a systemd outside could not place processes of another process namespace.
     setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\

@@ -1,0 +1,115 @@
+//! What dies without being asked: the pause, and dockbridge itself.
+
+use std::time::Duration;
+
+use dockbridge::wire::cri;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::support::{
+    cri::Cri,
+    failure::{Outcome, ensure, ensure_eq, fail},
+    pod,
+    stage::Stage,
+    world::World,
+};
+
+/// Somebody kills the pause: the pod is NOTREADY by itself, and stop and remove release all.
+pub(crate) async fn sandbox_killed(world: World) -> Outcome {
+    gone_behind_our_back(world, "sandbox_killed", &["kill"]).await
+}
+
+/// Somebody removes the pause: what the network holds is still released.
+pub(crate) async fn sandbox_removed(world: World) -> Outcome {
+    gone_behind_our_back(world, "sandbox_removed", &["rm", "-f"]).await
+}
+
+async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcome {
+    let stage = Stage::cni(&world, story).await?;
+    let cri = &stage.cri;
+    let mut pod = stage.recipes.pod("victim");
+    pod.port_mappings = vec![pod::port(18085, 80)];
+    let sandbox = cri.run(&pod).await?;
+    stage.up(&sandbox, &pod, &[stage.recipes.web("web", 80)]).await?;
+    stage.engine.docker(&[how, &[sandbox.as_str()]].concat()).await?;
+    until_listed_not_ready(cri, &sandbox).await?;
+    let item = cri.sandboxes().await?.into_iter().find(|item| item.id == sandbox);
+    let item = item.unwrap_or_default();
+    ensure_eq!(item.metadata, pod.metadata);
+    ensure_eq!(item.labels, pod.labels);
+    ensure!(item.created_at > 0, "created_at is {}", item.created_at);
+    cri.stop(&sandbox).await?;
+    cri.remove(&sandbox).await?;
+    ensure!(cri.sandboxes().await?.is_empty(), "the sandbox is still listed");
+    ensure!(cri.containers().await?.is_empty(), "its container is still listed");
+    stage.leaves_nothing().await
+}
+
+async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
+    for _ in 0..100 {
+        let items = cri.sandboxes().await?;
+        let item = items.iter().find(|item| item.id == sandbox);
+        if item.is_some_and(|item| item.state() == cri::PodSandboxState::SandboxNotready) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    fail!("sandbox {sandbox} is not listed as NOTREADY");
+}
+
+/// dockbridge is killed while pods come and go: whatever is there afterwards is listed, can be
+/// stopped and removed, and leaves nothing.
+pub(crate) async fn at_random_moments(world: World) -> Outcome {
+    let seed = std::env::var("STORY_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| rand::rng().random());
+    println!("  STORY_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut stage = Stage::cni(&world, "at_random").await?;
+    for round in 0..15 {
+        let busy = come_and_go(&stage, round);
+        let moment = Duration::from_millis(random.random_range(0..600));
+        sleep(moment).await;
+        stage.cri = stage.bridge.crash().await?;
+        drop(busy);
+        all_can_go(&stage, round, moment).await?;
+    }
+    stage.leaves_nothing().await
+}
+
+/// Three pods living short lives; their calls fail when dockbridge dies, as they should.
+fn come_and_go(stage: &Stage, round: u32) -> JoinSet<()> {
+    let mut lives = JoinSet::new();
+    for number in 0..3 {
+        let mut pod = stage.recipes.pod(&format!("r{round}n{number}"));
+        pod.port_mappings = vec![pod::port(18100 + number, 80)];
+        let (cri, main) = (stage.cri.clone(), stage.recipes.sleeper("main"));
+        lives.spawn(async move { drop(life(&cri, &pod, &main).await) });
+    }
+    lives
+}
+
+async fn life(cri: &Cri, pod: &cri::PodSandboxConfig, main: &cri::ContainerConfig) -> Outcome {
+    let sandbox = cri.run(pod).await?;
+    let id = cri.create(&sandbox, main, pod).await?;
+    cri.start(&id).await?;
+    cri.stop(&sandbox).await?;
+    cri.remove(&sandbox).await?;
+    Ok(())
+}
+
+async fn all_can_go(stage: &Stage, round: u32, moment: Duration) -> Outcome {
+    let at = format!("round {round}, killed after {moment:?}");
+    let sandboxes = stage.cri.sandboxes().await?;
+    for item in &sandboxes {
+        ensure!(item.metadata.is_some() && item.created_at > 0, "{at}: listed as {item:?}");
+        stage.cri.sandbox(&item.id).await?;
+    }
+    for item in stage.cri.containers().await? {
+        let known = sandboxes.iter().any(|sandbox| sandbox.id == item.pod_sandbox_id);
+        ensure!(known, "{at}: a container without its sandbox: {item:?}");
+    }
+    stage.cri.clear().await?;
+    let left = stage.engine.containers().await?;
+    ensure!(left.is_empty(), "{at}: the engine still has {left:?}");
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Stories: whole lives of pods, told to a dockbridge process in front of a real engine.
+//!
+//! They need a world (`tests/env/world.sh -- cargo test --test stories`) and pass without one,
+//! saying so. One story at a time: each ends with a search for leftovers, and a neighbour's
+//! half-made pod would look like one. Arguments are parts of names, as with the usual harness.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and reports by printing"
+)]
+
+mod conflicts;
+mod crashes;
+mod images;
+mod many;
+mod pods;
+mod restarts;
+mod support;
+
+use std::{pin::Pin, process::ExitCode, time::Instant};
+
+use support::{
+    failure::{Failure, Outcome},
+    stage,
+    world::World,
+};
+
+type Story = fn(World) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+macro_rules! stories {
+    ($($room:ident :: $name:ident),+ $(,)?) => {
+        &[$((
+            concat!(stringify!($room), "::", stringify!($name)),
+            (|world| Box::pin($room::$name(world))) as Story,
+        )),+]
+    };
+}
+
+const STORIES: &[(&str, Story)] = stories![
+    pods::on_cni,
+    pods::on_the_engines_network,
+    pods::on_the_hosts_network,
+    pods::with_one_process_table,
+    pods::with_names_and_dns,
+    pods::asked_twice,
+    images::from_a_private_registry,
+    many::thirty_at_once,
+    many::reads_cost_the_engine_nothing,
+    many::writes_are_read_at_once,
+    conflicts::held_by_an_exited_one,
+    conflicts::held_by_a_created_one,
+    conflicts::held_by_a_running_one,
+    conflicts::held_by_a_stranger,
+    restarts::between_any_two_calls,
+    restarts::of_the_engine,
+    restarts::without_the_state,
+    crashes::sandbox_killed,
+    crashes::sandbox_removed,
+    crashes::at_random_moments,
+];
+
+fn main() -> ExitCode {
+    let asked = Asked::from_arguments(std::env::args().skip(1));
+    let chosen: Vec<_> = STORIES.iter().filter(|(name, _)| asked.wants(name)).collect();
+    if asked.list {
+        chosen.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let Some(world) = World::find() else {
+        chosen.iter().for_each(|(name, _)| println!("story {name} ... skipped: no world"));
+        println!("stories: {} skipped: run them through tests/env/world.sh", chosen.len());
+        return ExitCode::SUCCESS;
+    };
+    println!("stories: {} on engine {}", chosen.len(), world.engine);
+    let failed: Vec<&str> = chosen
+        .iter()
+        .filter(|(name, story)| !tell(&world, name, *story))
+        .map(|row| row.0)
+        .collect();
+    println!("stories: {} passed, {} failed {failed:?}", chosen.len() - failed.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells one story in a runtime of its own; whether it went well.
+fn tell(world: &World, name: &str, story: Story) -> bool {
+    let begun = Instant::now();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let outcome = runtime.block_on(async {
+        let task = tokio::spawn(tokio::time::timeout(stage::PATIENCE, story(world.clone())));
+        let outcome = match task.await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_late)) => Err(Failure(format!("not done within {:?}", stage::PATIENCE))),
+            Err(panic) => Err(Failure(panic.to_string())),
+        };
+        if outcome.is_err() {
+            stage::sweep(world).await;
+        }
+        outcome
+    });
+    let took = begun.elapsed().as_secs_f32();
+    match &outcome {
+        Ok(()) => println!("story {name} ... ok ({took:.1} s)"),
+        Err(failure) => println!("story {name} ... FAILED ({took:.1} s)\n{failure}"),
+    }
+    outcome.is_ok()
+}
+
+/// What the command line asks for, in the usual harness's words.
+struct Asked {
+    list: bool,
+    exact: bool,
+    names: Vec<String>,
+    skip: Vec<String>,
+}
+
+impl Asked {
+    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Self {
+        let mut asked = Self { list: false, exact: false, names: Vec::new(), skip: Vec::new() };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--list" => asked.list = true,
+                "--exact" => asked.exact = true,
+                "--skip" => asked.skip.extend(arguments.next()),
+                "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),
+                // Everything else the usual harness knows changes nothing here.
+                flag if flag.starts_with('-') => {}
+                name => asked.names.push(name.to_owned()),
+            }
+        }
+        asked
+    }
+
+    fn wants(&self, story: &str) -> bool {
+        let hit = |name: &String| if self.exact { story == name } else { story.contains(name) };
+        (self.names.is_empty() || self.names.iter().any(hit)) && !self.skip.iter().any(hit)
+    }
+}

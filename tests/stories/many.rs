@@ -1,0 +1,160 @@
+//! Many pods, and many questions.
+
+use std::time::{Duration, Instant};
+
+use dockbridge::wire::cri;
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::support::{
+    cri::Cri,
+    failure::{Outcome, ensure, ensure_eq},
+    proxy::Proxy,
+    stage::Stage,
+    world::World,
+};
+
+/// Thirty pods created at once: each gets an address of its own, and all go at once.
+pub(crate) async fn thirty_at_once(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "thirty_at_once").await?;
+    let mut starting = JoinSet::new();
+    for number in 0..30 {
+        let (cri, pod) = (stage.cri.clone(), stage.recipes.pod(&format!("p{number}")));
+        let main = stage.recipes.sleeper("main");
+        starting.spawn(async move {
+            let sandbox = cri.run(&pod).await?;
+            let container = cri.create(&sandbox, &main, &pod).await?;
+            cri.start(&container).await.map(|()| sandbox)
+        });
+    }
+    let begun = Instant::now();
+    let mut sandboxes = Vec::new();
+    while let Some(joined) = starting.join_next().await {
+        sandboxes.push(joined??);
+    }
+    println!("  30 pods up in {:.1} s", begun.elapsed().as_secs_f32());
+    let mut addresses = Vec::new();
+    for id in &sandboxes {
+        addresses.push(stage.cri.sandbox(id).await?.network.unwrap_or_default().ip);
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    ensure_eq!(addresses.len(), 30_usize);
+    ensure_eq!(stage.cri.sandboxes().await?.len(), 30_usize);
+    let running = stage.cri.containers().await?;
+    ensure_eq!(running.len(), 30_usize);
+    ensure!(
+        running.iter().all(|item| item.state() == cri::ContainerState::ContainerRunning),
+        "not all are running"
+    );
+    remove_together(&stage.cri, sandboxes).await?;
+    ensure!(stage.cri.sandboxes().await?.is_empty(), "sandboxes are left");
+    stage.leaves_nothing().await
+}
+
+async fn remove_together(cri: &Cri, sandboxes: Vec<String>) -> Outcome {
+    let begun = Instant::now();
+    let mut ending = JoinSet::new();
+    for id in sandboxes {
+        let cri = cri.clone();
+        ending.spawn(async move {
+            cri.stop(&id).await?;
+            cri.remove(&id).await
+        });
+    }
+    while let Some(joined) = ending.join_next().await {
+        joined??;
+    }
+    println!("  30 pods gone in {:.1} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// A thousand List and Status calls: not one byte goes to the engine.
+pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
+    let socket = world.root.join("tmp/counted.sock");
+    let proxy = Proxy::start(&socket, &world.docker)?;
+    let stage = Stage::behind(&world, "reads", proxy.socket()).await?;
+    let pod = stage.recipes.pod("read");
+    let sandbox = stage.cri.run(&pod).await?;
+    let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
+    ensure!(!proxy.take().is_empty(), "the proxy counts nothing at all");
+    let background = quiet(&proxy).await;
+    let begun = Instant::now();
+    for _ in 0..125 {
+        read_everything(&stage.cri, &sandbox, &ids[0], &world.image).await?;
+    }
+    let (took, seen) = (begun.elapsed(), proxy.take());
+    println!("  1,000 reads in {:.2} s; background before: {background:?}", took.as_secs_f32());
+    ensure!(seen.is_empty(), "the engine was asked: {seen:?}");
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Waits for what starting a pod set going, and reports what was still asked meanwhile.
+async fn quiet(proxy: &Proxy) -> Vec<String> {
+    let mut background = Vec::new();
+    for _ in 0..20 {
+        sleep(Duration::from_millis(500)).await;
+        let seen = proxy.take();
+        if seen.is_empty() {
+            break;
+        }
+        background.extend(seen);
+    }
+    background
+}
+
+/// Eight reads.
+async fn read_everything(cri: &Cri, sandbox: &str, container: &str, image: &str) -> Outcome {
+    cri.version().await?;
+    cri.status(false).await?;
+    ensure_eq!(cri.sandboxes().await?.len(), 1_usize);
+    ensure_eq!(cri.containers().await?.len(), 1_usize);
+    ensure_eq!(cri.sandbox(sandbox).await?.id, sandbox);
+    ensure_eq!(cri.container(container).await?.id, container);
+    ensure!(!cri.list_images().await?.is_empty(), "no images");
+    ensure!(cri.image(image).await?.is_some(), "no image {image}");
+    Ok(())
+}
+
+/// After each call that changes something has returned, the lists and the status say so.
+pub(crate) async fn writes_are_read_at_once(world: World) -> Outcome {
+    use cri::{ContainerState as C, PodSandboxState as S};
+    let stage = Stage::cni(&world, "writes").await?;
+    let cri = &stage.cri;
+    for round in 0..5 {
+        let pod = stage.recipes.pod(&format!("w{round}"));
+        let sandbox = cri.run(&pod).await?;
+        ensure_eq!(sandbox_state(cri, &sandbox).await?, Some(S::SandboxReady));
+        let id = cri.create(&sandbox, &stage.recipes.sleeper("main"), &pod).await?;
+        ensure_eq!(container_state(cri, &id).await?, Some(C::ContainerCreated));
+        cri.start(&id).await?;
+        ensure_eq!(container_state(cri, &id).await?, Some(C::ContainerRunning));
+        cri.stop_container(&id, 5).await?;
+        ensure_eq!(container_state(cri, &id).await?, Some(C::ContainerExited));
+        cri.remove_container(&id).await?;
+        ensure_eq!(container_state(cri, &id).await?, None);
+        cri.stop(&sandbox).await?;
+        ensure_eq!(sandbox_state(cri, &sandbox).await?, Some(S::SandboxNotready));
+        cri.remove(&sandbox).await?;
+        ensure_eq!(sandbox_state(cri, &sandbox).await?, None);
+    }
+    stage.leaves_nothing().await
+}
+
+/// The state in the list, after checking that the status says the same.
+async fn sandbox_state(cri: &Cri, id: &str) -> Outcome<Option<cri::PodSandboxState>> {
+    let items = cri.sandboxes().await?;
+    let listed = items.iter().find(|item| item.id == id).map(cri::PodSandbox::state);
+    let single = cri.sandbox(id).await.ok().map(|status| status.state());
+    ensure_eq!(single, listed);
+    Ok(listed)
+}
+
+/// Likewise of a container.
+async fn container_state(cri: &Cri, id: &str) -> Outcome<Option<cri::ContainerState>> {
+    let items = cri.containers().await?;
+    let listed = items.iter().find(|item| item.id == id).map(cri::Container::state);
+    let single = cri.container(id).await.ok().map(|status| status.state());
+    ensure_eq!(single, listed);
+    Ok(listed)
+}

@@ -1,0 +1,176 @@
+//! dockbridge as a child process, with folders of its own, to be killed and started again.
+
+use std::{
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    process::{Child, Command},
+    time::sleep,
+};
+
+use super::{
+    cri::Cri,
+    failure::{Outcome, fail},
+    world::World,
+};
+
+/// What one dockbridge is started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Folders {
+    /// `--state-dir`.
+    pub(crate) state: PathBuf,
+    /// `--run-dir`.
+    pub(crate) run: PathBuf,
+    /// Where pods of the story have their logs.
+    pub(crate) logs: PathBuf,
+    /// Anything a story wants to share with its containers.
+    pub(crate) shared: PathBuf,
+}
+
+impl Folders {
+    /// Makes the folders below `root`.
+    pub(crate) fn below(root: &Path) -> Outcome<Self> {
+        let folder = |name: &str| -> Outcome<PathBuf> {
+            let path = root.join(name);
+            fs::create_dir_all(&path)?;
+            Ok(path)
+        };
+        Ok(Self {
+            state: folder("state")?,
+            run: folder("run")?,
+            logs: folder("logs")?,
+            shared: folder("shared")?,
+        })
+    }
+}
+
+/// A dockbridge that serves.
+#[derive(Debug)]
+pub(crate) struct Bridge {
+    command: Vec<String>,
+    log: PathBuf,
+    socket: PathBuf,
+    child: Option<Child>,
+}
+
+impl Bridge {
+    /// Starts one against the engine socket `docker` and waits until it answers.
+    pub(crate) async fn start(
+        world: &World,
+        folders: &Folders,
+        network: &str,
+        docker: &Path,
+    ) -> Outcome<Self> {
+        let socket = folders.run.join("cri.sock");
+        let command = [
+            ("--listen", format!("unix://{}", socket.display())),
+            ("--docker", format!("unix://{}", docker.display())),
+            ("--state-dir", folders.state.display().to_string()),
+            ("--run-dir", folders.run.display().to_string()),
+            ("--network", network.to_owned()),
+            ("--cni-conf-dir", world.cni_conf.display().to_string()),
+            ("--cni-bin-dir", world.cni_bin.display().to_string()),
+            ("--cni-cache-dir", world.cni_cache.display().to_string()),
+            ("--streaming-addr", "127.0.0.1:0".to_owned()),
+            ("--log-level", "debug".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        let name = folders.state.parent().and_then(Path::file_name).unwrap_or_default();
+        let log = world.root.join("log").join(name).with_extension("dockbridge.log");
+        let mut bridge = Self { command, log, socket, child: None };
+        bridge.spawn().await?;
+        Ok(bridge)
+    }
+
+    /// A client of this dockbridge. Its connection does not survive a restart.
+    pub(crate) async fn cri(&self) -> Outcome<Cri> {
+        Cri::connect(&self.socket).await
+    }
+
+    /// Ends it as an operator would, and checks that it obeys and removes its socket.
+    pub(crate) async fn stop(&mut self) -> Outcome {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
+        match tokio::time::timeout(PATIENCE, child.wait()).await {
+            Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => {}
+            Ok(status) => fail!("dockbridge ended with {status:?}\n{}", self.tail()),
+            Err(_late) => fail!("dockbridge did not end within {PATIENCE:?}\n{}", self.tail()),
+        }
+        if self.socket.exists() {
+            fail!("the socket is still there after a graceful stop");
+        }
+        Ok(())
+    }
+
+    /// Kills it without a word.
+    pub(crate) async fn kill(&mut self) -> Outcome {
+        if let Some(mut child) = self.child.take() {
+            child.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`].
+    pub(crate) async fn spawn(&mut self) -> Outcome {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dockbridge"));
+        command.arg("serve").args(&self.command).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // The world's variables begin like dockbridge's own.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
+            command.env_remove(name);
+        }
+        self.child = Some(command.spawn()?);
+        self.await_answer().await
+    }
+
+    /// Ends it gracefully and starts it again.
+    pub(crate) async fn restart(&mut self) -> Outcome<Cri> {
+        self.stop().await?;
+        self.spawn().await?;
+        self.cri().await
+    }
+
+    /// Kills it and starts it again.
+    pub(crate) async fn crash(&mut self) -> Outcome<Cri> {
+        self.kill().await?;
+        self.spawn().await?;
+        self.cri().await
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn tail(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    async fn await_answer(&mut self) -> Outcome {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(cri) = Cri::connect(&self.socket).await
+                && cri.version().await.is_ok()
+            {
+                return Ok(());
+            }
+            if let Some(child) = &mut self.child
+                && let Some(status) = child.try_wait()?
+            {
+                fail!("dockbridge ended while starting: {status}\n{}", self.tail());
+            }
+            if Instant::now() > deadline {
+                fail!("dockbridge does not answer\n{}", self.tail());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);

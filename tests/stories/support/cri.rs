@@ -1,0 +1,190 @@
+//! The CRI client of the stories: one short method per call, errors that name the call.
+
+use std::path::Path;
+
+use dockbridge::wire::cri;
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::failure::{Failure, Outcome};
+use cri::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
+
+/// A connected client.
+#[derive(Clone, Debug)]
+pub(crate) struct Cri {
+    /// The runtime service, for calls that have no method here.
+    pub(crate) runtime: RuntimeServiceClient<Channel>,
+    /// The image service, likewise.
+    pub(crate) images: ImageServiceClient<Channel>,
+}
+
+/// A call that was refused: which one, and how.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}: {code:?}: {message}")]
+pub(crate) struct Refused {
+    call: &'static str,
+    /// gRPC's code.
+    pub(crate) code: Code,
+    /// gRPC's text.
+    pub(crate) message: String,
+}
+
+impl Refused {
+    fn of(call: &'static str) -> impl Fn(Status) -> Self {
+        move |status| Self { call, code: status.code(), message: status.message().to_owned() }
+    }
+}
+
+/// Answer or refusal.
+pub(crate) type Answer<T = ()> = Result<T, Refused>;
+
+macro_rules! call {
+    ($self:ident . $service:ident . $method:ident ( $request:expr )) => {
+        $self
+            .$service
+            .clone()
+            .$method($request)
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(Refused::of(stringify!($method)))
+    };
+}
+
+impl Cri {
+    /// Connects to the socket.
+    pub(crate) async fn connect(socket: &Path) -> Outcome<Self> {
+        let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))?
+            .connect()
+            .await
+            .map_err(|error| Failure(format!("cannot connect to {}: {error}", socket.display())))?;
+        let limit = 16 << 20;
+        Ok(Self {
+            runtime: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(limit),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(limit),
+        })
+    }
+
+    /// Version.
+    pub(crate) async fn version(&self) -> Answer<cri::VersionResponse> {
+        call!(self.runtime.version(cri::VersionRequest::default()))
+    }
+
+    /// Status, verbose or not.
+    pub(crate) async fn status(&self, verbose: bool) -> Answer<cri::StatusResponse> {
+        call!(self.runtime.status(cri::StatusRequest { verbose }))
+    }
+
+    /// RunPodSandbox; the id.
+    pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
+        let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
+        Ok(call!(self.runtime.run_pod_sandbox(request))?.pod_sandbox_id)
+    }
+
+    /// StopPodSandbox.
+    pub(crate) async fn stop(&self, id: &str) -> Answer {
+        let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        call!(self.runtime.stop_pod_sandbox(request)).map(drop)
+    }
+
+    /// RemovePodSandbox.
+    pub(crate) async fn remove(&self, id: &str) -> Answer {
+        let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        call!(self.runtime.remove_pod_sandbox(request)).map(drop)
+    }
+
+    /// PodSandboxStatus.
+    pub(crate) async fn sandbox(&self, id: &str) -> Answer<cri::PodSandboxStatus> {
+        let request =
+            cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        Ok(call!(self.runtime.pod_sandbox_status(request))?.status.unwrap_or_default())
+    }
+
+    /// ListPodSandbox without a filter.
+    pub(crate) async fn sandboxes(&self) -> Answer<Vec<cri::PodSandbox>> {
+        let request = cri::ListPodSandboxRequest { filter: None };
+        Ok(call!(self.runtime.list_pod_sandbox(request))?.items)
+    }
+
+    /// CreateContainer; the id.
+    pub(crate) async fn create(
+        &self,
+        sandbox: &str,
+        container: &cri::ContainerConfig,
+        pod: &cri::PodSandboxConfig,
+    ) -> Answer<String> {
+        let request = cri::CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            config: Some(container.clone()),
+            sandbox_config: Some(pod.clone()),
+        };
+        Ok(call!(self.runtime.create_container(request))?.container_id)
+    }
+
+    /// StartContainer.
+    pub(crate) async fn start(&self, id: &str) -> Answer {
+        let request = cri::StartContainerRequest { container_id: id.to_owned() };
+        call!(self.runtime.start_container(request)).map(drop)
+    }
+
+    /// StopContainer with a grace in seconds.
+    pub(crate) async fn stop_container(&self, id: &str, timeout: i64) -> Answer {
+        let request = cri::StopContainerRequest { container_id: id.to_owned(), timeout };
+        call!(self.runtime.stop_container(request)).map(drop)
+    }
+
+    /// RemoveContainer.
+    pub(crate) async fn remove_container(&self, id: &str) -> Answer {
+        let request = cri::RemoveContainerRequest { container_id: id.to_owned() };
+        call!(self.runtime.remove_container(request)).map(drop)
+    }
+
+    /// ContainerStatus.
+    pub(crate) async fn container(&self, id: &str) -> Answer<cri::ContainerStatus> {
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())
+    }
+
+    /// ListContainers without a filter.
+    pub(crate) async fn containers(&self) -> Answer<Vec<cri::Container>> {
+        let request = cri::ListContainersRequest { filter: None };
+        Ok(call!(self.runtime.list_containers(request))?.containers)
+    }
+
+    /// ListImages without a filter.
+    pub(crate) async fn list_images(&self) -> Answer<Vec<cri::Image>> {
+        Ok(call!(self.images.list_images(cri::ListImagesRequest { filter: None }))?.images)
+    }
+
+    /// ImageStatus.
+    pub(crate) async fn image(&self, name: &str) -> Answer<Option<cri::Image>> {
+        let request = cri::ImageStatusRequest { image: Some(spec(name)), verbose: false };
+        Ok(call!(self.images.image_status(request))?.image)
+    }
+
+    /// PullImage; the reference it answers with.
+    pub(crate) async fn pull(&self, name: &str, auth: Option<cri::AuthConfig>) -> Answer<String> {
+        let request = cri::PullImageRequest { image: Some(spec(name)), auth, ..Default::default() };
+        Ok(call!(self.images.pull_image(request))?.image_ref)
+    }
+
+    /// RemoveImage.
+    pub(crate) async fn remove_image(&self, name: &str) -> Answer {
+        let request = cri::RemoveImageRequest { image: Some(spec(name)) };
+        call!(self.images.remove_image(request)).map(drop)
+    }
+
+    /// Stops and removes every sandbox there is.
+    pub(crate) async fn clear(&self) -> Outcome {
+        for sandbox in self.sandboxes().await? {
+            self.stop(&sandbox.id).await?;
+            self.remove(&sandbox.id).await?;
+        }
+        Ok(())
+    }
+}
+
+fn spec(name: &str) -> cri::ImageSpec {
+    cri::ImageSpec { image: name.to_owned(), ..Default::default() }
+}

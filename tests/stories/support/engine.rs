@@ -1,0 +1,66 @@
+//! The engine seen from beside dockbridge, through the docker command, and its on-off switch.
+
+use std::process::Output;
+
+use tokio::process::Command;
+
+use super::{
+    failure::{Outcome, fail},
+    world::World,
+};
+
+/// The world's engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    world: World,
+}
+
+impl Engine {
+    /// The engine of that world.
+    pub(crate) const fn of(world: World) -> Self {
+        Self { world }
+    }
+
+    /// Runs `docker …`; its output, or a failure when it fails.
+    pub(crate) async fn docker(&self, arguments: &[&str]) -> Outcome<String> {
+        let output = self.try_docker(arguments).await?;
+        if !output.status.success() {
+            fail!("docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Runs `docker …`, whatever comes of it.
+    pub(crate) async fn try_docker(&self, arguments: &[&str]) -> Outcome<Output> {
+        let host = format!("unix://{}", self.world.docker.display());
+        Ok(Command::new("docker").env("DOCKER_HOST", host).args(arguments).output().await?)
+    }
+
+    /// Runs a shell line inside a container.
+    pub(crate) async fn inside(&self, container: &str, line: &str) -> Outcome<String> {
+        self.docker(&["exec", container, "sh", "-c", line]).await
+    }
+
+    /// Ids of all containers, running or not.
+    pub(crate) async fn containers(&self) -> Outcome<Vec<String>> {
+        let ids = self.docker(&["ps", "-aq", "--no-trunc"]).await?;
+        Ok(ids.lines().map(str::to_owned).collect())
+    }
+
+    /// `start`, `stop`, `kill` or `restart`, with flags for the daemon.
+    pub(crate) async fn control(&self, arguments: &[&str]) -> Outcome {
+        // The daemon keeps whatever it inherits, so no pipe may be handed down.
+        let log = std::fs::File::create(self.world.root.join("log/control.log"))?;
+        let status = Command::new(&self.world.control)
+            .args(arguments)
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()
+            .await?;
+        if !status.success() {
+            let text = std::fs::read_to_string(self.world.root.join("log/control.log"))?;
+            fail!("engine {arguments:?}: {text}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! How a story ends early: with a sentence.
+
+use std::fmt;
+
+/// Why a story failed.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What a story returns.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Ends the story with a sentence, and says where it stood.
+macro_rules! fail {
+    ($($text:tt)+) => {
+        return Err($crate::support::failure::Failure(
+            format!("{}:{}: {}", file!(), line!(), format_args!($($text)+)),
+        ))
+    };
+}
+
+/// Ends the story unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            $crate::support::failure::fail!($($text)+);
+        }
+    };
+}
+
+/// Ends the story unless both sides are equal.
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr $(, $($text:tt)+)?) => {
+        match (&$left, &$right) {
+            (left, right) => {
+                if left != right {
+                    $crate::support::failure::fail!(
+                        "{}{left:?}, expected {right:?}",
+                        concat!(stringify!($left), " is "),
+                    );
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {ensure, ensure_eq, fail};

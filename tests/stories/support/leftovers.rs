@@ -1,0 +1,136 @@
+//! What a pod must not leave behind, looked for where it would lie.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tokio::{process::Command, time::sleep};
+
+use super::{bridge::Folders, engine::Engine, failure::Outcome, world::World};
+
+/// Everything found now; empty is good. Looks again for a while, since the kernel and the
+/// engine tidy veths, shims and cgroups a moment after they answer.
+pub(crate) async fn search(
+    world: &World,
+    engine: &Engine,
+    folders: &Folders,
+) -> Outcome<Vec<String>> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let found = look(world, engine, folders).await?;
+        if found.is_empty() || Instant::now() > deadline {
+            return Ok(found);
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn look(world: &World, engine: &Engine, folders: &Folders) -> Outcome<Vec<String>> {
+    let mut found = Vec::new();
+    note(&mut found, "container", engine.containers().await?);
+    note(&mut found, "mount", mounts_below(&folders.run)?);
+    note(&mut found, "interface", veths());
+    note(&mut found, "lease", leases(&world.cni_leases));
+    note(&mut found, "CNI result", files_below(&world.cni_cache));
+    note(&mut found, "state", state_files(&folders.state));
+    note(&mut found, "run file", run_files(&folders.run));
+    note(&mut found, "cgroup", container_cgroups(&world.cgroup));
+    note(&mut found, "NAT rule", port_rules().await);
+    Ok(found)
+}
+
+fn note(found: &mut Vec<String>, kind: &str, things: Vec<String>) {
+    found.extend(things.into_iter().map(|thing| format!("{kind} {thing}")));
+}
+
+fn mounts_below(folder: &Path) -> Outcome<Vec<String>> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let folder = folder.display().to_string();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(points.filter(|point| point.starts_with(&folder)).map(str::to_owned).collect())
+}
+
+fn veths() -> Vec<String> {
+    names_in(Path::new("/sys/class/net"))
+        .into_iter()
+        .filter(|name| name.starts_with("veth"))
+        .collect()
+}
+
+/// host-local names a lease as its address; beside them it keeps a lock and the last address.
+fn leases(folder: &Path) -> Vec<String> {
+    let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
+    names_in(folder).into_iter().filter(is_address).collect()
+}
+
+/// The pod CIDRs outlive pods; a quarantined file would be worth knowing of.
+fn state_files(folder: &Path) -> Vec<String> {
+    let keeps = |path: &String| path.contains("cidr") || path.ends_with("lock");
+    files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
+}
+
+fn run_files(folder: &Path) -> Vec<String> {
+    let keeps = |path: &String| path.ends_with(".sock") || path.ends_with("lock");
+    files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
+}
+
+/// Containers' cgroups are named by their 64 digits; pod cgroups above them are their maker's.
+fn container_cgroups(parent: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
+        let tree = format!("/sys/fs/cgroup/{hierarchy}{parent}");
+        found.extend(folders_below(Path::new(&tree)).into_iter().filter(|path| is_container(path)));
+    }
+    found.extend(
+        folders_below(Path::new(&format!("/sys/fs/cgroup{parent}")))
+            .into_iter()
+            .filter(|path| is_container(path)),
+    );
+    found
+}
+
+fn is_container(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// portmap makes one chain per pod and jumps to it; both have to go.
+async fn port_rules() -> Vec<String> {
+    let Ok(output) = Command::new("iptables").args(["-t", "nat", "-S"]).output().await else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().filter(|line| line.contains("CNI-DN-")).map(str::to_owned).collect()
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn files_below(folder: &Path) -> Vec<String> {
+    walk(folder, |path| !path.is_dir())
+}
+
+fn folders_below(folder: &Path) -> Vec<String> {
+    walk(folder, Path::is_dir)
+}
+
+fn walk(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if wanted(&path) {
+                found.push(path.display().to_string());
+            }
+            if path.is_dir() && !path.is_symlink() {
+                open.push(path);
+            }
+        }
+    }
+    found
+}

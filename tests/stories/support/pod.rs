@@ -1,0 +1,137 @@
+//! Pod and container configurations as kubelet would write them.
+
+use std::collections::HashMap;
+
+use dockbridge::wire::cri;
+
+use super::{bridge::Folders, world::World};
+
+/// Makes the configurations of one story.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipes {
+    world: World,
+    folders: Folders,
+    story: String,
+}
+
+impl Recipes {
+    /// Recipes for a story.
+    pub(crate) fn new(world: &World, folders: &Folders, story: &str) -> Self {
+        Self { world: world.clone(), folders: folders.clone(), story: story.replace('_', "-") }
+    }
+
+    /// A pod with a network of its own; `name` is unique in the story.
+    pub(crate) fn pod(&self, name: &str) -> cri::PodSandboxConfig {
+        let uid = format!("{}-{name}-uid", self.story);
+        let log_directory = self.folders.logs.join(&uid);
+        // Kubelet makes it before the call.
+        std::fs::create_dir_all(&log_directory).unwrap_or_default();
+        let identity = [
+            ("io.kubernetes.pod.name", name),
+            ("io.kubernetes.pod.namespace", self.story.as_str()),
+            ("io.kubernetes.pod.uid", uid.as_str()),
+            ("app", "story"),
+        ];
+        cri::PodSandboxConfig {
+            metadata: Some(cri::PodSandboxMetadata {
+                name: name.to_owned(),
+                uid: uid.clone(),
+                namespace: self.story.clone(),
+                attempt: 0,
+            }),
+            hostname: name.to_owned(),
+            log_directory: log_directory.display().to_string(),
+            labels: map(&identity),
+            annotations: map(&[("story", self.story.as_str())]),
+            linux: Some(cri::LinuxPodSandboxConfig {
+                cgroup_parent: format!("{}/pod{uid}", self.world.cgroup),
+                security_context: Some(cri::LinuxSandboxSecurityContext {
+                    namespace_options: Some(namespaces(cri::NamespaceMode::Pod)),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    /// A container of the test image that runs a shell line.
+    pub(crate) fn container(&self, name: &str, line: &str) -> cri::ContainerConfig {
+        cri::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(cri::ImageSpec { image: self.world.image.clone(), ..Default::default() }),
+            command: ["sh", "-c", line].map(str::to_owned).to_vec(),
+            labels: map(&[("io.kubernetes.container.name", name), ("tier", "story")]),
+            annotations: map(&[("io.kubernetes.container.hash", "cafe")]),
+            log_path: format!("{name}/0.log"),
+            linux: Some(cri::LinuxContainerConfig {
+                resources: Some(cri::LinuxContainerResources {
+                    cpu_shares: 100,
+                    memory_limit_in_bytes: 64 << 20,
+                    oom_score_adj: 1000,
+                    ..Default::default()
+                }),
+                security_context: Some(cri::LinuxContainerSecurityContext {
+                    namespace_options: Some(namespaces(cri::NamespaceMode::Pod)),
+                    ..Default::default()
+                }),
+            }),
+            ..Default::default()
+        }
+    }
+
+    /// A container that waits to be stopped, and stops at once when asked.
+    pub(crate) fn sleeper(&self, name: &str) -> cri::ContainerConfig {
+        self.container(name, "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done")
+    }
+
+    /// A container that serves HTTP on a port of the pod.
+    pub(crate) fn web(&self, name: &str, port: u16) -> cri::ContainerConfig {
+        self.container(name, &format!("exec httpd -f -h /www -p {port}"))
+    }
+}
+
+/// A TCP port of the pod on the host.
+pub(crate) fn port(host: u16, container: u16) -> cri::PortMapping {
+    cri::PortMapping {
+        protocol: cri::Protocol::Tcp.into(),
+        container_port: container.into(),
+        host_port: host.into(),
+        host_ip: String::new(),
+    }
+}
+
+/// The namespace options of a pod or container, to be changed.
+pub(crate) fn namespaces_of(pod: &mut cri::PodSandboxConfig) -> &mut cri::NamespaceOption {
+    pod.linux
+        .get_or_insert_default()
+        .security_context
+        .get_or_insert_default()
+        .namespace_options
+        .get_or_insert_default()
+}
+
+/// The namespace options of a container, to be changed.
+pub(crate) fn namespaces_in(container: &mut cri::ContainerConfig) -> &mut cri::NamespaceOption {
+    container
+        .linux
+        .get_or_insert_default()
+        .security_context
+        .get_or_insert_default()
+        .namespace_options
+        .get_or_insert_default()
+}
+
+/// Kubelet's default: processes are each container's own.
+fn namespaces(network: cri::NamespaceMode) -> cri::NamespaceOption {
+    cri::NamespaceOption {
+        network: network.into(),
+        pid: cri::NamespaceMode::Container.into(),
+        ipc: cri::NamespaceMode::Pod.into(),
+        ..Default::default()
+    }
+}
+
+fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,87 @@
+//! A socket in front of the engine's that passes everything on and counts the requests.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::JoinHandle,
+};
+
+use super::failure::Outcome;
+
+/// The running proxy; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    socket: PathBuf,
+    seen: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Listens at `socket` for the engine at `engine`.
+    pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
+        let listener = UnixListener::bind(socket)?;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&seen)));
+        Ok(Self { socket: socket.to_owned(), seen, task })
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The request lines since the last call.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<String>>>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let Ok(server) = UnixStream::connect(&engine).await else { continue };
+        let (from_client, mut to_client) = client.into_split();
+        let (mut from_server, to_server) = server.into_split();
+        tokio::spawn(upwards(from_client, to_server, Arc::clone(&seen)));
+        tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
+    }
+}
+
+/// Every byte a client sends belongs to a request, so a chunk that is no request line still says
+/// that there was traffic: it is noted with its length.
+async fn upwards(
+    mut client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    seen: Arc<Mutex<Vec<String>>>,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(length) = client.read(&mut buffer).await {
+        if length == 0 {
+            break;
+        }
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(describe(&buffer[..length]));
+        if server.write_all(&buffer[..length]).await.is_err() {
+            break;
+        }
+    }
+    server.shutdown().await.unwrap_or_default();
+}
+
+fn describe(chunk: &[u8]) -> String {
+    let text = String::from_utf8_lossy(chunk);
+    let line = text.lines().next().unwrap_or_default();
+    if line.ends_with("HTTP/1.1") { line.to_owned() } else { format!("{} bytes", chunk.len()) }
+}

@@ -1,0 +1,106 @@
+//! Where one story plays: folders of its own, a dockbridge on them, the engine beside it.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    bridge::{Bridge, Folders},
+    cri::Cri,
+    engine::Engine,
+    failure::{Outcome, ensure},
+    leftovers,
+    pod::Recipes,
+    world::World,
+};
+
+/// The stage of one story.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// The world around it.
+    pub(crate) world: World,
+    /// The engine, from beside.
+    pub(crate) engine: Engine,
+    /// The folders dockbridge was given.
+    pub(crate) folders: Folders,
+    /// Configurations.
+    pub(crate) recipes: Recipes,
+    /// dockbridge.
+    pub(crate) bridge: Bridge,
+    /// A client connected to it.
+    pub(crate) cri: Cri,
+}
+
+impl Stage {
+    /// A dockbridge that connects pods by CNI.
+    pub(crate) async fn cni(world: &World, story: &str) -> Outcome<Self> {
+        Self::set(world, story, "cni", &world.docker).await
+    }
+
+    /// A dockbridge that uses the engine's own network.
+    pub(crate) async fn docker(world: &World, story: &str) -> Outcome<Self> {
+        Self::set(world, story, "docker", &world.docker).await
+    }
+
+    /// A dockbridge that connects pods by CNI and reaches the engine through another socket.
+    pub(crate) async fn behind(world: &World, story: &str, docker: &Path) -> Outcome<Self> {
+        Self::set(world, story, "cni", docker).await
+    }
+
+    async fn set(world: &World, story: &str, network: &str, docker: &Path) -> Outcome<Self> {
+        let folders = Folders::below(&world.root.join("tmp").join(story))?;
+        let bridge = Bridge::start(world, &folders, network, docker).await?;
+        Ok(Self {
+            world: world.clone(),
+            engine: Engine::of(world.clone()),
+            recipes: Recipes::new(world, &folders, story),
+            cri: bridge.cri().await?,
+            folders,
+            bridge,
+        })
+    }
+
+    /// Runs a pod's containers in order; the ids.
+    pub(crate) async fn up(
+        &self,
+        sandbox: &str,
+        pod: &dockbridge::wire::cri::PodSandboxConfig,
+        containers: &[dockbridge::wire::cri::ContainerConfig],
+    ) -> Outcome<Vec<String>> {
+        let mut ids = Vec::new();
+        for container in containers {
+            let id = self.cri.create(sandbox, container, pod).await?;
+            self.cri.start(&id).await?;
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// Ends the story: dockbridge stops as told, and nothing is left.
+    pub(crate) async fn leaves_nothing(mut self) -> Outcome {
+        self.bridge.stop().await?;
+        let left = leftovers::search(&self.world, &self.engine, &self.folders).await?;
+        ensure!(left.is_empty(), "left behind:\n  {}", left.join("\n  "));
+        Ok(())
+    }
+}
+
+/// Puts the world in order after a story that failed, so that the next one is judged alone.
+pub(crate) async fn sweep(world: &World) {
+    let engine = Engine::of(world.clone());
+    engine.control(&["start"]).await.unwrap_or(());
+    for id in engine.containers().await.unwrap_or_default() {
+        drop(engine.docker(&["rm", "-f", "-v", &id]).await);
+    }
+    let root = world.root.display();
+    let line = format!(
+        "grep -o ' {root}/tmp/[^ ]*/run/[^ ]*' /proc/self/mountinfo | xargs -r -n1 umount -l; \
+         rm -rf {root}/tmp/* {leases}/[0-9]* {cache}/results; \
+         for c in $(iptables -t nat -S | grep -o '^-A CNI-HOSTPORT-DNAT.*' | sed 's/^-A //;s/ /%/g'); \
+         do iptables -t nat -D $(echo $c | tr % ' ') ; done",
+        leases = world.cni_leases.display(),
+        cache = world.cni_cache.display(),
+    );
+    drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
+}
+
+/// How long a story may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);

@@ -1,0 +1,69 @@
+//! The facts `tests/env/world.sh` exports.
+
+use std::{env, path::PathBuf};
+
+/// A running test world.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// Its folder, on a shared mount.
+    pub(crate) root: PathBuf,
+    /// The engine's socket.
+    pub(crate) docker: PathBuf,
+    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`.
+    pub(crate) engine: String,
+    /// Starts and ends the engine.
+    pub(crate) control: PathBuf,
+    /// Cgroup parent to put pods below.
+    pub(crate) cgroup: String,
+    /// CNI configurations.
+    pub(crate) cni_conf: PathBuf,
+    /// CNI plugins.
+    pub(crate) cni_bin: PathBuf,
+    /// CNI results.
+    pub(crate) cni_cache: PathBuf,
+    /// host-local's leases, one file per address.
+    pub(crate) cni_leases: PathBuf,
+    /// A busybox image the engine has.
+    pub(crate) image: String,
+    /// A registry open to all.
+    pub(crate) registry: String,
+    /// A registry with a password.
+    pub(crate) private: PrivateRegistry,
+}
+
+/// A registry with a password.
+#[derive(Clone, Debug)]
+pub(crate) struct PrivateRegistry {
+    /// `host:port`.
+    pub(crate) address: String,
+    /// The only user.
+    pub(crate) user: String,
+    /// Its password.
+    pub(crate) password: String,
+}
+
+impl World {
+    /// The world this process runs in, if it runs in one.
+    pub(crate) fn find() -> Option<Self> {
+        let fact = |name: &str| env::var(format!("DOCKBRIDGE_WORLD{name}")).ok();
+        let path = |name: &str| fact(name).map(PathBuf::from);
+        Some(Self {
+            root: path("")?,
+            docker: path("_DOCKER")?,
+            engine: fact("_ENGINE")?,
+            control: path("_ENGINE_CONTROL")?,
+            cgroup: fact("_CGROUP")?,
+            cni_conf: path("_CNI_CONF")?,
+            cni_bin: path("_CNI_BIN")?,
+            cni_cache: path("_CNI_CACHE")?,
+            cni_leases: path("_CNI_LEASES")?,
+            image: fact("_IMAGE")?,
+            registry: fact("_REGISTRY")?,
+            private: PrivateRegistry {
+                address: fact("_PRIVATE_REGISTRY")?,
+                user: fact("_PRIVATE_USER")?,
+                password: fact("_PRIVATE_PASSWORD")?,
+            },
+        })
+    }
+}
