@@ -1,0 +1,77 @@
+//! Why an image verb failed.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::{
+    engine::error::EngineError,
+    error::Kind,
+    model::reference::{ImageReference, InvalidReference},
+    store::error::StoreError,
+};
+
+/// An image verb failed. Cheap to clone, so that joined callers can share one failure.
+#[derive(Clone, Debug, Error)]
+pub enum ImageError {
+    /// The engine, or the registry behind it, said no. Kubelet reads the beginning of this text
+    /// (`RegistryUnavailable: …`), so nothing may be put before it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// What was done cannot be shown yet.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The registry stopped sending.
+    #[error("pull of {reference}: nothing came from the registry for {silent:?}")]
+    Stalled {
+        /// What was pulled.
+        reference: ImageReference,
+        /// How long it was waited for.
+        silent: Duration,
+    },
+    /// Whenever the image was removed, somebody gave it a name again.
+    #[error("image {id} is still there after {attempts} removals")]
+    Remains {
+        /// The image.
+        id: String,
+        /// How often it was removed.
+        attempts: u32,
+    },
+    /// The configured pause image is missing and its name is nothing that can be pulled.
+    #[error("the pause image {name} is missing and cannot be pulled")]
+    Unpullable {
+        /// The name in the configuration.
+        name: String,
+        /// What is wrong with it.
+        source: InvalidReference,
+    },
+    /// The engine loaded the built-in pause image but does not know it afterwards.
+    #[error("the engine took in the pause image but does not show it as {reference}")]
+    NotLoaded {
+        /// The image's name.
+        reference: &'static str,
+    },
+    /// The engine has not answered once, so it is not known where it keeps images.
+    #[error("the docker engine has not answered yet: no image file system is known")]
+    NoFilesystem,
+    /// The task doing it ended without an answer.
+    #[error("the {verb} ended without an answer")]
+    Lost {
+        /// What it did.
+        verb: &'static str,
+    },
+}
+
+impl ImageError {
+    /// What sort of failure it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Engine(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Stalled { .. } => Kind::DeadlineExceeded,
+            Self::Remains { .. } | Self::Unpullable { .. } => Kind::FailedPrecondition,
+            Self::NoFilesystem => Kind::Unavailable,
+            Self::NotLoaded { .. } | Self::Lost { .. } => Kind::Internal,
+        }
+    }
+}

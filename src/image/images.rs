@@ -1,0 +1,110 @@
+//! The handle to the image verbs.
+
+use std::sync::{Arc, Mutex};
+
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::{error::ImageError, joined::Joined, settings::ImageSettings, usage::Gauge};
+use crate::{
+    engine::client::Engine,
+    flight::call::Calls,
+    model::{
+        id::ImageId,
+        image::{FilesystemUsage, PullRequest},
+        record::ImageRecord,
+    },
+    store::handle::Store,
+};
+
+/// The image verbs. Clones share everything.
+#[derive(Clone)]
+pub struct Images {
+    pub(super) engine: Engine,
+    pub(super) store: Store,
+    pub(super) settings: Arc<ImageSettings>,
+    pub(super) pulls: Joined<PullRequest, Result<ImageId, ImageError>>,
+    pub(super) removals: Calls<ImageId, Result<(), ImageError>>,
+    pub(super) loads: Calls<(), Result<ImageId, ImageError>>,
+    /// The pause image as it was last seen.
+    pub(super) pause: Arc<Mutex<Option<ImageId>>>,
+    gauge: Gauge,
+    _measuring: Arc<AbortOnDropHandle<()>>,
+}
+
+impl Images {
+    /// Starts measuring the image store in the background, for as long as a clone lives. Needs a
+    /// tokio runtime.
+    pub fn new(engine: Engine, store: Store, settings: ImageSettings) -> Self {
+        let tracker = TaskTracker::new();
+        let gauge = Gauge::default();
+        let measuring = tokio::spawn(gauge.clone().keep(engine.clone(), store.clone()));
+        Self {
+            engine,
+            store,
+            settings: Arc::new(settings),
+            pulls: Joined::default(),
+            removals: Calls::new(tracker.clone()),
+            loads: Calls::new(tracker),
+            pause: Arc::default(),
+            gauge,
+            _measuring: Arc::new(AbortOnDropHandle::new(measuring)),
+        }
+    }
+
+    /// Pulls an image and answers with the id it has now.
+    ///
+    /// Equal calls share one transfer. Who drops the future leaves the transfer to the others;
+    /// it is cancelled when nobody is left.
+    ///
+    /// # Errors
+    /// Whatever the registry or the engine says, and [`ImageError::Stalled`].
+    pub async fn pull(&self, request: PullRequest) -> Result<ImageId, ImageError> {
+        let (images, key) = (self.clone(), request.clone());
+        let pull = async move { images.pull_now(&request).await };
+        self.pulls.run(key, pull).await.unwrap_or(Err(ImageError::Lost { verb: "pull" }))
+    }
+
+    /// Removes an image under whatever name it is given, with all its names.
+    ///
+    /// An image that does not exist is removed already. On success neither the engine nor the
+    /// store knows the image any more; a dropped call still runs to its end.
+    ///
+    /// # Errors
+    /// A conflict when a container uses the image; whatever else the engine says.
+    pub async fn remove(&self, name: &str) -> Result<(), ImageError> {
+        let Some(id) = self.resolve(name).await? else {
+            return Ok(());
+        };
+        let (images, key) = (self.clone(), id.clone());
+        let removal = async move { images.remove_now(&id).await };
+        let answer = self.removals.run(key, removal).await;
+        answer.map_err(|_| ImageError::Lost { verb: "removal" })?
+    }
+
+    /// The image pods' pause containers are made of; brought to the engine when it is missing.
+    ///
+    /// # Errors
+    /// Whatever loading or pulling it says.
+    pub async fn pause(&self) -> Result<ImageId, ImageError> {
+        if let Some(id) = self.known_pause() {
+            return Ok(id);
+        }
+        let images = self.clone();
+        let answer = self.loads.run((), async move { images.provide_pause().await }).await;
+        answer.map_err(|_| ImageError::Lost { verb: "loading of the pause image" })?
+    }
+
+    /// Whether the image must survive garbage collection: it is the pause, however it is named.
+    pub fn is_pinned(&self, record: &ImageRecord) -> bool {
+        self.known_pause().is_some_and(|pause| pause == record.id)
+    }
+
+    /// The space images take, as last measured; the engine is not asked. Only the very first
+    /// answer may take a while, up to two seconds.
+    ///
+    /// # Errors
+    /// [`ImageError::NoFilesystem`] as long as the engine never answered.
+    pub async fn filesystem(&self) -> Result<FilesystemUsage, ImageError> {
+        self.gauge.read(&self.store).await
+    }
+}

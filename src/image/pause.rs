@@ -1,0 +1,70 @@
+//! The pods' pause image: the one inside this program, or the one the operator names.
+
+use std::sync::PoisonError;
+
+use tracing::info;
+
+use super::{credentials, error::ImageError, images::Images};
+use crate::{
+    model::{id::ImageId, image::PullRequest, reference::ImageReference},
+    pause::archive,
+};
+
+impl Images {
+    /// The pause image as far as the store shows it, without asking anybody.
+    ///
+    /// An image that lost its name (to a newer one, or by hand) stays the pause while it is
+    /// there and its name is nobody's: running pods are made of it.
+    pub(super) fn known_pause(&self) -> Option<ImageId> {
+        let snapshot = self.store.snapshot();
+        let mut seen = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = snapshot.image(self.pause_name()).map(|record| &record.id);
+        if named.is_some() && named != seen.as_ref() {
+            *seen = named.cloned();
+        }
+        seen.clone().filter(|id| snapshot.image(id.as_str()).is_some())
+    }
+
+    /// Brings the pause image to the engine unless it is there, and shows it in the store.
+    pub(super) async fn provide_pause(&self) -> Result<ImageId, ImageError> {
+        let name = self.pause_name();
+        let id = match self.engine.inspect_image(name).await {
+            Ok(record) => record.id,
+            Err(error) if error.is_not_found() => match &self.settings.sandbox_image {
+                Some(name) => self.pull_pause(name).await?,
+                None => self.load_pause().await?,
+            },
+            Err(error) => return Err(error.into()),
+        };
+        self.store.refresh_image(name).await?;
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.clone());
+        Ok(id)
+    }
+
+    async fn load_pause(&self) -> Result<ImageId, ImageError> {
+        self.engine.load_image(archive::archive()).await?;
+        let reference = archive::reference();
+        match self.engine.inspect_image(reference).await {
+            Ok(record) => {
+                info!(image = reference, id = %record.id, "loaded the built-in pause image");
+                Ok(record.id)
+            }
+            Err(error) if error.is_not_found() => Err(ImageError::NotLoaded { reference }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn pull_pause(&self, name: &str) -> Result<ImageId, ImageError> {
+        let unpullable = |source| ImageError::Unpullable { name: name.to_owned(), source };
+        let reference = ImageReference::parse(name).map_err(unpullable)?.with_default_tag();
+        let credentials = match &self.settings.registry_config {
+            Some(path) => credentials::lookup(path, reference.domain()).await,
+            None => None,
+        };
+        self.pull(PullRequest { reference, credentials }).await
+    }
+
+    fn pause_name(&self) -> &str {
+        self.settings.sandbox_image.as_deref().unwrap_or(archive::reference())
+    }
+}

@@ -1,0 +1,324 @@
+//! The rules of the image verbs that need no engine: what a stall is, who shares a transfer,
+//! which name an image bears, where credentials are found, where images are kept.
+
+#![allow(clippy::string_slice, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::{sync::Notify, task::yield_now, time::timeout};
+
+use super::{
+    credentials, error::ImageError, joined::Joined, remove::bears, stall::Transfer,
+    usage::mountpoint,
+};
+use crate::{
+    engine::error::{Call, Clash, EngineError, PullFault, Subject},
+    error::Kind,
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        id::ImageId,
+        record::ImageRecord,
+        reference::ImageReference,
+    },
+    store::error::StoreError,
+};
+
+const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const OTHER: &str = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
+
+#[test]
+fn silence_is_a_stall_only_while_the_registry_owes_bytes() {
+    let mut transfer = Transfer::default();
+    assert!(transfer.is_downloading(), "the registry has not even answered");
+    for (layer, status, owed) in [
+        ("latest", "Pulling from library/busybox", true),
+        ("a", "Pulling fs layer", true),
+        ("b", "Waiting", true),
+        ("c", "Already exists", true),
+        ("a", "Downloading", true),
+        ("a", "Verifying Checksum", true),
+        ("a", "Download complete", true),
+        ("b", "Retrying in 5 seconds", true),
+        ("a", "Extracting", false),
+        ("b", "Downloading", false),
+        ("a", "Pull complete", true),
+        ("b", "Download complete", false),
+        ("", "Digest: sha256:…", false),
+        ("b", "some word of a later engine", false),
+        ("b", "Extracting", false),
+        ("b", "Pull complete", false),
+        ("", "Status: Downloaded newer image for busybox:latest", false),
+    ] {
+        transfer.note(layer, status);
+        assert_eq!(transfer.is_downloading(), owed, "{layer} {status}");
+    }
+}
+
+/// Counts the starts and the ends of some work that waits to be told to finish.
+#[derive(Clone, Default)]
+struct Work {
+    started: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+    finish: Arc<Notify>,
+}
+
+struct CountDrop(Arc<AtomicUsize>);
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Work {
+    fn run(&self) -> impl Future<Output = usize> + Send + 'static {
+        let work = self.clone();
+        let guard = CountDrop(Arc::clone(&self.dropped));
+        async move {
+            let _guard = guard;
+            let nth = work.started.fetch_add(1, Ordering::SeqCst);
+            work.finish.notified().await;
+            nth
+        }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.started.load(Ordering::SeqCst), self.dropped.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn equal_calls_share_the_work() {
+    let (joined, work) = (Joined::<&str, usize>::default(), Work::default());
+    let finish = async {
+        yield_now().await;
+        yield_now().await;
+        work.finish.notify_one();
+    };
+    let answers = tokio::join!(joined.run("a", work.run()), joined.run("a", work.run()), finish);
+    assert_eq!((answers.0, answers.1), (Some(0), Some(0)));
+    assert_eq!(work.started.load(Ordering::SeqCst), 1);
+    work.finish.notify_one();
+    assert_eq!(joined.run("a", work.run()).await, Some(1), "a later call starts anew");
+}
+
+#[tokio::test]
+async fn work_ends_when_the_last_caller_has_left() {
+    let (joined, work) = (Joined::<&str, usize>::default(), Work::default());
+    let short = Duration::from_millis(10);
+    let mut first = Box::pin(joined.run("a", work.run()));
+    assert!(timeout(short, &mut first).await.is_err());
+    let second = timeout(short, joined.run("a", async { unreached() }));
+    assert!(second.await.is_err());
+    assert_eq!(work.counts(), (1, 0), "one caller is left");
+    drop(first);
+    while work.counts() != (1, 1) {
+        yield_now().await;
+    }
+    work.finish.notify_one();
+    assert_eq!(joined.run("a", work.run()).await, Some(1), "it was cancelled, not kept");
+}
+
+#[tokio::test]
+async fn a_panic_is_no_answer_and_frees_the_key() {
+    let joined = Joined::<&str, usize>::default();
+    assert_eq!(joined.run("a", async { panic!("on purpose") }).await, None);
+    assert_eq!(joined.run("a", async { 7 }).await, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn joining_and_leaving_cross_without_harm() {
+    let joined = Joined::<u8, u32>::default();
+    let callers = (0..400_u32).map(|nth| {
+        let joined = joined.clone();
+        tokio::spawn(async move {
+            let work = async move {
+                tokio::time::sleep(Duration::from_micros(u64::from(nth % 7) * 50)).await;
+                nth
+            };
+            let patience = Duration::from_micros(u64::from(nth % 11) * 60);
+            let impatient = nth % 3 == 0;
+            if impatient {
+                timeout(patience, joined.run(0, work)).await.unwrap_or(Some(0))
+            } else {
+                joined.run(0, work).await
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        let answer = timeout(Duration::from_secs(20), caller).await.unwrap().unwrap();
+        assert!(answer.is_some());
+    }
+}
+
+#[test]
+fn an_image_bears_its_names_and_its_id() {
+    let image = record(&["busybox:1.36", "registry.test:5000/app:1"], &["busybox"]);
+    let digest = format!("busybox@sha256:{OTHER}");
+    for name in [
+        HEX,
+        &format!("sha256:{HEX}"),
+        &HEX[..12],
+        "busybox:1.36",
+        "docker.io/library/busybox:1.36",
+        "registry.test:5000/app:1",
+        &digest,
+        &format!("docker.io/library/{digest}"),
+        &format!("busybox:whatever@sha256:{OTHER}"),
+    ] {
+        assert!(bears(&image, name), "{name}");
+    }
+    for name in [
+        "",
+        OTHER,
+        &HEX[..11],
+        "0123",
+        "busybox",
+        "busybox:latest",
+        "registry.test/app:1",
+        "app:1",
+        &format!("app@sha256:{OTHER}"),
+        &format!("busybox@sha256:{HEX}"),
+        "../containers/x",
+    ] {
+        assert!(!bears(&image, name), "{name}");
+    }
+}
+
+#[test]
+fn credentials_are_found_by_registry() {
+    let config = json!({
+        "auths": {
+            "https://index.docker.io/v1/": {"auth": "bWU6c2VjcmV0"},
+            "registry.test:5000": {"auth": "YTpiOmM="},
+            "plain.test": {"username": "u", "password": "p"},
+            "token.test": {"identitytoken": "t"},
+            "helper.test": {},
+            "broken.test": {"auth": "%%%"},
+        },
+        "credsStore": "desktop",
+    });
+    let config = config.to_string();
+    let user = |domain: &str| {
+        let found = credentials::find(config.as_bytes(), domain)?;
+        Some((found.username, found.password, found.identity_token))
+    };
+    let expected = |user: &str, password: &str, token: &str| {
+        Some((user.to_owned(), password.to_owned(), token.to_owned()))
+    };
+    assert_eq!(user("docker.io"), expected("me", "secret", ""));
+    assert_eq!(user("registry.test:5000"), expected("a", "b:c", ""));
+    assert_eq!(user("plain.test"), expected("u", "p", ""));
+    assert_eq!(user("token.test"), expected("", "", "t"));
+    for none in ["helper.test", "broken.test", "registry.test", "test", ""] {
+        assert_eq!(user(none), None, "{none}");
+    }
+    for config in [&b""[..], b"{", b"[]", b"{\"auths\": 3}", b"{}", b"\xff"] {
+        assert_eq!(credentials::find(config, "docker.io"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_credentials_file_means_anonymous() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("config.json");
+    assert_eq!(credentials::lookup(&path, "docker.io").await, None);
+    assert_eq!(credentials::lookup(home.path(), "docker.io").await, None, "a directory");
+    std::fs::write(&path, r#"{"auths":{"docker.io":{"auth":"bWU6c2VjcmV0"}}}"#).unwrap();
+    let found = credentials::lookup(&path, "docker.io").await.unwrap();
+    assert_eq!((found.username.as_str(), found.password.as_str()), ("me", "secret"));
+}
+
+#[tokio::test]
+async fn images_are_where_the_store_in_use_keeps_them() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("docker");
+    let gone = engine(root.join("gone/further"), false);
+    assert_eq!(mountpoint(&gone).await, home.path(), "the nearest visible directory");
+    std::fs::create_dir(&root).unwrap();
+    assert_eq!(mountpoint(&engine(root.clone(), false)).await, root);
+    assert_eq!(mountpoint(&engine(root.clone(), true)).await, root, "containerd's is elsewhere");
+    let own = root.join("containerd/daemon");
+    std::fs::create_dir_all(own.join("io.containerd.snapshotter.v1.made-up")).unwrap();
+    assert_eq!(mountpoint(&engine(root.clone(), true)).await, own);
+    assert_eq!(mountpoint(&engine(root.clone(), false)).await, root, "a graph driver is in use");
+}
+
+#[test]
+fn failures_are_told_the_way_kubelet_reads_them() {
+    let pull = |fault| {
+        ImageError::from(EngineError::Pull {
+            reference: "busybox:1".to_owned(),
+            fault,
+            message: "words".to_owned(),
+        })
+    };
+    let unavailable = pull(PullFault::RegistryUnavailable);
+    assert_eq!(unavailable.to_string(), "RegistryUnavailable: words");
+    assert_eq!(
+        (unavailable.kind(), pull(PullFault::Denied).kind()),
+        (Kind::Unknown, Kind::Unknown)
+    );
+    let in_use = EngineError::Conflict {
+        call: Call { verb: "remove", subject: Subject::Image("x".to_owned()) },
+        clash: Clash::ImageInUse,
+        message: "words".to_owned(),
+    };
+    assert_eq!(ImageError::from(in_use).kind(), Kind::FailedPrecondition);
+    let reference = ImageReference::parse("busybox:1").unwrap();
+    let stalled = ImageError::Stalled { reference, silent: Duration::from_secs(60) };
+    assert_eq!(stalled.kind(), Kind::DeadlineExceeded);
+    assert_eq!(
+        stalled.to_string(),
+        "pull of docker.io/library/busybox:1: nothing came from the registry for 60s"
+    );
+    assert_eq!(ImageError::from(StoreError::Closed).kind(), Kind::Unavailable);
+    assert_eq!(ImageError::NoFilesystem.kind(), Kind::Unavailable);
+    assert_eq!(ImageError::Lost { verb: "pull" }.kind(), Kind::Internal);
+}
+
+fn unreached() -> usize {
+    panic!("joined work must not start")
+}
+
+fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {
+    ImageRecord {
+        id: ImageId::try_from(format!("sha256:{HEX}")).unwrap(),
+        repo_tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+        repo_digests: repositories.iter().map(|name| format!("{name}@sha256:{OTHER}")).collect(),
+        size: 1,
+        user: String::new(),
+        labels: BTreeMap::new(),
+        stop_signal: None,
+    }
+}
+
+fn engine(root_dir: PathBuf, containerd_store: bool) -> EngineInfo {
+    EngineInfo {
+        version: "28.5.2".to_owned(),
+        api: ApiVersion::NEWEST,
+        cgroup_driver: CgroupDriver::Cgroupfs,
+        cgroup_version: 2,
+        root_dir,
+        containerd_store,
+        storage_driver: "made-up".to_owned(),
+        runtimes: BTreeMap::new(),
+        default_runtime: "runc".to_owned(),
+        security_options: Vec::new(),
+        log_driver: "json-file".to_owned(),
+        live_restore: false,
+        kernel: String::new(),
+        cdi_spec_dirs: Vec::new(),
+        warnings: Vec::new(),
+        daemon_id: String::new(),
+    }
+}
