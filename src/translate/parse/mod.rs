@@ -17,4 +17,4 @@ pub mod signal;
 mod text;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,1 +1,478 @@
 //! Records in, messages out: what kubelet's client validates is always there.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{container, image, runtime, sandbox, signal};
+use crate::{
+    model::{
+        document::{ContainerDocument, SandboxDocument, VERSION},
+        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        id::{ContainerId, ImageId, SandboxId},
+        image::FilesystemUsage,
+        network::{Attachment, AttachmentIntent, NetworkMode, NetworkStatus, PodNetwork},
+        record::{ContainerRecord, ExitReason, ImageRecord, Process, SandboxRecord},
+        time::Nanos,
+    },
+    translate::parse::{container::container_spec, sandbox::sandbox_spec, tests::sample},
+    wire::cri,
+};
+
+fn sandbox_id() -> SandboxId {
+    SandboxId::try_from("5".repeat(64)).unwrap()
+}
+
+fn image_id() -> ImageId {
+    ImageId::try_from(format!("sha256:{}", "ab".repeat(32))).unwrap()
+}
+
+fn running() -> Process {
+    Process::Running { pid: 4242, started_at: Nanos(2_000_000_001) }
+}
+
+fn sandbox_record() -> SandboxRecord {
+    let spec = sandbox_spec(Some(&sample::sandbox()), "kata").unwrap();
+    let pod = PodNetwork {
+        id: sandbox_id(),
+        metadata: spec.metadata.clone(),
+        netns: "/run/netns/x".into(),
+        ports: Vec::new(),
+        dns: None,
+        annotations: BTreeMap::new(),
+        cgroup_parent: String::new(),
+    };
+    let intent = AttachmentIntent {
+        pod,
+        network: "pods".to_owned(),
+        interface: "eth0".to_owned(),
+        config: "{}".to_owned(),
+        pod_cidrs: Vec::new(),
+    };
+    let addresses = ["10.1.0.7".parse().unwrap(), "fd00::7".parse().unwrap()].to_vec();
+    let result = json!({ "cniVersion": "1.0.0" });
+    SandboxRecord {
+        id: sandbox_id(),
+        name: "k8s_POD_web-0_shop_6f2a_3".to_owned(),
+        document: Arc::new(SandboxDocument {
+            version: VERSION,
+            spec,
+            network: NetworkMode::Cni,
+            shim_group: None,
+        }),
+        created_at: Nanos(1_000_000_001),
+        process: Some(running()),
+        engine_addresses: Vec::new(),
+        attachment: Some(Attachment::Ready { intent, addresses, result }),
+        complete: true,
+    }
+}
+
+fn container_record(process: Process) -> ContainerRecord {
+    let spec = container_spec(Some(&sample::container()), Some(&sample::sandbox())).unwrap();
+    ContainerRecord {
+        id: ContainerId::try_from("c".repeat(64)).unwrap(),
+        name: "k8s_nginx_web-0_shop_6f2a_2".to_owned(),
+        document: Arc::new(ContainerDocument {
+            version: VERSION,
+            spec,
+            sandbox: sandbox_id(),
+            image_id: image_id(),
+            image_ref: "nginx@sha256:00".to_owned(),
+        }),
+        created_at: Nanos(1_500_000_001),
+        process,
+        stop_signal: Some("RTMIN+3".to_owned()),
+        engine_log: None,
+    }
+}
+
+fn exited() -> Process {
+    Process::Exited {
+        started_at: Nanos(2),
+        finished_at: Nanos(3),
+        exit_code: 137,
+        reason: ExitReason::OomKilled,
+        message: "killed".to_owned(),
+    }
+}
+
+fn image_record(tags: &[&str]) -> ImageRecord {
+    ImageRecord {
+        id: image_id(),
+        repo_tags: sample::texts(tags),
+        repo_digests: sample::texts(&["nginx@sha256:00"]),
+        size: 77,
+        user: String::new(),
+        labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+        stop_signal: None,
+    }
+}
+
+fn engine() -> EngineInfo {
+    let features = Some(json!({ "mountOptions": ["acl", "rro"] }));
+    EngineInfo {
+        version: "28.5.2".to_owned(),
+        api: ApiVersion::new(51),
+        cgroup_driver: CgroupDriver::Systemd,
+        cgroup_version: 2,
+        root_dir: "/var/lib/docker".into(),
+        containerd_store: false,
+        storage_driver: "overlay2".to_owned(),
+        runtimes: BTreeMap::from([
+            ("runc".to_owned(), features),
+            ("kata".to_owned(), None),
+            ("crun".to_owned(), Some(json!({ "mountOptions": 3 }))),
+        ]),
+        default_runtime: "runc".to_owned(),
+        security_options: Vec::new(),
+        log_driver: "json-file".to_owned(),
+        live_restore: true,
+        kernel: "6.1.0-13-amd64".to_owned(),
+        cdi_spec_dirs: Vec::new(),
+        warnings: Vec::new(),
+        daemon_id: "id".to_owned(),
+    }
+}
+
+fn read_info(info: &std::collections::HashMap<String, String>) -> Value {
+    serde_json::from_str(&info["info"]).unwrap()
+}
+
+#[test]
+fn a_ready_sandbox_shows_what_was_asked_and_what_it_got() {
+    let (record, asked) = (sandbox_record(), sample::sandbox());
+    let status = sandbox::status(&record);
+    assert_eq!(status.id, "5".repeat(64));
+    assert_eq!(status.metadata, asked.metadata);
+    assert_eq!(status.state(), cri::PodSandboxState::SandboxReady);
+    assert_eq!(status.created_at, 1_000_000_001);
+    let network = status.network.unwrap();
+    assert_eq!(network.ip, "10.1.0.7");
+    assert_eq!(network.additional_ips, [cri::PodIp { ip: "fd00::7".to_owned() }]);
+    assert_eq!((status.labels, status.annotations), (asked.labels, asked.annotations));
+    assert_eq!(status.runtime_handler, "kata");
+    let options = status.linux.unwrap().namespaces.unwrap().options.unwrap();
+    assert_eq!(options.network(), cri::NamespaceMode::Pod);
+    assert_eq!(options.pid(), cri::NamespaceMode::Container);
+    assert_eq!(options.ipc(), cri::NamespaceMode::Node);
+}
+
+#[test]
+fn a_list_and_a_status_agree() {
+    let record = sandbox_record();
+    let (status, item) = (sandbox::status(&record), sandbox::item(&record));
+    assert_eq!(
+        (status.id, status.metadata, status.state, status.created_at, status.runtime_handler),
+        (item.id, item.metadata, item.state, item.created_at, item.runtime_handler)
+    );
+    assert_eq!((status.labels, status.annotations), (item.labels, item.annotations));
+
+    let record = container_record(exited());
+    let (status, item) = (container::status(&record, None), container::item(&record));
+    assert_eq!(
+        (status.id, status.metadata, status.state, status.created_at, status.image_ref),
+        (item.id, item.metadata, item.state, item.created_at, item.image_ref)
+    );
+    assert_eq!(
+        (status.labels, status.annotations, status.image_id, status.image),
+        (item.labels, item.annotations, item.image_id, item.image)
+    );
+    assert_eq!(item.pod_sandbox_id, "5".repeat(64));
+}
+
+#[test]
+fn a_sandbox_that_is_not_ready_shows_no_address() {
+    let ready = sandbox_record();
+    let dead = SandboxRecord { process: Some(exited()), ..ready.clone() };
+    let gone = SandboxRecord { process: None, ..ready.clone() };
+    let detached = SandboxRecord { attachment: Some(Attachment::Released), ..ready };
+    for record in [dead, gone, detached] {
+        let status = sandbox::status(&record);
+        assert_eq!(status.state(), cri::PodSandboxState::SandboxNotready);
+        assert_eq!(status.network, Some(cri::PodSandboxNetworkStatus::default()));
+        assert_eq!(status.metadata, sample::sandbox().metadata);
+    }
+}
+
+#[test]
+fn a_host_network_pod_says_so_and_leaves_its_address_to_kubelet() {
+    let mut record = sandbox_record();
+    Arc::make_mut(&mut record.document).network = NetworkMode::Host;
+    record.attachment = None;
+    let status = sandbox::status(&record);
+    assert_eq!(status.state(), cri::PodSandboxState::SandboxReady);
+    assert_eq!(status.network.unwrap().ip, "");
+    let options = status.linux.unwrap().namespaces.unwrap().options.unwrap();
+    assert_eq!(options.network(), cri::NamespaceMode::Node);
+}
+
+#[test]
+fn a_creation_time_is_never_zero() {
+    let sandbox = SandboxRecord { created_at: Nanos::UNSET, ..sandbox_record() };
+    let container =
+        ContainerRecord { created_at: Nanos::UNSET, ..container_record(Process::Created) };
+    assert_ne!(sandbox::status(&sandbox).created_at, 0);
+    assert_ne!(sandbox::item(&sandbox).created_at, 0);
+    assert_ne!(container::status(&container, None).created_at, 0);
+    assert_ne!(container::item(&container).created_at, 0);
+}
+
+#[test]
+fn the_verbose_sandbox_tells_pid_and_network() {
+    let record = sandbox_record();
+    let info = read_info(&sandbox::info(&record, Some(&engine())));
+    assert_eq!(info["pid"], 4242);
+    assert_eq!(info["netns"], "/run/netns/x");
+    assert_eq!(info["networkResult"]["cniVersion"], "1.0.0");
+    assert_eq!(info["runtime"], "kata");
+    assert_eq!(info["config"]["metadata"]["name"], "web-0");
+    let gone = SandboxRecord { process: None, attachment: None, ..record };
+    let info = read_info(&sandbox::info(&gone, None));
+    assert_eq!((&info["pid"], &info["netns"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn a_container_shows_what_was_asked_back() {
+    let asked = sample::container();
+    let status = container::status(&container_record(running()), None);
+    assert_eq!(status.metadata, asked.metadata);
+    assert_eq!((status.labels, status.annotations), (asked.labels, asked.annotations));
+    assert_eq!(status.mounts, asked.mounts);
+    assert_eq!(status.resources.unwrap().linux, asked.linux.unwrap().resources);
+    assert_eq!(status.log_path, "/var/log/pods/shop_web-0_6f2a/nginx/2.log");
+    assert_eq!(status.image_id, image_id().as_str());
+    assert_eq!(status.image_ref, "nginx@sha256:00");
+    assert_eq!(status.stop_signal, asked.stop_signal);
+    assert_eq!(status.image.unwrap().user_specified_image, "nginx:1.27");
+}
+
+#[test]
+fn a_process_is_shown_by_its_times() {
+    let times = |process: Process| {
+        let status = container::status(&container_record(process), None);
+        (status.state(), status.started_at, status.finished_at, status.exit_code, status.reason)
+    };
+    use cri::ContainerState::{
+        ContainerCreated as Created, ContainerExited as Exited, ContainerRunning as Running,
+        ContainerUnknown as Unknown,
+    };
+    assert_eq!(times(Process::Created), (Created, 0, 0, 0, String::new()));
+    assert_eq!(times(running()), (Running, 2_000_000_001, 0, 0, String::new()));
+    assert_eq!(times(exited()), (Exited, 2, 3, 137, "OOMKilled".to_owned()));
+    assert_eq!(times(Process::Unknown), (Unknown, 0, 0, 0, String::new()));
+    assert_eq!(container::status(&container_record(exited()), None).message, "killed");
+}
+
+#[test]
+fn an_image_is_shown_by_a_name_people_know() {
+    let record = container_record(running());
+    let name = |record: &ContainerRecord, image: Option<&ImageRecord>| {
+        container::status(record, image).image.unwrap().image
+    };
+    let several = image_record(&["mirror.io/nginx:1", "nginx:1.27"]);
+    assert_eq!(name(&record, Some(&several)), "nginx:1.27");
+    let renamed = image_record(&["mirror.io/nginx:1"]);
+    assert_eq!(name(&record, Some(&renamed)), "mirror.io/nginx:1");
+    assert_eq!(name(&record, Some(&image_record(&[]))), "nginx@sha256:00");
+    assert_eq!(name(&record, None), image_id().as_str());
+
+    let mut adopted = record;
+    let document = Arc::make_mut(&mut adopted.document);
+    document.spec.image.clear();
+    document.image_ref.clear();
+    assert_eq!(name(&adopted, None), image_id().as_str());
+    assert_eq!(container::item(&adopted).image.unwrap().image, image_id().as_str());
+    assert_eq!(container::item(&adopted).image_ref, image_id().as_str());
+}
+
+#[test]
+fn the_verbose_container_keeps_the_keys_tools_read() {
+    let info = read_info(&container::info(&container_record(running())));
+    assert_eq!(info["sandboxID"], "5".repeat(64));
+    assert_eq!(info["pid"], 4242);
+    assert_eq!(info["config"]["metadata"]["attempt"], 2);
+}
+
+#[test]
+fn an_image_tells_who_it_runs_as() {
+    let user = |user: &str| {
+        let record = ImageRecord { user: user.to_owned(), ..image_record(&["nginx:1"]) };
+        let shown = image::image(&record, false);
+        (shown.uid.map(|uid| uid.value), shown.username)
+    };
+    assert_eq!(user(""), (None, String::new()));
+    assert_eq!(user("0"), (Some(0), String::new()));
+    assert_eq!(user("1000:1000"), (Some(1000), String::new()));
+    assert_eq!(user("nginx:www"), (None, "nginx".to_owned()));
+    assert_eq!(user(":5"), (None, String::new()));
+    assert_eq!(user("-1"), (None, "-1".to_owned()));
+}
+
+#[test]
+fn an_image_never_echoes_the_request_and_always_has_a_size() {
+    let empty = ImageRecord { size: 0, ..image_record(&["nginx:1"]) };
+    let shown = image::image(&empty, true);
+    assert_eq!((shown.id.as_str(), shown.size, shown.pinned), (image_id().as_str(), 1, true));
+    assert_eq!(shown.repo_tags, ["nginx:1"]);
+    assert_eq!(shown.repo_digests, ["nginx@sha256:00"]);
+    assert_eq!(shown.spec, None);
+    assert_eq!(read_info(&image::info(&empty))["imageSpec"]["config"]["Labels"]["a"], "b");
+}
+
+#[test]
+fn images_and_layers_share_a_mount_point() {
+    let usage = FilesystemUsage {
+        mountpoint: "/var/lib/docker".into(),
+        image_bytes: 10,
+        inodes: Some(4),
+        container_bytes: 3,
+        measured_at: Nanos::UNSET,
+    };
+    let answer = image::filesystem(&usage, Nanos(9));
+    let (images, layers) = (&answer.image_filesystems[0], &answer.container_filesystems[0]);
+    assert_eq!(images.fs_id, layers.fs_id);
+    assert_eq!(images.fs_id.as_ref().unwrap().mountpoint, "/var/lib/docker");
+    assert_eq!((images.timestamp, images.used_bytes.unwrap().value), (9, 10));
+    assert_eq!(images.inodes_used.unwrap().value, 4);
+    assert_eq!(layers.used_bytes.unwrap().value, 3);
+    let dated = FilesystemUsage { measured_at: Nanos(5), ..usage };
+    assert_eq!(image::filesystem(&dated, Nanos(9)).image_filesystems[0].timestamp, 5);
+}
+
+#[test]
+fn the_version_is_what_kubelet_compares() {
+    let version = runtime::version(&engine());
+    assert_eq!(version.version, "0.1.0");
+    assert_eq!(version.runtime_name, "docker");
+    assert_eq!(version.runtime_version, "28.5.2");
+    assert_eq!(version.runtime_api_version, "v1");
+    let silent = EngineInfo { version: String::new(), ..engine() };
+    assert_ne!(runtime::version(&silent).runtime_version, "");
+}
+
+#[test]
+fn handlers_are_sorted_and_hold_the_default_twice() {
+    let handlers = runtime::handlers(&engine());
+    let shown: Vec<(&str, bool)> = handlers
+        .iter()
+        .map(|handler| {
+            (handler.name.as_str(), handler.features.unwrap().recursive_read_only_mounts)
+        })
+        .collect();
+    let expected = [("", true), ("crun", false), ("docker", true), ("kata", false), ("runc", true)];
+    assert_eq!(shown, expected);
+    assert!(handlers.iter().all(|handler| !handler.features.unwrap().user_namespaces));
+    assert_eq!(runtime::default_handlers().len(), 2);
+}
+
+#[test]
+fn recursive_read_only_needs_engine_kernel_and_runtime() {
+    let able = |engine: EngineInfo| runtime::recursive_read_only(&engine, "runc");
+    assert!(able(engine()));
+    assert!(!able(EngineInfo { api: ApiVersion::new(43), ..engine() }));
+    for (kernel, expected) in
+        [("5.12.0", true), ("5.11.22", false), ("4.19", false), ("7.0-rc1", true), ("x", false)]
+    {
+        assert_eq!(
+            able(EngineInfo { kernel: kernel.to_owned(), ..engine() }),
+            expected,
+            "{kernel}"
+        );
+    }
+    assert!(!runtime::recursive_read_only(&engine(), "nobody"));
+}
+
+#[test]
+fn both_conditions_are_always_there_with_a_reason_when_false() {
+    let network = NetworkStatus {
+        ready: false,
+        reason: String::new(),
+        message: "no configuration in /etc/cni/net.d".to_owned(),
+    };
+    let down = EngineHealth::Unreachable { reason: "connection refused".to_owned() };
+    let conditions = runtime::conditions(&down, &network).conditions;
+    let shown: Vec<(&str, bool, &str, &str)> = conditions
+        .iter()
+        .map(|c| (c.r#type.as_str(), c.status, c.reason.as_str(), c.message.as_str()))
+        .collect();
+    let no_network = "no configuration in /etc/cni/net.d";
+    assert_eq!(
+        shown,
+        [
+            ("RuntimeReady", false, "DockerDaemonNotReady", "connection refused"),
+            ("NetworkReady", false, "NetworkPluginNotReady", no_network),
+        ]
+    );
+    let ready = NetworkStatus { ready: true, ..NetworkStatus::default() };
+    let conditions = runtime::conditions(&EngineHealth::Reachable, &ready).conditions;
+    assert!(conditions.len() == 2 && conditions.iter().all(|condition| condition.status));
+    let conditions = runtime::conditions(&EngineHealth::Starting, &ready).conditions;
+    assert!(!conditions[0].status && !conditions[0].message.is_empty());
+}
+
+#[test]
+fn the_cgroup_driver_is_the_engines() {
+    let driver = |cgroup_driver: CgroupDriver| {
+        let answer = runtime::config(&EngineInfo { cgroup_driver, ..engine() });
+        answer.linux.map(|linux| linux.cgroup_driver())
+    };
+    assert_eq!(driver(CgroupDriver::Systemd), Some(cri::CgroupDriver::Systemd));
+    assert_eq!(driver(CgroupDriver::Cgroupfs), Some(cri::CgroupDriver::Cgroupfs));
+    assert_eq!(driver(CgroupDriver::None), None);
+    let info: Value = serde_json::from_str(&runtime::engine_info(&engine())).unwrap();
+    assert_eq!(info["apiVersion"], "1.51");
+}
+
+#[test]
+fn signals_are_read_in_every_spelling() {
+    use cri::Signal;
+    for (spelling, expected) in [
+        (None, Signal::Sigterm),
+        (Some(""), Signal::Sigterm),
+        (Some("SIGTERM"), Signal::Sigterm),
+        (Some("term"), Signal::Sigterm),
+        (Some("15"), Signal::Sigterm),
+        (Some("9"), Signal::Sigkill),
+        (Some("29"), Signal::Sigio),
+        (Some("RTMIN+3"), Signal::Sigrtminplus3),
+        (Some("SIGRTMIN+3"), Signal::Sigrtminplus3),
+        (Some("37"), Signal::Sigrtminplus3),
+        (Some("RTMAX-2"), Signal::Sigrtmaxminus2),
+        (Some("62"), Signal::Sigrtmaxminus2),
+        (Some("64"), Signal::Sigrtmax),
+        (Some("0"), Signal::RuntimeDefault),
+        (Some("99"), Signal::RuntimeDefault),
+        (Some("NONSENSE"), Signal::RuntimeDefault),
+    ] {
+        assert_eq!(signal::stop_signal(spelling), expected, "{spelling:?}");
+    }
+}
+
+#[test]
+fn every_signal_survives_both_ways() {
+    for number in 1..=65 {
+        let spelling = crate::translate::parse::signal::stop_signal(number).unwrap();
+        assert_eq!(i32::from(signal::stop_signal(spelling.as_deref())), number, "{spelling:?}");
+    }
+}
+
+#[test]
+fn what_is_rendered_reads_back_the_same() {
+    let (asked, record) = (sample::container(), container_record(running()));
+    let status = container::status(&record, None);
+    let again = cri::ContainerConfig {
+        metadata: status.metadata,
+        labels: status.labels,
+        annotations: status.annotations,
+        mounts: status.mounts,
+        stop_signal: status.stop_signal,
+        linux: Some(cri::LinuxContainerConfig {
+            resources: status.resources.unwrap().linux,
+            security_context: asked.linux.clone().unwrap().security_context,
+        }),
+        ..asked
+    };
+    let spec = container_spec(Some(&again), Some(&sample::sandbox())).unwrap();
+    assert_eq!(spec, record.document.spec);
+}
