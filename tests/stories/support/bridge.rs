@@ -93,6 +93,12 @@ impl Bridge {
         Cri::connect(&self.socket).await
     }
 
+    /// The process id while it runs.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
     /// Ends it as an operator would, and checks that it obeys and removes its socket.
     pub(crate) async fn stop(&mut self) -> Outcome {
         let Some(mut child) = self.child.take() else { return Ok(()) };

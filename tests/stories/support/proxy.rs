@@ -1,6 +1,7 @@
 //! A socket in front of the engine's that passes everything on and counts the requests.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,8 +21,15 @@ use super::failure::Outcome;
 #[derive(Debug)]
 pub(crate) struct Proxy {
     socket: PathBuf,
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<Chunk>>>,
     task: JoinHandle<()>,
+}
+
+/// Bytes a client sent in one go.
+#[derive(Debug)]
+struct Chunk {
+    connection: usize,
+    bytes: Vec<u8>,
 }
 
 impl Proxy {
@@ -38,8 +46,23 @@ impl Proxy {
         &self.socket
     }
 
-    /// The request lines since the last call.
+    /// The request lines since the last call. Every byte a client sends belongs to a request, so
+    /// what is no request line still says that there was traffic: it is told by its length.
     pub(crate) fn take(&self) -> Vec<String> {
+        self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
+    }
+
+    /// All bytes since the last call, put together for each connection.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn take_bytes(&self) -> Vec<Vec<u8>> {
+        let mut connections = BTreeMap::<usize, Vec<u8>>::new();
+        for chunk in self.drain() {
+            connections.entry(chunk.connection).or_default().extend(chunk.bytes);
+        }
+        connections.into_values().collect()
+    }
+
+    fn drain(&self) -> Vec<Chunk> {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -50,29 +73,32 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<String>>>) {
-    while let Ok((client, _)) = listener.accept().await {
+async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<Chunk>>>) {
+    for connection in 0.. {
+        let Ok((client, _)) = listener.accept().await else { break };
         let Ok(server) = UnixStream::connect(&engine).await else { continue };
         let (from_client, mut to_client) = client.into_split();
         let (mut from_server, to_server) = server.into_split();
-        tokio::spawn(upwards(from_client, to_server, Arc::clone(&seen)));
+        let seen = Arc::clone(&seen);
+        tokio::spawn(upwards(from_client, to_server, move |bytes| {
+            let chunk = Chunk { connection, bytes: bytes.to_vec() };
+            seen.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
+        }));
         tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
     }
 }
 
-/// Every byte a client sends belongs to a request, so a chunk that is no request line still says
-/// that there was traffic: it is noted with its length.
 async fn upwards(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
-    seen: Arc<Mutex<Vec<String>>>,
+    note: impl Fn(&[u8]) + Send,
 ) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length) = client.read(&mut buffer).await {
         if length == 0 {
             break;
         }
-        seen.lock().unwrap_or_else(PoisonError::into_inner).push(describe(&buffer[..length]));
+        note(&buffer[..length]);
         if server.write_all(&buffer[..length]).await.is_err() {
             break;
         }

@@ -1,0 +1,135 @@
+//! Sixty pods of two containers: what reads cost beside them, and what they weigh.
+
+use std::{fs, time::Instant};
+
+use dockbridge::wire::cri;
+
+use crate::{
+    amount,
+    lives::RAW,
+    raw::RawEngine,
+    support::{
+        cri::Cri,
+        failure::{Failure, Outcome},
+        stage::Stage,
+    },
+    table::Table,
+};
+
+/// Fills the node, reads, prints the memory, and empties it again.
+pub(crate) async fn measure(
+    stage: &Stage,
+    engine: &RawEngine,
+    peer: Option<&Cri>,
+) -> Outcome<Table> {
+    let pods = amount("PODS", 60);
+    let before = resident(stage)?;
+    let begun = Instant::now();
+    let (sandbox, container) = fill(stage, &stage.cri, pods).await?;
+    println!("{pods} pods × 2 up, one after the other, in {:.1} s", begun.elapsed().as_secs_f32());
+    if let Some(peer) = peer {
+        fill(stage, peer, pods).await?;
+    }
+    let mut table = Table::default();
+    for _ in 0..amount("READS", 200) {
+        reads("dockbridge", &stage.cri, &mut table).await?;
+        raw_reads(engine, (&sandbox, &container), &mut table).await?;
+        if let Some(peer) = peer {
+            reads("peer", peer, &mut table).await?;
+        }
+    }
+    println!("resident memory: {before:.1} MB empty, {:.1} MB beside the crowd", resident(stage)?);
+    let begun = Instant::now();
+    stage.cri.clear().await?;
+    println!("all gone, one after the other, in {:.1} s\n", begun.elapsed().as_secs_f32());
+    if let Some(peer) = peer {
+        peer.clear().await?;
+    }
+    Ok(table)
+}
+
+/// Runs the pods; the Docker ids of the last sandbox and container.
+async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<(String, String)> {
+    let mut last = (String::new(), String::new());
+    for number in 0..pods {
+        let pod = stage.recipes.pod(&format!("crowd{number}"));
+        let sandbox = cri.run(&pod).await?;
+        for name in ["one", "two"] {
+            let container = cri.create(&sandbox, &stage.recipes.sleeper(name), &pod).await?;
+            cri.start(&container).await?;
+            last = (sandbox.clone(), container);
+        }
+    }
+    Ok(last)
+}
+
+async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
+    let step = Instant::now();
+    let sandboxes = cri.sandboxes().await?;
+    table.since(who, "ListPodSandbox", step);
+    let step = Instant::now();
+    let containers = cri.containers().await?;
+    table.since(who, "ListContainers", step);
+    let sandbox = sandboxes.first().map(|item| item.id.clone()).unwrap_or_default();
+    let container = containers.first().map(|item| item.id.clone()).unwrap_or_default();
+    let step = Instant::now();
+    cri.sandbox(&sandbox).await?;
+    table.since(who, "PodSandboxStatus", step);
+    let step = Instant::now();
+    let image = cri.container(&container).await?.image.unwrap_or_default();
+    table.since(who, "ContainerStatus", step);
+    let step = Instant::now();
+    cri.status(false).await?;
+    table.since(who, "Status", step);
+    let step = Instant::now();
+    cri.version().await?;
+    table.since(who, "Version", step);
+    let step = Instant::now();
+    cri.list_images().await?;
+    table.since(who, "ListImages", step);
+    let step = Instant::now();
+    cri.image(&image.image).await?;
+    table.since(who, "ImageStatus", step);
+    filesystem(who, cri, table).await
+}
+
+async fn filesystem(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
+    let step = Instant::now();
+    cri.images
+        .clone()
+        .image_fs_info(cri::ImageFsInfoRequest {})
+        .await
+        .map_err(|status| Failure(format!("ImageFsInfo: {}", status.message())))?;
+    table.since(who, "ImageFsInfo", step);
+    Ok(())
+}
+
+/// What a bridge without a memory would have to ask for each of these.
+async fn raw_reads(engine: &RawEngine, ids: (&str, &str), table: &mut Table) -> Outcome {
+    let questions = [
+        ("ListPodSandbox", "/containers/json?all=1".to_owned()),
+        ("ListContainers", "/containers/json?all=1".to_owned()),
+        ("PodSandboxStatus", format!("/containers/{}/json", ids.0)),
+        ("ContainerStatus", format!("/containers/{}/json", ids.1)),
+        ("Status", "/info".to_owned()),
+        ("Version", "/version".to_owned()),
+        ("ListImages", "/images/json".to_owned()),
+        ("ImageFsInfo", "/system/df".to_owned()),
+    ];
+    for (step, path) in questions {
+        let begun = Instant::now();
+        engine.get(&path).await?;
+        table.since(RAW, step, begun);
+    }
+    Ok(())
+}
+
+/// Resident memory of dockbridge, in MB.
+fn resident(stage: &Stage) -> Outcome<f64> {
+    let pid = stage.bridge.pid().unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    let kilobytes: u32 =
+        line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
+    Ok(f64::from(kilobytes) * 1.024 / 1000.0)
+}

@@ -1,0 +1,114 @@
+//! What the bridge costs: each step of a pod's life through the CRI, against the very engine
+//! calls and plugin runs it consists of, taken in turns in one run, so that the machine's mood
+//! falls on both alike. The figures to keep are the ratios.
+//!
+//! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
+//! another CRI endpoint to the comparison, `ROUNDS`, `PODS` and `READS` change the amounts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement fails by panicking and reports by printing"
+)]
+
+mod crowd;
+mod lives;
+mod plugins;
+mod raw;
+mod recording;
+mod table;
+
+#[path = "../stories/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the stories use all of it, a measurement some"
+)]
+mod support;
+
+use std::{env, fs, process::ExitCode};
+
+use lives::{CriLife, RawLife};
+use support::{
+    cri::Cri,
+    failure::{Failure, Outcome},
+    proxy::Proxy,
+    stage::Stage,
+    world::World,
+};
+use table::Table;
+
+fn main() -> ExitCode {
+    let Some(world) = World::find() else {
+        println!("lifecycle: skipped: no world (run it through tests/env/world.sh)");
+        return ExitCode::SUCCESS;
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    match runtime.block_on(measure(&world)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("lifecycle: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(world: &World) -> Outcome {
+    let rounds = amount("ROUNDS", 20);
+    println!("engine {}, {rounds} rounds, times in ms\n", world.engine);
+    let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
+    let recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
+    let recording = recording::record(&recorder, &proxy).await?;
+    let stage = Stage::cni(world, "bench").await?;
+    let peer = peer().await?;
+
+    let mut table = Table::default();
+    let mut raw = RawLife::new(world, &recording);
+    // The first round warms page caches, plugin binaries and connections; it is not counted.
+    for round in 0..=rounds {
+        let mut times = Table::default();
+        CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
+        raw.round(round, &mut times).await?;
+        if let Some(peer) = &peer {
+            CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
+        }
+        if round > 0 {
+            table.merge(times);
+        }
+    }
+    table.print("one pod, one container, on CNI");
+
+    crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
+    recorder.cri.clear().await?;
+    recorder.leaves_nothing().await?;
+    let binary = fs::metadata(env!("CARGO_BIN_EXE_dockbridge"))?.len();
+    println!("binary of this build: {:.1} MB", megabytes(binary));
+    stage.leaves_nothing().await
+}
+
+async fn peer() -> Outcome<Option<Cri>> {
+    let Ok(endpoint) = env::var("PEER") else { return Ok(None) };
+    let Some(path) = endpoint.strip_prefix("unix://").filter(|path| !path.is_empty()) else {
+        return if endpoint.is_empty() {
+            Ok(None)
+        } else {
+            Err(Failure(format!("PEER is {endpoint:?}, expected unix:///path")))
+        };
+    };
+    Cri::connect(path.as_ref()).await.map(Some)
+}
+
+/// A number from the environment.
+fn amount(name: &str, default: u32) -> u32 {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Bytes as millions of bytes.
+fn megabytes(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
+}

@@ -1,0 +1,119 @@
+//! One pod's life, step by step, for each contestant.
+
+use std::time::Instant;
+
+use crate::{
+    plugins::Plugins,
+    raw::RawEngine,
+    recording::Recording,
+    support::{cri::Cri, failure::Outcome, pod::Recipes, world::World},
+    table::Table,
+};
+
+/// A life through a CRI endpoint.
+#[derive(Debug)]
+pub(crate) struct CriLife<'a> {
+    contestant: &'static str,
+    cri: &'a Cri,
+    recipes: &'a Recipes,
+}
+
+impl<'a> CriLife<'a> {
+    /// Lives of a contestant.
+    pub(crate) const fn new(contestant: &'static str, cri: &'a Cri, recipes: &'a Recipes) -> Self {
+        Self { contestant, cri, recipes }
+    }
+
+    /// Lives once.
+    pub(crate) async fn round(&self, round: u32, table: &mut Table) -> Outcome {
+        let (who, cri) = (self.contestant, self.cri);
+        let pod = self.recipes.pod(&format!("{who}{round}"));
+        let main = self.recipes.sleeper("main");
+        let up = Instant::now();
+        let sandbox = cri.run(&pod).await?;
+        table.since(who, "RunPodSandbox", up);
+        let step = Instant::now();
+        let container = cri.create(&sandbox, &main, &pod).await?;
+        table.since(who, "CreateContainer", step);
+        let step = Instant::now();
+        cri.start(&container).await?;
+        table.since(who, "StartContainer", step);
+        table.since(who, "pod up", up);
+
+        let down = Instant::now();
+        cri.stop_container(&container, 0).await?;
+        table.since(who, "StopContainer", down);
+        let step = Instant::now();
+        cri.stop(&sandbox).await?;
+        table.since(who, "StopPodSandbox", step);
+        let step = Instant::now();
+        cri.remove_container(&container).await?;
+        table.since(who, "RemoveContainer", step);
+        let step = Instant::now();
+        cri.remove(&sandbox).await?;
+        table.since(who, "RemovePodSandbox", step);
+        table.since(who, "pod down", down);
+        Ok(())
+    }
+}
+
+/// The same life of engine calls and plugin runs only.
+#[derive(Debug)]
+pub(crate) struct RawLife {
+    /// The engine.
+    pub(crate) engine: RawEngine,
+    plugins: Plugins,
+    recording: Recording,
+}
+
+impl RawLife {
+    /// Lives made of what was recorded.
+    pub(crate) fn new(world: &World, recording: &Recording) -> Self {
+        Self {
+            engine: RawEngine::new(&world.docker, &recording.version),
+            plugins: Plugins::load(world).expect("the world's CNI configuration"),
+            recording: recording.clone(),
+        }
+    }
+
+    /// Lives once.
+    pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
+        let engine = &self.engine;
+        let up = Instant::now();
+        let sandbox = engine.create(&format!("raw-pod-{round}"), &self.recording.sandbox).await?;
+        engine.start(&sandbox).await?;
+        let netns = format!("/proc/{}/ns/net", engine.pid(&sandbox).await?);
+        let plugins = Instant::now();
+        let result = self.plugins.add(&sandbox, &netns).await?;
+        table.since(RAW, "(of it CNI ADD)", plugins);
+        table.since(RAW, "RunPodSandbox", up);
+        let step = Instant::now();
+        let body = self.recording.container.replace(&self.recording.sandbox_id, &sandbox);
+        let container = engine.create(&format!("raw-main-{round}"), &body).await?;
+        table.since(RAW, "CreateContainer", step);
+        let step = Instant::now();
+        engine.start(&container).await?;
+        table.since(RAW, "StartContainer", step);
+        table.since(RAW, "pod up", up);
+
+        let down = Instant::now();
+        engine.stop(&container, 0).await?;
+        table.since(RAW, "StopContainer", down);
+        let step = Instant::now();
+        self.plugins.del(&sandbox, &netns, &result).await?;
+        table.since(RAW, "(of it CNI DEL)", step);
+        engine.stop(&sandbox, 10).await?;
+        table.since(RAW, "StopPodSandbox", step);
+        let step = Instant::now();
+        engine.remove(&container).await?;
+        table.since(RAW, "RemoveContainer", step);
+        let step = Instant::now();
+        engine.remove(&sandbox).await?;
+        table.since(RAW, "RemovePodSandbox", step);
+        table.since(RAW, "pod down", down);
+        Ok(())
+    }
+}
+
+/// The contestant without a bridge.
+pub(crate) const RAW: &str = "raw";

@@ -1,0 +1,84 @@
+//! The engine without a bridge: one pooled connection, bodies as they are given.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use hyperlocal::{UnixConnector, Uri};
+
+use crate::support::failure::{Outcome, fail};
+
+/// A client of the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct RawEngine {
+    socket: std::path::PathBuf,
+    version: String,
+    client: Client<UnixConnector, Full<Bytes>>,
+}
+
+impl RawEngine {
+    /// A client of the engine at that socket that asks in the given version, `/v1.41`.
+    pub(crate) fn new(socket: &Path, version: &str) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new());
+        let client = builder.build(UnixConnector);
+        Self { socket: socket.to_owned(), version: version.to_owned(), client }
+    }
+
+    /// Creates a container; its id.
+    pub(crate) async fn create(&self, name: &str, body: &str) -> Outcome<String> {
+        let path = format!("/containers/create?name={name}");
+        let answer = self.ask(Method::POST, &path, body).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        Ok(answer["Id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Starts it.
+    pub(crate) async fn start(&self, id: &str) -> Outcome {
+        self.ask(Method::POST, &format!("/containers/{id}/start"), "").await.map(drop)
+    }
+
+    /// Stops it with a grace in seconds.
+    pub(crate) async fn stop(&self, id: &str, grace: u32) -> Outcome {
+        self.ask(Method::POST, &format!("/containers/{id}/stop?t={grace}"), "").await.map(drop)
+    }
+
+    /// Removes it.
+    pub(crate) async fn remove(&self, id: &str) -> Outcome {
+        let path = format!("/containers/{id}?force=1&v=1");
+        self.ask(Method::DELETE, &path, "").await.map(drop)
+    }
+
+    /// The process id of a running container, from its inspection.
+    pub(crate) async fn pid(&self, id: &str) -> Outcome<u64> {
+        let answer = self.get(&format!("/containers/{id}/json")).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        Ok(answer["State"]["Pid"].as_u64().unwrap_or_default())
+    }
+
+    /// Any read.
+    pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
+        self.ask(Method::GET, path, "").await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &str) -> Outcome<Bytes> {
+        let request = Request::builder()
+            .method(method)
+            .uri(Uri::new(&self.socket, &format!("{}{path}", self.version)))
+            .header("content-type", "application/json")
+            .header("host", "engine")
+            .body(Full::from(body.to_owned()))?;
+        let response = self.client.request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        if status.is_client_error() || status.is_server_error() {
+            fail!("{path}: {status}: {}", String::from_utf8_lossy(&body));
+        }
+        Ok(body)
+    }
+}

@@ -1,0 +1,67 @@
+//! The two create bodies of a pod, as dockbridge sends them, to be sent again without it: only
+//! so do both contestants ask the engine for the same.
+
+use serde_json::Value;
+
+use crate::support::{
+    failure::{Failure, Outcome},
+    proxy::Proxy,
+    stage::Stage,
+};
+
+/// What was sent for one pod with one container.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    /// API version prefix, for example `/v1.41`.
+    pub(crate) version: String,
+    /// The pause's body.
+    pub(crate) sandbox: String,
+    /// The container's body.
+    pub(crate) container: String,
+    /// The sandbox id that occurs in it.
+    pub(crate) sandbox_id: String,
+}
+
+/// Runs one pod through a dockbridge behind the proxy and keeps it up: the recorded bodies name
+/// files of this pod.
+pub(crate) async fn record(stage: &Stage, proxy: &Proxy) -> Outcome<Recording> {
+    let pod = stage.recipes.pod("recorded");
+    let sandbox_id = stage.cri.run(&pod).await?;
+    stage.up(&sandbox_id, &pod, &[stage.recipes.sleeper("main")]).await?;
+    let mut bodies = Vec::new();
+    for bytes in proxy.take_bytes() {
+        bodies.extend(creations(&String::from_utf8_lossy(&bytes)));
+    }
+    let mut version = String::new();
+    let (mut sandbox, mut container) = (None, None);
+    for (prefix, body) in bodies {
+        version = prefix;
+        let labels = serde_json::from_str::<Value>(&body)?["Labels"].clone();
+        match labels["io.kubernetes.docker.type"].as_str() {
+            Some("podsandbox") => sandbox = Some(body),
+            _ => container = Some(body),
+        }
+    }
+    let missing = || Failure("dockbridge sent no create request".to_owned());
+    Ok(Recording {
+        version,
+        sandbox: sandbox.ok_or_else(missing)?,
+        container: container.ok_or_else(missing)?,
+        sandbox_id,
+    })
+}
+
+/// Version prefix and body of every create request among the bytes of one connection.
+fn creations(bytes: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for request in bytes.split("POST ").skip(1) {
+        let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
+        let path = head.split(' ').next().unwrap_or_default();
+        let Some((version, _name)) = path.split_once("/containers/create?") else { continue };
+        let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
+        if let Some(Ok(value)) = values.next() {
+            found.push((version.to_owned(), value.to_string()));
+        }
+    }
+    found
+}

@@ -1,0 +1,100 @@
+//! Times by step and contestant, printed as medians and ratios.
+
+use std::time::{Duration, Instant};
+
+/// Times in the order they were first noted.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    step: &'static str,
+    times: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Table {
+    /// Notes one time of a contestant.
+    pub(crate) fn note(&mut self, contestant: &'static str, step: &'static str, took: Duration) {
+        self.samples(contestant, step).push(took.as_secs_f64() * 1000.0);
+    }
+
+    /// Notes the time since `begun`.
+    pub(crate) fn since(&mut self, contestant: &'static str, step: &'static str, begun: Instant) {
+        self.note(contestant, step, begun.elapsed());
+    }
+
+    /// Takes over all times of another table.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for row in other.rows {
+            for (contestant, times) in row.times {
+                self.samples(contestant, row.step).extend(times);
+            }
+        }
+    }
+
+    /// Prints the medians, the 90th percentiles, and what the first contestant's median is of
+    /// each other's.
+    pub(crate) fn print(&self, title: &str) {
+        let mut contestants: Vec<&str> = Vec::new();
+        for (contestant, _) in self.rows.iter().flat_map(|row| &row.times) {
+            if !contestants.contains(contestant) {
+                contestants.push(contestant);
+            }
+        }
+        print!("{title:<30}");
+        for (place, contestant) in contestants.iter().enumerate() {
+            print!("{:>12} p50{:>8}", contestant, "p90");
+            if place > 0 {
+                print!("{:>9}", "ratio");
+            }
+        }
+        println!();
+        for row in &self.rows {
+            row.print(&contestants);
+        }
+        println!();
+    }
+
+    fn samples(&mut self, contestant: &'static str, step: &'static str) -> &mut Vec<f64> {
+        let place = self.rows.iter().position(|row| row.step == step).unwrap_or_else(|| {
+            self.rows.push(Row { step, times: Vec::new() });
+            self.rows.len() - 1
+        });
+        let times = &mut self.rows[place].times;
+        let place = times.iter().position(|(name, _)| *name == contestant).unwrap_or_else(|| {
+            times.push((contestant, Vec::new()));
+            times.len() - 1
+        });
+        &mut times[place].1
+    }
+}
+
+impl Row {
+    fn print(&self, contestants: &[&str]) {
+        print!("{:<30}", self.step);
+        let own = self.quantile(contestants.first().copied().unwrap_or_default(), 50);
+        for (place, contestant) in contestants.iter().enumerate() {
+            match (self.quantile(contestant, 50), self.quantile(contestant, 90)) {
+                (Some(median), Some(late)) => print!("{median:>16.2}{late:>8.2}"),
+                _ => print!("{:>16}{:>8}", "–", "–"),
+            }
+            if place > 0 {
+                match (own, self.quantile(contestant, 50)) {
+                    (Some(own), Some(other)) if other > 0.0 => print!("{:>9.2}", own / other),
+                    _ => print!("{:>9}", "–"),
+                }
+            }
+        }
+        println!();
+    }
+
+    /// The value below which `percent` of a contestant's times lie.
+    fn quantile(&self, contestant: &str, percent: usize) -> Option<f64> {
+        let (_, times) = self.times.iter().find(|(name, _)| *name == contestant)?;
+        let mut sorted = times.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
+    }
+}
