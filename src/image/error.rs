@@ -7,7 +7,10 @@ use thiserror::Error;
 use crate::{
     engine::error::EngineError,
     error::Kind,
-    model::reference::{ImageReference, InvalidReference},
+    model::{
+        id::{ContainerId, ImageId},
+        reference::{ImageReference, InvalidReference},
+    },
     store::error::StoreError,
 };
 
@@ -29,11 +32,19 @@ pub enum ImageError {
         /// How long it was waited for.
         silent: Duration,
     },
+    /// A container of a pod was made from the image.
+    #[error("image {image} is used by container {container}")]
+    InUse {
+        /// The image.
+        image: ImageId,
+        /// One of the containers.
+        container: ContainerId,
+    },
     /// Whenever the image was removed, somebody gave it a name again.
     #[error("image {id} is still there after {attempts} removals")]
     Remains {
         /// The image.
-        id: String,
+        id: ImageId,
         /// How often it was removed.
         attempts: u32,
     },
@@ -69,7 +80,9 @@ impl ImageError {
             Self::Engine(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Stalled { .. } => Kind::DeadlineExceeded,
-            Self::Remains { .. } | Self::Unpullable { .. } => Kind::FailedPrecondition,
+            Self::InUse { .. } | Self::Remains { .. } | Self::Unpullable { .. } => {
+                Kind::FailedPrecondition
+            }
             Self::NoFilesystem => Kind::Unavailable,
             Self::NotLoaded { .. } | Self::Lost { .. } => Kind::Internal,
         }

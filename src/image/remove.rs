@@ -1,5 +1,7 @@
 //! Removing an image with all its names, in an order that never leaves a used image nameless.
 
+use std::sync::Arc;
+
 use tracing::info;
 
 use super::{error::ImageError, images::Images};
@@ -7,7 +9,7 @@ use crate::{
     engine::error::{Clash, EngineError},
     model::{
         id::ImageId,
-        record::ImageRecord,
+        record::{ContainerRecord, ImageRecord},
         reference::{ImageReference, names_id},
     },
 };
@@ -39,7 +41,7 @@ impl Images {
                 return self.show_removed(id).await;
             }
         }
-        Err(ImageError::Remains { id: id.to_string(), attempts: ATTEMPTS })
+        Err(ImageError::Remains { id: id.clone(), attempts: ATTEMPTS })
     }
 
     /// The image itself comes first, because that fails cleanly, with all names kept, when a
@@ -61,7 +63,15 @@ impl Images {
         }
     }
 
+    /// Takes the names away one by one. The engine refuses only the last one of a used image,
+    /// so for the containers that are known the refusal comes from here, before the first.
     async fn remove_names(&self, record: &ImageRecord) -> Result<(), ImageError> {
+        let snapshot = self.store.snapshot();
+        let of_image = |one: &&Arc<ContainerRecord>| one.document.image_id == record.id;
+        if let Some(user) = snapshot.containers().iter().find(of_image) {
+            let (image, container) = (record.id.clone(), user.id.clone());
+            return Err(ImageError::InUse { image, container });
+        }
         for name in record.repo_tags.iter().chain(&record.repo_digests) {
             self.remove_name(name).await?;
         }
