@@ -18,3 +18,5 @@ mod address;
 mod exchange;
 mod refusal;
 mod stream;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! The pure parts of the room: the table of refusals, addresses, the cutting of streams. Whole
+//! calls are tested against the fake dockerd in `tests/it/engine`.
+
+use hyper::StatusCode;
+use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+use serde_json::json;
+
+use super::{
+    address,
+    error::{Call, Clash, EngineError, PullFault, Subject},
+    refusal::{pull_refusal, refusal},
+    stream::Decoder,
+};
+use crate::wire::docker;
+
+const HOLDER: &str = "0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f";
+
+fn refused(verb: &'static str, subject: Subject, status: u16, message: &str) -> EngineError {
+    let body = json!({ "message": message }).to_string();
+    let call = Call { verb, subject };
+    refusal(call, StatusCode::from_u16(status).unwrap(), body.as_bytes())
+}
+
+fn container() -> Subject {
+    Subject::Container("aaa".to_owned())
+}
+
+fn image() -> Subject {
+    Subject::Image("busybox:1.36".to_owned())
+}
+
+#[test]
+fn conflicts_are_told_apart_by_their_text() {
+    let check = |subject: Subject, message: &str, wanted: Clash| {
+        let error = refused("remove", subject, 409, message);
+        assert!(error.is_clash(wanted), "{message}: {error:?}");
+    };
+    check(container(), "Container aaa is not running", Clash::NotRunning);
+    check(
+        container(),
+        "Cannot kill container: aaa: Container aaa is not running",
+        Clash::NotRunning,
+    );
+    check(container(), "removal of container aaa is already in progress", Clash::RemovalInProgress);
+    check(
+        image(),
+        "conflict: unable to delete 123 (cannot be forced) - image is being used by running \
+         container 456",
+        Clash::ImageInUse,
+    );
+    check(
+        image(),
+        "conflict: unable to delete 123 (cannot be forced) - image has dependent child images",
+        Clash::ImageHasChildren,
+    );
+    check(
+        image(),
+        "conflict: unable to delete 123 (must be forced) - image is referenced in multiple \
+         repositories",
+        Clash::ImageHasNames,
+    );
+    check(container(), "something new", Clash::Other);
+}
+
+#[test]
+fn the_holder_of_a_name_is_read_from_every_wording() {
+    let check = |message: &str, wanted: Option<&str>| match refused(
+        Call::CREATE,
+        container(),
+        409,
+        message,
+    ) {
+        EngineError::NameTaken { name, holder } => {
+            assert_eq!((name.as_str(), holder.as_deref()), ("aaa", wanted), "{message}");
+        }
+        other => panic!("{message}: {other:?}"),
+    };
+    check(
+        &format!(
+            "Conflict. The container name \"/k8s_a\" is already in use by container \
+             \"{HOLDER}\". You have to remove (or rename) that container to be able to reuse \
+             that name."
+        ),
+        Some(HOLDER),
+    );
+    check(
+        &format!("Conflict. The name \"/k8s_a\" is already in use by container {HOLDER}."),
+        Some(HOLDER),
+    );
+    check("Conflict. The name \"/k8s_a\" is already in use", None);
+    // The name itself is no witness.
+    check("The name \"in use by abcdefabcdef\" is already in use by somebody", None);
+}
+
+#[test]
+fn a_missing_object_is_the_one_the_engine_names() {
+    let missing = |error: EngineError| match error {
+        EngineError::NotFound { subject, .. } => subject,
+        other => panic!("{other:?}"),
+    };
+    let error = refused(Call::CREATE, container(), 404, "No such image: busybox:1.36");
+    assert_eq!(missing(error), image());
+    let error = refused("inspect", container(), 404, "No such container: aaa");
+    assert_eq!(missing(error), container());
+    let error = refused("inspect", image(), 404, "unable to find it");
+    assert_eq!(missing(error), image());
+    // Docker's router redirects what it cleaned.
+    assert_eq!(missing(refused("inspect", image(), 301, "")), image());
+    let error = refused(Call::CREATE, container(), 404, "network mine not found");
+    assert!(error.is_clash(Clash::Other), "the container itself cannot be missing: {error:?}");
+}
+
+#[test]
+fn the_runtimes_own_words_are_dug_out() {
+    let check = |message: &str, wanted: &str| {
+        let error = refused(Call::START, container(), 500, message);
+        assert!(matches!(error, EngineError::CannotRun { .. }), "{error:?}");
+        assert_eq!(error.to_string(), wanted);
+    };
+    check(
+        "OCI runtime create failed: container_linux.go:380: starting container process caused: \
+         exec: \"x\": executable file not found in $PATH: unknown",
+        "exec: \"x\": executable file not found in $PATH",
+    );
+    check(
+        "failed to create shim: OCI runtime create failed: runc create failed: unable to start \
+         container process: error during container init: error mounting \"/a\" to rootfs at \
+         \"/b\": not a directory: unknown",
+        "error mounting \"/a\" to rootfs at \"/b\": not a directory",
+    );
+    check(
+        "OCI runtime create failed: crun: executable file `x` not found in $PATH: No such file \
+         or directory: unknown",
+        "crun: executable file `x` not found in $PATH: No such file or directory",
+    );
+    let text = "driver failed programming external connectivity: port is already allocated";
+    let error = refused(Call::START, container(), 500, text);
+    assert!(matches!(error, EngineError::Failed { status: 500, .. }), "{error:?}");
+}
+
+#[test]
+fn gateway_errors_of_a_registry_get_kubelets_word() {
+    for text in [
+        "received unexpected HTTP status: 502 Bad Gateway",
+        "error pulling image configuration: received unexpected HTTP status: 503 Service \
+         Temporarily Unavailable",
+        "unexpected status from HEAD request to https://r.example/v2/a/manifests/1: 504 Gateway \
+         Timeout",
+    ] {
+        assert_eq!(pull_refusal("a:1", text).to_string(), format!("RegistryUnavailable: {text}"));
+    }
+    for (text, wanted) in [
+        ("denied: requested access to the resource is denied", PullFault::Denied),
+        ("failed to resolve reference \"a:1\": a:1: not found", PullFault::Missing),
+        ("layer 503 of sha256:502504 is damaged", PullFault::Other),
+    ] {
+        let error = pull_refusal("a:1", text);
+        assert_eq!(error.to_string(), text);
+        assert!(matches!(error, EngineError::Pull { fault, .. } if fault == wanted), "{text}");
+    }
+}
+
+#[test]
+fn names_are_encoded_or_refused() {
+    let image = |name: &str| address::image(name, "/json");
+    assert_eq!(image("a/b:1").as_deref(), Some("/images/a/b:1/json"));
+    assert_eq!(image("a?b#c%").as_deref(), Some("/images/a%3Fb%23c%25/json"));
+    assert_eq!(image("ü").as_deref(), Some("/images/%C3%BC/json"));
+    for name in ["", ".", "..", "a/..", "../a", "a//b", "/", "a/./b"] {
+        assert_eq!(image(name), None, "{name:?}");
+    }
+    assert_eq!(address::container("k8s_a.b-c", "/json").unwrap(), "/containers/k8s_a.b-c/json");
+    for name in ["", ".", "..", "a/b", "a b", "ü", "a%2f", "a?b"] {
+        assert_eq!(address::container(name, ""), None, "{name:?}");
+    }
+    let query = address::with_query("/x", &[("a", "1&b=2"), ("c", "/ü")]);
+    assert_eq!(query, "/x?a=1%26b%3D2&c=%2F%C3%BC");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn an_encoded_name_is_always_a_uri_below_its_folder(name in any::<String>()) {
+        for path in [address::image(&name, "/json"), address::container(&name, "/json")] {
+            let Some(path) = path else { continue };
+            let uri: hyper::Uri = format!("unix://00{path}").parse().expect("a uri");
+            prop_assert_eq!(uri.path(), path.as_str());
+            prop_assert_eq!(uri.query(), None);
+            prop_assert_eq!(path.split('/').any(|step| matches!(step, "." | "..")), false);
+        }
+    }
+
+    #[test]
+    fn messages_come_through_any_cut(
+        texts in proptest::collection::vec(any::<String>(), 0..12),
+        joints in proptest::collection::vec(0..4_usize, 12),
+        cut in 1..40_usize,
+    ) {
+        let mut bytes = Vec::new();
+        for (text, joint) in texts.iter().zip(&joints) {
+            bytes.extend_from_slice(json!({ "status": text }).to_string().as_bytes());
+            bytes.extend_from_slice(["", "\n", "\r\n", " \n\n"][*joint].as_bytes());
+        }
+        let mut decoder = Decoder::default();
+        let mut seen = Vec::new();
+        for chunk in bytes.chunks(cut) {
+            decoder.feed(chunk);
+            while let Some(message) = decoder.next::<docker::Progress>() {
+                seen.push(message.status);
+            }
+        }
+        prop_assert_eq!(seen, texts);
+    }
+
+    #[test]
+    fn garbage_costs_at_most_its_line(garbage in any::<Vec<u8>>()) {
+        let mut decoder = Decoder::default();
+        let mut bytes = garbage;
+        bytes.extend_from_slice(b"\n{\"status\":\"after\"}\n");
+        decoder.feed(&bytes);
+        let seen = std::iter::from_fn(|| decoder.next::<docker::Progress>());
+        prop_assert_eq!(seen.last().expect("the last message").status, "after");
+    }
+}

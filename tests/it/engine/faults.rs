@@ -1,0 +1,263 @@
+//! The fault matrix: every way a daemon can fail, and the error that must come of it.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use dockbridge::{
+    engine::{
+        client::Engine,
+        error::{Clash, EngineError},
+    },
+    error::Kind,
+};
+use serde_json::json;
+
+use super::{PATIENCE, engine};
+use crate::support::fake_dockerd::{
+    fault::{Fault, Rule},
+    server::{FakeDockerd, eventually},
+};
+
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// What a listing makes of a fault, and how often the fake was asked.
+async fn listing(fault: Fault) -> (EngineError, usize) {
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| world.add_image("busybox:1.36"));
+    docker.inject(Rule::new("GET /images/json", fault));
+    let error = engine(&docker).list_images().await.unwrap_err();
+    (error, docker.count("GET /images/json"))
+}
+
+#[tokio::test]
+async fn broken_transport() {
+    for (fault, kind, asked) in [
+        (Fault::Reset, Kind::Unavailable, 2),
+        (Fault::LostAnswer, Kind::Unavailable, 2),
+        (Fault::CutBody, Kind::Unavailable, 1),
+        (Fault::Garbage, Kind::Internal, 1),
+        (Fault::CutJson, Kind::Internal, 1),
+        (Fault::Text(200, "<html>hello</html>".to_owned()), Kind::Internal, 1),
+        (Fault::Answer(200, json!({ "no": "list" })), Kind::Internal, 1),
+        (Fault::StalledHeaders, Kind::DeadlineExceeded, 1),
+        (Fault::StalledBody, Kind::DeadlineExceeded, 1),
+        (Fault::Late(Duration::from_secs(60)), Kind::DeadlineExceeded, 1),
+    ] {
+        let began = Instant::now();
+        let name = format!("{fault:?}");
+        let (error, count) = listing(fault).await;
+        assert_eq!(error.kind(), kind, "{name}: {error}");
+        assert_eq!(count, asked, "{name}");
+        assert!(error.to_string().starts_with("list images: "), "{name}: {error}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn statuses() {
+    for (status, kind) in [
+        (400, Kind::InvalidArgument),
+        (401, Kind::PermissionDenied),
+        (403, Kind::PermissionDenied),
+        (404, Kind::NotFound),
+        (409, Kind::FailedPrecondition),
+        (418, Kind::Unknown),
+        (429, Kind::ResourceExhausted),
+        (500, Kind::Unknown),
+        (501, Kind::Unimplemented),
+        (502, Kind::Unavailable),
+        (503, Kind::Unavailable),
+    ] {
+        let docker = FakeDockerd::start().await;
+        let fault = Fault::Status(status, "the engine's words".to_owned());
+        docker.inject(Rule::new("GET /containers/*/json", fault));
+        let error = engine(&docker).inspect_container(ID).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{status}");
+        assert!(error.to_string().contains("the engine's words"), "{status}: {error}");
+        assert_eq!(docker.count("GET /containers/*/json"), 1, "{status} is an answer");
+    }
+}
+
+#[tokio::test]
+async fn error_bodies_of_all_sorts() {
+    for (fault, text) in [
+        (Fault::Text(500, String::new()), "500 Internal Server Error"),
+        (Fault::Text(502, "<h1>Bad gateway</h1>".to_owned()), "<h1>Bad gateway</h1>"),
+        (Fault::Answer(500, json!({ "message": null })), "message"),
+        (Fault::Answer(500, json!({ "message": 5 })), "message"),
+        (Fault::Answer(500, json!([1, 2])), "[1,2]"),
+    ] {
+        let (error, _) = listing(fault).await;
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let (error, _) = listing(Fault::Status(500, "ü".repeat(1 << 20))).await;
+    assert!(error.to_string().len() < 10_000, "bounded");
+}
+
+#[tokio::test]
+async fn a_list_survives_odd_entries() {
+    let docker = FakeDockerd::start().await;
+    let odd = json!([null, { "Id": null }, {}, { "Id": "" }, { "Id": ID, "State": ["new"] },
+                     { "Id": ID }]);
+    docker.inject(Rule::new("GET /containers/json", Fault::Answer(200, odd)));
+    assert_eq!(engine(&docker).list_containers().await.unwrap(), [ID]);
+}
+
+#[tokio::test]
+async fn an_unknown_state_does_not_break_an_inspect() {
+    let docker = FakeDockerd::start().await;
+    let odd = json!({ "Id": ID, "Name": "/k8s_x", "State": { "Status": "hibernating" },
+                      "GraphDriver": null, "News": { "of": ["tomorrow"] } });
+    docker.inject(Rule::new("GET /containers/*/json", Fault::Answer(200, odd)));
+    engine(&docker).inspect_container(ID).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /images/json", Fault::Huge(300 * 1024 * 1024)));
+    let patience =
+        dockbridge::engine::client::Patience { short: Duration::from_secs(60), ..PATIENCE };
+    let engine = Engine::new(docker.socket().to_owned(), patience);
+    let error = engine.list_images().await.unwrap_err();
+    assert!(matches!(error, EngineError::TooLarge { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_dead_kept_connection_costs_nobody_a_failure() {
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| world.add_image("busybox:1.36"));
+    let engine = engine(&docker);
+    engine.list_images().await.unwrap();
+    docker.inject(Rule::new("* /*", Fault::CloseAfter));
+    for round in 0..20 {
+        engine.list_images().await.unwrap_or_else(|error| panic!("{round}: {error}"));
+    }
+    docker.clear_faults();
+    docker.hang_up();
+    engine.list_images().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
+    let docker = FakeDockerd::start().await;
+    let id = docker.world(|world| {
+        world.add_image("busybox:1.36");
+        world.add_container("k8s_a", json!({}))
+    });
+    let engine = engine(&docker);
+    for pattern in ["POST /containers/*/start", "POST /containers/*/stop"] {
+        docker.inject(Rule::new(pattern, Fault::LostAnswer).times(1));
+    }
+    engine.start_container(&id).await.unwrap();
+    engine.stop_container(&id, Duration::ZERO).await.unwrap();
+    let body = dockbridge::wire::docker::ContainerCreateBody {
+        image: Some("busybox:1.36".to_owned()),
+        ..Default::default()
+    };
+    docker.inject(Rule::new("POST /containers/create", Fault::LostAnswer).times(1));
+    let error = engine.create_container("k8s_b", &body).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(docker.count("POST /containers/create"), 1);
+    let again = engine.create_container("k8s_b", &body).await.unwrap_err();
+    assert!(matches!(again, EngineError::NameTaken { .. }), "the caller can find out: {again}");
+}
+
+#[tokio::test]
+async fn a_kill_is_never_repeated() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("POST /containers/*/kill", Fault::Reset));
+    let error = engine(&docker).kill_container(ID, "SIGHUP").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(docker.count("POST /containers/*/kill"), 1);
+}
+
+#[tokio::test]
+async fn a_call_given_up_hangs_up() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /images/json", Fault::StalledHeaders));
+    let engine = engine(&docker);
+    let call = tokio::time::timeout(Duration::from_millis(200), engine.list_images());
+    call.await.unwrap_err();
+    eventually(|| docker.abandoned() == 1).await;
+}
+
+#[tokio::test]
+async fn one_stalled_call_holds_up_no_other() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
+    let engine = engine(&docker);
+    engine.negotiate().await.unwrap();
+    let stalled = engine.inspect_container(ID);
+    let others = async {
+        for _ in 0..50 {
+            engine.list_images().await.unwrap();
+        }
+        Instant::now()
+    };
+    let began = Instant::now();
+    let (stalled, done) = tokio::join!(stalled, others);
+    assert_eq!(stalled.unwrap_err().kind(), Kind::DeadlineExceeded);
+    assert!(done - began < PATIENCE.short, "others went on meanwhile");
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("none.sock");
+    let refusing = directory.path().join("refusing.sock");
+    drop(std::os::unix::net::UnixListener::bind(&refusing).unwrap());
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let far = PathBuf::from("/").join("long".repeat(100));
+    for (socket, advice) in [
+        (missing, "no socket is there"),
+        (refusing, "systemctl start docker"),
+        (file, "docker"),
+        (far, "docker"),
+    ] {
+        let error = Engine::new(socket.clone(), PATIENCE).info().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(advice), "{text}");
+        assert!(text.contains(&*socket.to_string_lossy()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn something_else_answers() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /_ping", Fault::Text(200, "hello".to_owned())));
+    let error = engine(&docker).list_images().await.unwrap_err();
+    assert!(error.to_string().contains("is no docker engine"), "{error}");
+}
+
+#[tokio::test]
+async fn a_failed_start_says_only_what_matters() {
+    let chain = "failed to create task for container: failed to create shim task: OCI runtime \
+                 create failed: runc create failed: unable to start container process: exec: \
+                 \"nope\": executable file not found in $PATH: unknown";
+    for status in [400, 404, 500] {
+        let docker = FakeDockerd::start().await;
+        let fault = Fault::Status(status, chain.to_owned());
+        docker.inject(Rule::new("POST /containers/*/start", fault));
+        let error = engine(&docker).start_container(ID).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unknown);
+        assert_eq!(error.to_string(), "exec: \"nope\": executable file not found in $PATH");
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
+    let docker = FakeDockerd::start().await;
+    let id = docker.world(|world| {
+        world.add_container("k8s_x", json!({ "HostConfig": { "NetworkMode": "container:gone" } }))
+    });
+    let error = engine(&docker).start_container(&id).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::FailedPrecondition);
+    assert!(error.is_clash(Clash::Other), "{error}");
+}

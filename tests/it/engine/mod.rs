@@ -1,0 +1,26 @@
+//! The engine client against the fake dockerd: what it says, and what it makes of every way a
+//! daemon can fail.
+
+mod calls;
+mod faults;
+mod pulls;
+mod streams;
+mod versions;
+
+use std::time::Duration;
+
+use dockbridge::engine::client::{Engine, Patience};
+
+use crate::support::fake_dockerd::server::FakeDockerd;
+
+/// Short enough for tests that wait for a deadline, long enough for a busy machine.
+const PATIENCE: Patience = Patience {
+    ping: Duration::from_millis(1500),
+    short: Duration::from_millis(1500),
+    stop_margin: Duration::from_millis(1500),
+    stream: Duration::from_millis(1500),
+};
+
+fn engine(docker: &FakeDockerd) -> Engine {
+    Engine::new(docker.socket().to_owned(), PATIENCE)
+}

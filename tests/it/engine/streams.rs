@@ -1,0 +1,134 @@
+//! The event stream: what comes through, whatever the transport does to it.
+
+use std::time::Duration;
+
+use dockbridge::{engine::events::Events, error::Kind, model::engine::EngineEvent};
+use serde_json::json;
+
+use super::engine;
+use crate::support::fake_dockerd::{
+    fault::{Fault, Rule},
+    server::FakeDockerd,
+};
+
+async fn next(events: &mut Events) -> EngineEvent {
+    let next = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
+    next.expect("an event comes").expect("the stream goes on").expect("it is well")
+}
+
+fn changed(id: &str) -> EngineEvent {
+    EngineEvent::ContainerChanged { id: id.to_owned() }
+}
+
+fn line(id: &str) -> String {
+    json!({ "Type": "container", "Action": "start", "Actor": { "ID": id } }).to_string()
+}
+
+#[tokio::test]
+async fn what_happens_after_the_opening_is_in_it() {
+    let docker = FakeDockerd::start().await;
+    let mut events = engine(&docker).events().await.unwrap();
+    let id = docker.world(|world| {
+        let id = world.add_container("k8s_x", json!({}));
+        world.start(&id);
+        world.emit("container", "exec_start: sh", &id, &json!({}));
+        world.emit("container", "health_status: healthy", &id, &json!({}));
+        world.exit(&id, 0);
+        world.remove(&id);
+        id
+    });
+    for _ in ["create", "start", "die"] {
+        assert_eq!(next(&mut events).await, changed(&id));
+    }
+    assert_eq!(next(&mut events).await, EngineEvent::ContainerGone { id });
+    docker.world(|world| world.emit("daemon", "reload", "x", &json!({})));
+    assert_eq!(next(&mut events).await, EngineEvent::DaemonReloaded);
+}
+
+#[tokio::test]
+async fn exec_noise_stays_with_the_engine() {
+    let docker = FakeDockerd::start().await;
+    let _events = engine(&docker).events().await.unwrap();
+    let filters = &docker.matching("GET /events")[0].query["filters"];
+    assert!(!filters.contains("exec"), "{filters}");
+    assert!(filters.contains("\"die\"") && filters.contains("\"container\""), "{filters}");
+}
+
+#[tokio::test]
+async fn odd_lines_cost_only_themselves() {
+    let docker = FakeDockerd::start().await;
+    let mut events = engine(&docker).events().await.unwrap();
+    let (a, b) = (line("aaa"), line("bbb"));
+    let halves = b.split_at(b.len() / 2);
+    docker.send_to_events(format!("{a}{b}\n").as_bytes());
+    assert_eq!(next(&mut events).await, changed("aaa"));
+    assert_eq!(next(&mut events).await, changed("bbb"));
+    for noise in [
+        "no json at all\n",
+        "{\"Type\": 5}\n",
+        "{\"Type\": \"container\", \"Action\n",
+        "\n\r\n  \n",
+        "null\n[]\n17\n",
+        "{\"Type\":\"container\",\"Action\":\"start\",\"Actor\":null}\n",
+        "{\"Type\":\"moon\",\"Action\":\"landed\",\"Actor\":{\"ID\":\"x\"}}\n",
+        "}}}}\n",
+        "\"\\ud800\"\n",
+    ] {
+        docker.send_to_events(noise.as_bytes());
+        docker.send_to_events(halves.0.as_bytes());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        docker.send_to_events(halves.1.as_bytes());
+        assert_eq!(next(&mut events).await, changed("bbb"), "after {noise:?}");
+        docker.send_to_events(b"\n");
+    }
+    docker.send_to_events(b"\xff\xfe\x00\n");
+    docker.send_to_events(a.as_bytes());
+    assert_eq!(next(&mut events).await, changed("aaa"), "without a line break");
+}
+
+#[tokio::test]
+async fn a_message_without_end_is_not_kept() {
+    let docker = FakeDockerd::start().await;
+    let mut events = engine(&docker).events().await.unwrap();
+    docker.send_to_events(b"{\"Type\": \"");
+    for _ in 0..20 {
+        docker.send_to_events(&vec![b'x'; 1 << 20]);
+    }
+    docker.send_to_events(format!("\"}}\n{}\n", line("aaa")).as_bytes());
+    assert_eq!(next(&mut events).await, changed("aaa"));
+}
+
+#[tokio::test]
+async fn a_silent_stream_is_waited_for() {
+    let docker = FakeDockerd::start().await;
+    let mut events = engine(&docker).events().await.unwrap();
+    // Longer than any patience of these tests.
+    let silence = tokio::time::timeout(Duration::from_secs(2), events.next()).await;
+    assert!(silence.is_err());
+    docker.world(|world| world.emit("container", "start", "aaa", &json!({})));
+    assert_eq!(next(&mut events).await, changed("aaa"));
+}
+
+#[tokio::test]
+async fn both_ways_of_ending_are_seen() {
+    let docker = FakeDockerd::start().await;
+    let engine = engine(&docker);
+    let mut events = engine.events().await.unwrap();
+    docker.hang_up();
+    let error = events.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(events.next().await.is_none());
+
+    docker.inject(Rule::new("GET /events", Fault::Stream(vec![line("aaa").into_bytes()])));
+    let mut events = engine.events().await.unwrap();
+    assert_eq!(next(&mut events).await, changed("aaa"));
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn an_engine_that_never_opens_the_stream_is_given_up() {
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /events", Fault::StalledHeaders));
+    let error = engine(&docker).events().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::DeadlineExceeded);
+}

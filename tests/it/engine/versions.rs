@@ -1,0 +1,119 @@
+//! Which API version is spoken, and what happens when the daemon is replaced under us.
+
+use dockbridge::{engine::error::EngineError, error::Kind, model::engine::ApiVersion};
+
+use super::engine;
+use crate::support::fake_dockerd::{
+    fault::{Fault, Rule},
+    server::FakeDockerd,
+};
+
+fn versions(docker: &FakeDockerd, pattern: &str) -> Vec<Option<String>> {
+    docker.matching(pattern).into_iter().map(|request| request.version).collect()
+}
+
+#[tokio::test]
+async fn the_newest_common_version_is_on_every_request_line() {
+    for (newest, spoken) in [(41, 41), (45, 45), (53, 53), (60, 53)] {
+        let docker = FakeDockerd::start_speaking(newest, 24).await;
+        let engine = engine(&docker);
+        assert_eq!(engine.api(), ApiVersion::OLDEST, "before anybody asked");
+        engine.list_images().await.unwrap();
+        engine.list_containers().await.unwrap();
+        assert_eq!(engine.api(), ApiVersion::new(spoken));
+        assert_eq!(versions(&docker, "GET /_ping"), [None]);
+        for pattern in ["GET /images/json", "GET /containers/json"] {
+            assert_eq!(versions(&docker, pattern), [Some(format!("1.{spoken}"))]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_first_calls_costs_one_ping() {
+    let docker = FakeDockerd::start().await;
+    let engine = engine(&docker);
+    let calls = (0..20).map(|_| engine.list_images());
+    for outcome in futures_util::future::join_all(calls).await {
+        outcome.unwrap();
+    }
+    assert_eq!(docker.count("GET /_ping"), 1);
+}
+
+#[tokio::test]
+async fn an_engine_too_old_is_told_apart() {
+    let docker = FakeDockerd::start_speaking(40, 12).await;
+    let error = engine(&docker).list_images().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::FailedPrecondition);
+    let text = error.to_string();
+    assert!(text.contains("1.40") && text.contains("20.10"), "{text}");
+}
+
+#[tokio::test]
+async fn an_engine_too_new_is_told_apart() {
+    let docker = FakeDockerd::start_speaking(70, 60).await;
+    let error = engine(&docker).list_images().await.unwrap_err();
+    assert!(matches!(error, EngineError::Incompatible { .. }), "{error}");
+    assert!(error.to_string().contains("1.60"), "{error}");
+}
+
+// user-pains row 1: an upgrade under a running bridge takes the node down.
+#[tokio::test]
+async fn a_daemon_replaced_by_an_older_or_newer_one_is_spoken_to_in_its_version() {
+    let docker = FakeDockerd::start_speaking(45, 24).await;
+    let engine = engine(&docker);
+    engine.list_images().await.unwrap();
+    for (newest, oldest) in [(43, 24), (53, 44), (52, 52), (41, 24)] {
+        docker.speak(newest, oldest);
+        engine.list_images().await.unwrap_or_else(|error| panic!("1.{newest}: {error}"));
+        assert_eq!(engine.api(), ApiVersion::new(newest));
+    }
+}
+
+#[tokio::test]
+async fn a_create_survives_the_replacement_too() {
+    let docker = FakeDockerd::start_speaking(45, 24).await;
+    docker.world(|world| world.add_image("busybox:1.36"));
+    let engine = engine(&docker);
+    engine.list_images().await.unwrap();
+    docker.speak(43, 24);
+    let body = dockbridge::wire::docker::ContainerCreateBody {
+        image: Some("busybox:1.36".to_owned()),
+        ..Default::default()
+    };
+    engine.create_container("k8s_x", &body).await.unwrap();
+    assert_eq!(docker.world(|world| world.containers.len()), 1);
+}
+
+#[tokio::test]
+async fn after_a_restart_the_version_is_asked_for_again() {
+    let docker = FakeDockerd::start_speaking(45, 24).await;
+    let engine = engine(&docker);
+    engine.list_images().await.unwrap();
+    docker.stop().await;
+    assert_eq!(engine.list_images().await.unwrap_err().kind(), Kind::Unavailable);
+    docker.start_again(48, 24);
+    engine.list_images().await.unwrap();
+    assert_eq!(engine.api(), ApiVersion::new(48), "newer features are noticed");
+}
+
+#[tokio::test]
+async fn the_end_of_the_event_stream_casts_doubt_on_the_version() {
+    let docker = FakeDockerd::start_speaking(45, 24).await;
+    let engine = engine(&docker);
+    let mut events = engine.events().await.unwrap();
+    docker.stop().await;
+    docker.start_again(48, 24);
+    while events.next().await.is_some_and(|event| event.is_ok()) {}
+    engine.list_images().await.unwrap();
+    assert_eq!(engine.api(), ApiVersion::new(48));
+}
+
+#[tokio::test]
+async fn a_version_nobody_can_settle_is_no_loop() {
+    let docker = FakeDockerd::start().await;
+    let text = "client version 1.45 is too new. Maximum supported API version is 1.45";
+    docker.inject(Rule::new("GET /images/json", Fault::Status(400, text.to_owned())));
+    let error = engine(&docker).list_images().await.unwrap_err();
+    assert!(matches!(error, EngineError::Incompatible { .. }), "{error}");
+    assert_eq!(docker.count("GET /images/json"), 2);
+}

@@ -1,0 +1,14 @@
+//! Tests that need more than one room, in one binary: linking is slower than running.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking"
+)]
+
+mod engine;
+mod support;

@@ -1,0 +1,21 @@
+//! A dockerd made for tests: a real HTTP server on a temporary unix socket, in front of a small
+//! model of containers, images and events, that fails in whatever way it is told.
+//!
+//! ```ignore
+//! let docker = FakeDockerd::start().await;
+//! docker.world(|world| world.add_image("busybox:1.36"));
+//! docker.inject(Rule::new("POST /containers/*/start", Fault::Status(500, "boom".into())).times(1));
+//! // … drive whatever is given docker.socket() …
+//! assert_eq!(docker.count("POST /containers/*/start"), 2);
+//! ```
+//!
+//! Patterns are `METHOD /path` without the version prefix; `*` stands for one or more characters.
+
+#![allow(dead_code, reason = "offers what stories need, whether or not one needs it today")]
+
+pub(crate) mod fault;
+pub(crate) mod server;
+pub(crate) mod world;
+
+mod routes;
+mod wire;

@@ -1,0 +1,400 @@
+//! The socket, the connections and the request log.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+    sync::broadcast,
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use super::wire::Recorded;
+use super::{
+    fault::{Fault, Rule, matches},
+    routes::{self, Answer},
+    wire,
+    world::World,
+};
+
+/// The fake. Dropping it closes everything.
+pub(crate) struct FakeDockerd {
+    shared: Arc<Shared>,
+    listening: Mutex<CancellationToken>,
+    socket: PathBuf,
+    // Removed when the fake goes, after the connections.
+    directory: TempDir,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    rules: Mutex<Vec<Rule>>,
+    requests: Mutex<Vec<Recorded>>,
+    speaks: Mutex<Speaks>,
+    accepted: AtomicUsize,
+    open: AtomicUsize,
+    abandoned: AtomicUsize,
+    /// Cancelled to close every connection; replaced by a new one.
+    connections: Mutex<CancellationToken>,
+}
+
+/// API versions of the fake, both as minor numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaks {
+    pub(crate) newest: u16,
+    pub(crate) oldest: u16,
+}
+
+impl FakeDockerd {
+    /// A fake that speaks API 1.24 to 1.45, with an empty world.
+    pub(crate) async fn start() -> Self {
+        Self::start_speaking(45, 24).await
+    }
+
+    /// A fake that speaks API 1.`oldest` to 1.`newest`.
+    pub(crate) async fn start_speaking(newest: u16, oldest: u16) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("docker.sock");
+        let fake = Self {
+            shared: Arc::new(Shared {
+                world: Mutex::new(World::new(directory.path().join("root"))),
+                rules: Mutex::default(),
+                requests: Mutex::default(),
+                speaks: Mutex::new(Speaks { newest, oldest }),
+                accepted: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
+                abandoned: AtomicUsize::new(0),
+                connections: Mutex::default(),
+            }),
+            listening: Mutex::default(),
+            socket,
+            directory,
+        };
+        fake.listen();
+        fake
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A directory that lives as long as the fake, for whatever a test needs.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// From now on calls fail as the rule says. Of several rules the first that strikes counts.
+    pub(crate) fn inject(&self, rule: Rule) {
+        lock(&self.shared.rules).push(rule);
+    }
+
+    pub(crate) fn clear_faults(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// Looks at or changes the world; changes made through its methods send events.
+    pub(crate) fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
+        work(&mut lock(&self.shared.world))
+    }
+
+    /// Every request since the start or the last [`Self::forget_requests`], in order.
+    pub(crate) fn requests(&self) -> Vec<Recorded> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// The requests that match a pattern.
+    pub(crate) fn matching(&self, pattern: &str) -> Vec<Recorded> {
+        self.requests().into_iter().filter(|r| matches(pattern, &r.call())).collect()
+    }
+
+    pub(crate) fn count(&self, pattern: &str) -> usize {
+        self.matching(pattern).len()
+    }
+
+    pub(crate) fn forget_requests(&self) {
+        lock(&self.shared.requests).clear();
+    }
+
+    /// Connections accepted so far.
+    pub(crate) fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Connections open now.
+    pub(crate) fn open(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+
+    /// Calls whose client hung up before the answer was complete.
+    pub(crate) fn abandoned(&self) -> usize {
+        self.shared.abandoned.load(Ordering::SeqCst)
+    }
+
+    /// Sends bytes as they are to every open event stream.
+    pub(crate) fn send_to_events(&self, bytes: &[u8]) {
+        self.world(|world| world.send(bytes));
+    }
+
+    /// Closes every connection, event streams included, and goes on listening.
+    pub(crate) fn hang_up(&self) {
+        std::mem::take(&mut *lock(&self.shared.connections)).cancel();
+    }
+
+    /// Stops: closes everything and removes the socket. The world stays.
+    pub(crate) async fn stop(&self) {
+        lock(&self.listening).cancel();
+        let _ = std::fs::remove_file(&self.socket);
+        self.hang_up();
+        eventually(|| self.open() == 0).await;
+    }
+
+    /// Starts again after [`Self::stop`], perhaps as another version of Docker.
+    pub(crate) fn start_again(&self, newest: u16, oldest: u16) {
+        self.speak(newest, oldest);
+        self.listen();
+    }
+
+    /// Speaks other versions from the next request on, as after a swift upgrade.
+    pub(crate) fn speak(&self, newest: u16, oldest: u16) {
+        *lock(&self.shared.speaks) = Speaks { newest, oldest };
+    }
+
+    fn listen(&self) {
+        let listener = UnixListener::bind(&self.socket).unwrap();
+        let stop = CancellationToken::new();
+        *lock(&self.listening) = stop.clone();
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(stop.run_until_cancelled_owned(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                Connection::spawn(Arc::clone(&shared), stream);
+            }
+        }));
+    }
+}
+
+impl Drop for FakeDockerd {
+    fn drop(&mut self) {
+        lock(&self.listening).cancel();
+        self.hang_up();
+    }
+}
+
+/// Waits, up to a few seconds, for something to become true.
+pub(crate) async fn eventually(mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came true");
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    stream: UnixStream,
+    number: usize,
+}
+
+impl Connection {
+    fn spawn(shared: Arc<Shared>, stream: UnixStream) {
+        let number = shared.accepted.fetch_add(1, Ordering::SeqCst) + 1;
+        shared.open.fetch_add(1, Ordering::SeqCst);
+        let closing = lock(&shared.connections).clone();
+        tokio::spawn(async move {
+            let connection = Self { shared: Arc::clone(&shared), stream, number };
+            let _ = closing.run_until_cancelled_owned(connection.serve()).await;
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+
+    async fn serve(mut self) -> io::Result<()> {
+        while let Some(mut request) = wire::read(&mut self.stream).await? {
+            request.connection = self.number;
+            let call = request.call();
+            lock(&self.shared.requests).push(request.clone());
+            let fault = lock(&self.shared.rules).iter_mut().find_map(|rule| rule.strike(&call));
+            let goes_on = match fault {
+                None => self.answer(&request).await?,
+                Some(fault) => self.fail(&request, fault).await?,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the world says. While it takes its time, a client that hangs up is noticed.
+    async fn decide(&mut self, request: &Recorded) -> io::Result<Answer> {
+        let speaks = *lock(&self.shared.speaks);
+        let work = routes::answer(&self.shared.world, speaks, request);
+        let mut byte = [0];
+        tokio::select! {
+            answer = work => Ok(answer),
+            _ = self.stream.read(&mut byte) => {
+                self.shared.abandoned.fetch_add(1, Ordering::SeqCst);
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    async fn answer(&mut self, request: &Recorded) -> io::Result<bool> {
+        match self.decide(request).await? {
+            Answer::Ping { newest } => {
+                let text = format!(
+                    "HTTP/1.1 200 OK\r\nApi-Version: {newest}\r\nOstype: linux\r\n\
+                     Content-Length: 2\r\n\r\nOK"
+                );
+                self.stream.write_all(text.as_bytes()).await?;
+            }
+            Answer::Json(status, body) => {
+                wire::write_json(&mut self.stream, status, &body).await?;
+            }
+            Answer::Stream(messages) => {
+                let chunks = messages.iter().map(|m| format!("{m}\r\n").into_bytes()).collect();
+                self.stream_out(chunks).await?;
+                self.stream.write_all(b"0\r\n\r\n").await?;
+            }
+            Answer::Events(feed, kinds, actions) => self.events(feed, &kinds, &actions).await?,
+        }
+        Ok(true)
+    }
+
+    async fn fail(&mut self, request: &Recorded, fault: Fault) -> io::Result<bool> {
+        match fault {
+            Fault::Status(status, message) => {
+                wire::write_json(&mut self.stream, status, &json!({ "message": message })).await?;
+            }
+            Fault::Answer(status, body) => {
+                wire::write_json(&mut self.stream, status, &body).await?;
+            }
+            Fault::Text(status, body) => wire::write_text(&mut self.stream, status, &body).await?,
+            Fault::Reset => return Ok(false),
+            Fault::LostAnswer => {
+                self.decide(request).await?;
+                return Ok(false);
+            }
+            Fault::Garbage => {
+                self.stream.write_all(b"\x16\x03\x01 this is no HTTP\r\n\r\n").await?;
+                return Ok(false);
+            }
+            Fault::CutBody | Fault::StalledBody => {
+                let body = self.whole_json(request).await?;
+                let head = wire::head_of(200, body.len());
+                let half = &body[..body.len() / 2];
+                self.stream.write_all(format!("{head}{half}").as_bytes()).await?;
+                if matches!(fault, Fault::StalledBody) {
+                    self.stall().await?;
+                }
+                return Ok(false);
+            }
+            Fault::CutJson => {
+                let body = self.whole_json(request).await?;
+                wire::write_text(&mut self.stream, 200, &body[..body.len() / 2]).await?;
+            }
+            Fault::StalledHeaders => {
+                self.stall().await?;
+                return Ok(false);
+            }
+            Fault::Late(delay) => {
+                tokio::time::sleep(delay).await;
+                return self.answer(request).await;
+            }
+            Fault::CloseAfter => {
+                self.answer(request).await?;
+                return Ok(false);
+            }
+            Fault::Stream(chunks) => {
+                self.stream_out(chunks).await?;
+                self.stream.write_all(b"0\r\n\r\n").await?;
+            }
+            Fault::StreamThenStall(chunks) => {
+                self.stream_out(chunks).await?;
+                self.stall().await?;
+                return Ok(false);
+            }
+            Fault::Huge(size) => self.huge(size).await?,
+        }
+        Ok(true)
+    }
+
+    async fn whole_json(&mut self, request: &Recorded) -> io::Result<String> {
+        Ok(match self.decide(request).await? {
+            Answer::Json(_, body) => body.to_string(),
+            _ => "{\"never\": \"whole\"}".to_owned(),
+        })
+    }
+
+    async fn stream_out(&mut self, chunks: Vec<Vec<u8>>) -> io::Result<()> {
+        wire::begin_chunks(&mut self.stream).await?;
+        for chunk in chunks {
+            wire::write_chunk(&mut self.stream, &chunk).await?;
+            // So that the other side reads them one by one.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    async fn huge(&mut self, size: u64) -> io::Result<()> {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n\"", size + 2);
+        self.stream.write_all(head.as_bytes()).await?;
+        let block = vec![b'x'; 1 << 16];
+        let mut left = size;
+        while left > 0 {
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+            self.stream.write_all(&block[..part]).await?;
+            left -= part as u64;
+        }
+        self.stream.write_all(b"\"").await
+    }
+
+    /// Waits until the client hangs up.
+    async fn stall(&mut self) -> io::Result<()> {
+        let mut byte = [0];
+        let _ = self.stream.read(&mut byte).await;
+        self.shared.abandoned.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn events(
+        &mut self,
+        mut feed: broadcast::Receiver<(Value, Vec<u8>)>,
+        kinds: &[String],
+        actions: &[String],
+    ) -> io::Result<()> {
+        wire::begin_chunks(&mut self.stream).await?;
+        let mut byte = [0];
+        loop {
+            let (event, bytes) = tokio::select! {
+                message = feed.recv() => match message {
+                    Ok(message) => message,
+                    Err(_) => return Ok(()),
+                },
+                // The client hung up.
+                _ = self.stream.read(&mut byte) => return Err(io::ErrorKind::BrokenPipe.into()),
+            };
+            let wanted = |key: &str, list: &[String]| {
+                let word = event[key].as_str().unwrap_or_default();
+                list.is_empty() || word.is_empty() || list.iter().any(|one| one == word)
+            };
+            if wanted("Type", kinds) && wanted("Action", actions) {
+                wire::write_chunk(&mut self.stream, &bytes).await?;
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

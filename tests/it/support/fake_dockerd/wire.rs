@@ -1,0 +1,150 @@
+//! HTTP/1.1 by hand, so that it can be broken on purpose.
+
+use std::{collections::BTreeMap, io};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+};
+
+/// A request as it came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
+    pub(crate) method: String,
+    /// Path and query exactly as on the wire.
+    pub(crate) target: String,
+    /// `1.45` of a leading `/v1.45`.
+    pub(crate) version: Option<String>,
+    /// Decoded path without the version.
+    pub(crate) path: String,
+    /// Decoded query.
+    pub(crate) query: BTreeMap<String, String>,
+    /// Header names in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+    /// Number of the connection it came on, from 1.
+    pub(crate) connection: usize,
+}
+
+impl Recorded {
+    /// `METHOD /path`, what patterns are held against.
+    pub(crate) fn call(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    pub(super) fn parameter(&self, key: &str) -> &str {
+        self.query.get(key).map_or("", String::as_str)
+    }
+}
+
+/// The next request of a connection; none at its end.
+pub(super) async fn read(stream: &mut UnixStream) -> io::Result<Option<Recorded>> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let mut request = head(&String::from_utf8_lossy(&bytes[..end]));
+    let length = request.headers.get("content-length").and_then(|text| text.parse().ok());
+    let mut body = bytes.split_off(end + 4);
+    while body.len() < length.unwrap_or(0) {
+        if stream.read_buf(&mut body).await? == 0 {
+            return Ok(None);
+        }
+    }
+    request.body = body;
+    Ok(Some(request))
+}
+
+pub(super) async fn write_json(
+    stream: &mut UnixStream,
+    status: u16,
+    body: &Value,
+) -> io::Result<()> {
+    write_text(stream, status, &body.to_string()).await
+}
+
+pub(super) async fn write_text(stream: &mut UnixStream, status: u16, body: &str) -> io::Result<()> {
+    // These have no body by definition, and a length would be taken for one.
+    let head = match status {
+        204 | 304 => format!("HTTP/1.1 {status} x\r\n\r\n"),
+        _ => head_of(status, body.len()),
+    };
+    let body = if matches!(status, 204 | 304) { "" } else { body };
+    stream.write_all(format!("{head}{body}").as_bytes()).await
+}
+
+pub(super) fn head_of(status: u16, length: usize) -> String {
+    format!(
+        "HTTP/1.1 {status} x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+pub(super) async fn begin_chunks(stream: &mut UnixStream) -> io::Result<()> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await
+}
+
+pub(super) async fn write_chunk(stream: &mut UnixStream, chunk: &[u8]) -> io::Result<()> {
+    let mut bytes = format!("{:x}\r\n", chunk.len()).into_bytes();
+    bytes.extend_from_slice(chunk);
+    bytes.extend_from_slice(b"\r\n");
+    stream.write_all(&bytes).await
+}
+
+fn head(text: &str) -> Recorded {
+    let mut lines = text.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let mut request = Recorded {
+        method: words.next().unwrap_or_default().to_owned(),
+        target: words.next().unwrap_or_default().to_owned(),
+        ..Recorded::default()
+    };
+    let pairs = lines.filter_map(|line| line.split_once(':'));
+    request.headers =
+        pairs.map(|(key, value)| (key.trim().to_lowercase(), value.trim().to_owned())).collect();
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+    let (version, path) = split_version(path);
+    request.version = version;
+    request.path = decoded(&path);
+    request.query = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(key, value)| (decoded(key), decoded(value)))
+        .collect();
+    request
+}
+
+fn split_version(path: &str) -> (Option<String>, String) {
+    let versioned = path.strip_prefix("/v1.").and_then(|rest| rest.split_once('/'));
+    match versioned {
+        Some((minor, rest)) if minor.bytes().all(|b| b.is_ascii_digit()) => {
+            (Some(format!("1.{minor}")), format!("/{rest}"))
+        }
+        _ => (None, path.to_owned()),
+    }
+}
+
+fn decoded(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let pair: String = bytes.by_ref().take(2).map(char::from).collect();
+        out.push(u8::from_str_radix(&pair, 16).unwrap_or(b'?'));
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}

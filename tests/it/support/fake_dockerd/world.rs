@@ -1,0 +1,290 @@
+//! The containers and images of the fake, and the events they make.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+/// Everything the fake knows.
+pub(crate) struct World {
+    pub(crate) containers: Vec<Container>,
+    pub(crate) images: Vec<Image>,
+    /// What can be pulled.
+    pub(crate) registry: Vec<Image>,
+    /// `/info`, changed at will.
+    pub(crate) info: Value,
+    /// Release, for `/version`.
+    pub(crate) release: String,
+    /// Pid of every container started from now on: this process, so that it exists.
+    pub(crate) pid: u32,
+    /// Holds `containers/<id>/<id>-json.log`.
+    pub(crate) root: PathBuf,
+    serial: u64,
+    feed: broadcast::Sender<(Value, Vec<u8>)>,
+}
+
+/// A container.
+#[derive(Clone, Debug)]
+pub(crate) struct Container {
+    pub(crate) id: String,
+    /// Without the leading slash.
+    pub(crate) name: String,
+    /// The body of its create call.
+    pub(crate) body: Value,
+    /// Id of its image.
+    pub(crate) image: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) created: String,
+    /// `created`, `running`, `exited`, `removing`, …
+    pub(crate) status: String,
+    pub(crate) pid: u32,
+    pub(crate) exit_code: i64,
+    pub(crate) oom_killed: bool,
+    pub(crate) error: String,
+    pub(crate) started: String,
+    pub(crate) finished: String,
+    /// How long its process takes to end when asked; killed if the grace is shorter.
+    pub(crate) takes_to_stop: Duration,
+    /// How long its removal takes.
+    pub(crate) takes_to_remove: Duration,
+}
+
+/// An image.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Image {
+    pub(crate) id: String,
+    pub(crate) tags: Vec<String>,
+    pub(crate) digests: Vec<String>,
+    pub(crate) size: u64,
+    /// Its `Config`.
+    pub(crate) config: Value,
+}
+
+impl World {
+    pub(super) fn new(root: PathBuf) -> Self {
+        let info = json!({
+            "ID": "FAKE:DAEMON", "ServerVersion": "26.1.5", "CgroupDriver": "cgroupfs",
+            "CgroupVersion": "2", "DockerRootDir": root, "Driver": "overlay2",
+            "DriverStatus": [["Backing Filesystem", "extfs"]],
+            "Runtimes": {"runc": {"path": "runc"}, "io.containerd.runc.v2": {"path": "runc"}},
+            "DefaultRuntime": "runc", "SecurityOptions": ["name=seccomp,profile=builtin"],
+            "LoggingDriver": "json-file", "LiveRestoreEnabled": false,
+            "KernelVersion": "6.1.0", "Warnings": null,
+        });
+        Self {
+            containers: Vec::new(),
+            images: Vec::new(),
+            registry: Vec::new(),
+            info,
+            release: "26.1.5".to_owned(),
+            pid: std::process::id(),
+            root,
+            serial: 0,
+            feed: broadcast::channel(4096).0,
+        }
+    }
+
+    /// An image in the engine's store; returns its id.
+    pub(crate) fn add_image(&mut self, reference: &str) -> String {
+        let image = self.make_image(reference);
+        let id = image.id.clone();
+        self.images.push(image);
+        self.image_event("load", &id);
+        id
+    }
+
+    /// An image in the registry: a pull of this reference succeeds. Returns its id.
+    pub(crate) fn offer_image(&mut self, reference: &str) -> String {
+        let image = self.make_image(reference);
+        let id = image.id.clone();
+        self.registry.push(image);
+        id
+    }
+
+    /// A container made by somebody else.
+    pub(crate) fn add_container(&mut self, name: &str, body: Value) -> String {
+        let id = self.fresh_id();
+        let asked = body["Image"].as_str().unwrap_or_default();
+        let image = self.image(asked).cloned().unwrap_or_default();
+        let mut labels = strings(&image.config["Labels"]);
+        labels.extend(strings(&body["Labels"]));
+        let zero = "0001-01-01T00:00:00Z".to_owned();
+        self.containers.push(Container {
+            id: id.clone(),
+            name: name.to_owned(),
+            body,
+            image: image.id,
+            labels,
+            created: now(),
+            status: "created".to_owned(),
+            pid: 0,
+            exit_code: 0,
+            oom_killed: false,
+            error: String::new(),
+            started: zero.clone(),
+            finished: zero,
+            takes_to_stop: Duration::ZERO,
+            takes_to_remove: Duration::ZERO,
+        });
+        let log = self.log_path(&id);
+        fs::create_dir_all(log.parent().unwrap()).unwrap();
+        fs::write(log, "").unwrap();
+        self.container_event("create", &id);
+        id
+    }
+
+    /// Its main process starts.
+    pub(crate) fn start(&mut self, id: &str) {
+        let pid = self.pid;
+        let container = self.container_mut(id).unwrap();
+        let (status, started) = ("running".to_owned(), now());
+        (container.status, container.started, container.pid) = (status, started, pid);
+        container.exit_code = 0;
+        self.container_event("start", id);
+    }
+
+    /// Its main process ends by itself, or is killed.
+    pub(crate) fn exit(&mut self, id: &str, code: i64) {
+        let container = self.container_mut(id).unwrap();
+        let (status, finished) = ("exited".to_owned(), now());
+        (container.status, container.finished, container.pid) = (status, finished, 0);
+        container.exit_code = code;
+        self.container_event("die", id);
+    }
+
+    /// The kernel kills it for lack of memory.
+    pub(crate) fn oom(&mut self, id: &str) {
+        self.container_mut(id).unwrap().oom_killed = true;
+        self.container_event("oom", id);
+        self.exit(id, 137);
+    }
+
+    /// It is gone, as after `docker rm -f`.
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.containers.retain(|container| container.id != id);
+        self.container_event("destroy", id);
+    }
+
+    /// A line on its standard output, as json-file keeps it.
+    pub(crate) fn log(&self, id: &str, text: &str) {
+        let line = json!({ "log": format!("{text}\n"), "stream": "stdout", "time": now() });
+        let mut file = fs::OpenOptions::new().append(true).open(self.log_path(id)).unwrap();
+        writeln!(file, "{line}").unwrap();
+    }
+
+    pub(crate) fn log_path(&self, id: &str) -> PathBuf {
+        self.root.join(format!("containers/{id}/{id}-json.log"))
+    }
+
+    /// By id, unique prefix or name.
+    pub(crate) fn container(&self, name: &str) -> Option<&Container> {
+        let id = self.id_of(name)?;
+        self.containers.iter().find(|container| container.id == id)
+    }
+
+    /// By id, unique prefix or name.
+    pub(crate) fn container_mut(&mut self, name: &str) -> Option<&mut Container> {
+        let id = self.id_of(name)?;
+        self.containers.iter_mut().find(|container| container.id == id)
+    }
+
+    /// By id, prefix of the hexadecimal part, tag or digest, in short or full spelling.
+    pub(crate) fn image(&self, name: &str) -> Option<&Image> {
+        let name = familiar(name);
+        let hex = name.strip_prefix("sha256:").unwrap_or(&name).to_owned();
+        let named = |image: &&Image| {
+            image.tags.contains(&name)
+                || image.digests.contains(&name)
+                || (hex.len() >= 4 && image.id["sha256:".len()..].starts_with(&hex))
+        };
+        self.images.iter().find(named)
+    }
+
+    /// Sends any event.
+    pub(crate) fn emit(&self, kind: &str, action: &str, id: &str, attributes: &Value) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let event = json!({
+            "status": action, "id": id, "Type": kind, "Action": action,
+            "Actor": {"ID": id, "Attributes": attributes}, "scope": "local",
+            "time": since.as_secs(), "timeNano": i64::try_from(since.as_nanos()).unwrap(),
+        });
+        let bytes = format!("{event}\n").into_bytes();
+        let _ = self.feed.send((event, bytes));
+    }
+
+    pub(super) fn send(&self, bytes: &[u8]) {
+        let _ = self.feed.send((Value::Null, bytes.to_vec()));
+    }
+
+    pub(super) fn listen(&self) -> broadcast::Receiver<(Value, Vec<u8>)> {
+        self.feed.subscribe()
+    }
+
+    pub(super) fn container_event(&self, action: &str, id: &str) {
+        let attributes = self.container(id).map_or(json!({}), |container| {
+            let mut attributes = json!(container.labels);
+            attributes["name"] = json!(container.name);
+            attributes["exitCode"] = json!(container.exit_code.to_string());
+            attributes
+        });
+        self.emit("container", action, id, &attributes);
+    }
+
+    pub(super) fn image_event(&self, action: &str, name: &str) {
+        self.emit("image", action, name, &json!({ "name": name }));
+    }
+
+    fn id_of(&self, name: &str) -> Option<String> {
+        let name = name.trim_start_matches('/');
+        let exact = self.containers.iter().find(|one| one.id == name || one.name == name);
+        let mut prefixed = self.containers.iter().filter(|one| one.id.starts_with(name));
+        let found = exact.or_else(|| prefixed.next().filter(|_| prefixed.next().is_none()))?;
+        (!name.is_empty()).then(|| found.id.clone())
+    }
+
+    fn make_image(&mut self, reference: &str) -> Image {
+        let (id, name) = (format!("sha256:{}", self.fresh_id()), familiar(reference));
+        let repository = match name.split_once('@') {
+            Some((repository, _)) => repository.to_owned(),
+            None => name.rsplit_once(':').map_or(name.as_str(), |(start, _)| start).to_owned(),
+        };
+        let by_digest = name.contains('@');
+        let digest = if by_digest { name.clone() } else { format!("{repository}@{id}") };
+        let tags = if by_digest { Vec::new() } else { vec![name] };
+        let config = json!({ "User": "", "Labels": null });
+        Image { id, tags, digests: vec![digest], size: 1_234_567, config }
+    }
+
+    fn fresh_id(&mut self) -> String {
+        self.serial += 1;
+        // Spread, so that prefixes differ.
+        let spread = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{spread:016x}{:048x}", self.serial)
+    }
+}
+
+/// Docker's short spelling, with a tag.
+pub(super) fn familiar(name: &str) -> String {
+    let name = name.strip_prefix("docker.io/").unwrap_or(name);
+    let name = name.strip_prefix("library/").unwrap_or(name);
+    let last = name.rsplit('/').next().unwrap_or_default();
+    if last.contains(':') || last.contains('@') {
+        name.to_owned()
+    } else {
+        format!("{name}:latest")
+    }
+}
+
+pub(super) fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+fn strings(value: &Value) -> BTreeMap<String, String> {
+    serde_json::from_value(value.clone()).unwrap_or_default()
+}
