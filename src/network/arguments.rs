@@ -1,0 +1,168 @@
+//! What plugins are told about a pod: `CNI_ARGS`, and the values of capabilities.
+//!
+//! Pure. Everything is derived from the recorded intent, so DEL is told what ADD was told.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::quantity::{self, QuantityError};
+use crate::{
+    error::Kind,
+    model::network::{AttachmentIntent, PodNetwork, PortMapping},
+};
+
+/// A pod that plugins cannot be told about.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ArgumentError {
+    /// `CNI_ARGS` has no way to quote.
+    #[error("the pod's {key} {value:?} cannot be passed to network plugins")]
+    Unspeakable {
+        /// The name of the argument.
+        key: &'static str,
+        /// The value that holds a separator or a control character.
+        value: String,
+    },
+    /// A bandwidth annotation is no rate.
+    #[error("annotation {key}={value:?}: {reason}")]
+    Bandwidth {
+        /// Key of the annotation.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: QuantityError,
+    },
+}
+
+impl ArgumentError {
+    /// The request is wrong.
+    pub const fn kind(&self) -> Kind {
+        Kind::InvalidArgument
+    }
+}
+
+/// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.
+///
+/// # Errors
+/// A value with `;`, `=` or a control character.
+pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
+    let told = [
+        ("IgnoreUnknown", "1"),
+        ("K8S_POD_NAMESPACE", &pod.metadata.namespace),
+        ("K8S_POD_NAME", &pod.metadata.name),
+        ("K8S_POD_INFRA_CONTAINER_ID", pod.id.as_str()),
+        ("K8S_POD_UID", &pod.metadata.uid),
+    ];
+    told.into_iter()
+        .map(|(key, value)| {
+            if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
+                return Err(ArgumentError::Unspeakable { key, value: value.to_owned() });
+            }
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// The one text of `CNI_ARGS`.
+pub fn joined(pairs: &[(String, String)]) -> String {
+    let texts: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    texts.join(";")
+}
+
+/// The values of all capabilities that there is something to say about.
+///
+/// # Errors
+/// A bandwidth annotation that is no rate.
+pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, ArgumentError> {
+    let pod = &intent.pod;
+    let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
+    let annotations = (!pod.annotations.is_empty()).then(|| json!(pod.annotations));
+    let dns = pod.dns.as_ref().map(
+        |dns| json!({"servers": dns.servers, "searches": dns.searches, "options": dns.options}),
+    );
+    let all = [
+        (PORT_MAPPINGS, port_mappings(&pod.ports)),
+        ("bandwidth", bandwidth(&pod.annotations)?),
+        (IP_RANGES, ip_ranges(&intent.pod_cidrs)),
+        ("dns", dns),
+        ("io.kubernetes.cri.pod-annotations", annotations),
+        ("cgroupPath", cgroup),
+    ];
+    Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
+}
+
+/// The pod CIDRs that a remembered call was told.
+pub fn pod_cidrs(capabilities: &Map<String, Value>) -> Vec<String> {
+    let lists = capabilities.get(IP_RANGES).and_then(Value::as_array).into_iter().flatten();
+    let ranges = lists.filter_map(Value::as_array).flatten();
+    let subnets = ranges.filter_map(|range| range.get("subnet")?.as_str());
+    subnets.filter(|subnet| !subnet.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether the pod asks for ports of the host.
+pub fn wants_host_ports(pod: &PodNetwork) -> bool {
+    pod.ports.iter().any(|port| port.host_port != 0)
+}
+
+/// The capability that makes host ports work.
+pub const PORT_MAPPINGS: &str = "portMappings";
+/// The capability that hands out the node's pod CIDRs.
+pub const IP_RANGES: &str = "ipRanges";
+
+fn port_mappings(ports: &[PortMapping]) -> Option<Value> {
+    let wanted = ports.iter().filter(|port| port.host_port != 0);
+    let entries: Vec<Value> = wanted.map(port_mapping).collect();
+    (!entries.is_empty()).then_some(Value::Array(entries))
+}
+
+fn port_mapping(port: &PortMapping) -> Value {
+    let mut entry = json!({
+        "hostPort": port.host_port,
+        "containerPort": port.container_port,
+        "protocol": port.protocol.as_str(),
+    });
+    if let (Some(entry), false) = (entry.as_object_mut(), port.host_ip.is_empty()) {
+        entry.insert("hostIP".to_owned(), port.host_ip.clone().into());
+    }
+    entry
+}
+
+/// A direction without annotation is left out: plugins take a rate of zero for no limit, but a
+/// burst without a rate for a mistake.
+fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, ArgumentError> {
+    let mut limits = Map::new();
+    for (key, rate, burst) in DIRECTIONS {
+        let Some(value) = annotations.get(key) else { continue };
+        let bits = quantity::rate(value).map_err(|reason| ArgumentError::Bandwidth {
+            key,
+            value: value.clone(),
+            reason,
+        })?;
+        limits.insert(rate.to_owned(), bits.into());
+        limits.insert(burst.to_owned(), i32::MAX.into());
+    }
+    Ok((!limits.is_empty()).then_some(Value::Object(limits)))
+}
+
+/// One address is handed out per inner list, hence one inner list per family.
+fn ip_ranges(cidrs: &[String]) -> Option<Value> {
+    let (v6, v4): (Vec<&String>, Vec<&String>) = cidrs.iter().partition(|cidr| cidr.contains(':'));
+    let families =
+        if cidrs.first().is_some_and(|cidr| cidr.contains(':')) { [v6, v4] } else { [v4, v6] };
+    let lists = families
+        .into_iter()
+        .filter(|family| !family.is_empty())
+        .map(|family| family.into_iter().map(|cidr| json!({"subnet": cidr})).collect::<Value>());
+    let lists: Vec<Value> = lists.collect();
+    (!lists.is_empty()).then_some(Value::Array(lists))
+}
+
+const DIRECTIONS: [(&str, &str, &str); 2] = [
+    ("kubernetes.io/ingress-bandwidth", "ingressRate", "ingressBurst"),
+    ("kubernetes.io/egress-bandwidth", "egressRate", "egressBurst"),
+];
+
+#[cfg(test)]
+mod tests;

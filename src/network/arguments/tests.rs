@@ -1,0 +1,120 @@
+//! What is told, what is left out, and what cannot be said.
+
+use super::*;
+use crate::model::{
+    network::{DnsConfig, Protocol},
+    sandbox::PodMetadata,
+};
+
+fn intent() -> AttachmentIntent {
+    let metadata = PodMetadata {
+        name: "web".to_owned(),
+        namespace: "shop".to_owned(),
+        uid: "u-1".to_owned(),
+        attempt: 0,
+    };
+    AttachmentIntent {
+        pod: PodNetwork {
+            id: "ab".repeat(32).as_str().try_into().unwrap(),
+            metadata,
+            netns: "/run/x".into(),
+            ports: Vec::new(),
+            dns: None,
+            annotations: BTreeMap::new(),
+            cgroup_parent: String::new(),
+        },
+        network: "pods".to_owned(),
+        interface: "eth0".to_owned(),
+        config: String::new(),
+        pod_cidrs: Vec::new(),
+    }
+}
+
+fn told(intent: &AttachmentIntent) -> Value {
+    Value::Object(capabilities(intent).unwrap())
+}
+
+#[test]
+fn arguments_name_the_pod() {
+    let id = "ab".repeat(32);
+    let text = joined(&pairs(&intent().pod).unwrap());
+    assert_eq!(
+        text,
+        format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;\
+             K8S_POD_INFRA_CONTAINER_ID={id};K8S_POD_UID=u-1"
+        )
+    );
+}
+
+#[test]
+fn what_cannot_be_quoted_is_refused() {
+    for bad in ["a;K8S_POD_NAME=b", "a=b", "a\0", "a\nb"] {
+        let mut intent = intent();
+        bad.clone_into(&mut intent.pod.metadata.uid);
+        let error = pairs(&intent.pod).unwrap_err();
+        assert!(matches!(error, ArgumentError::Unspeakable { key: "K8S_POD_UID", .. }));
+    }
+}
+
+#[test]
+fn nothing_to_say_is_nothing_said() {
+    let mut intent = intent();
+    intent.pod.ports = vec![PortMapping { container_port: 80, ..PortMapping::default() }];
+    assert_eq!(told(&intent), json!({}));
+    assert!(!wants_host_ports(&intent.pod));
+}
+
+#[test]
+fn everything_there_is_to_say() {
+    let mut intent = intent();
+    intent.pod.ports = vec![
+        PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() },
+        PortMapping {
+            protocol: Protocol::Sctp,
+            container_port: 81,
+            host_port: 81,
+            host_ip: "::1".to_owned(),
+        },
+    ];
+    intent.pod.dns = Some(DnsConfig {
+        servers: vec!["10.0.0.10".to_owned()],
+        searches: vec!["svc".to_owned()],
+        options: vec!["ndots:5".to_owned()],
+    });
+    intent.pod.cgroup_parent = "/kubepods/x".to_owned();
+    let rate = "kubernetes.io/egress-bandwidth".to_owned();
+    intent.pod.annotations = BTreeMap::from([(rate, "10M".to_owned())]);
+    intent.pod_cidrs = ["fd00::/64", "10.1.0.0/24", "10.2.0.0/24"].map(str::to_owned).to_vec();
+    assert!(wants_host_ports(&intent.pod));
+    assert_eq!(
+        told(&intent),
+        json!({
+            "portMappings": [
+                {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
+                {"hostPort": 81, "containerPort": 81, "protocol": "sctp", "hostIP": "::1"},
+            ],
+            "bandwidth": {"egressRate": 10_000_000, "egressBurst": 2_147_483_647},
+            "ipRanges": [
+                [{"subnet": "fd00::/64"}],
+                [{"subnet": "10.1.0.0/24"}, {"subnet": "10.2.0.0/24"}],
+            ],
+            "dns": {"servers": ["10.0.0.10"], "searches": ["svc"], "options": ["ndots:5"]},
+            "io.kubernetes.cri.pod-annotations": {"kubernetes.io/egress-bandwidth": "10M"},
+            "cgroupPath": "/kubepods/x",
+        })
+    );
+}
+
+#[test]
+fn a_bad_rate_is_the_callers_fault() {
+    let mut intent = intent();
+    let key = "kubernetes.io/ingress-bandwidth".to_owned();
+    intent.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);
+    let error = capabilities(&intent).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidArgument);
+    assert_eq!(
+        error.to_string(),
+        "annotation kubernetes.io/ingress-bandwidth=\"fast\": not a quantity"
+    );
+}

@@ -1,0 +1,200 @@
+//! Results of ADD, kept where and how the reference library keeps them.
+//!
+//! `<directory>/results/<network>-<container>-<interface>`. Whoever ran a pod before us (another
+//! shim on the same engine) left its results there, and whoever comes after us finds ours.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tracing::debug;
+
+use super::result;
+use crate::host::{
+    error::HostError,
+    file::{self, Durability},
+};
+
+/// The cache of one node.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    results: PathBuf,
+}
+
+/// A remembered ADD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Name of the network.
+    pub network: String,
+    /// The container.
+    pub container: String,
+    /// Name of the interface in it.
+    pub interface: String,
+    /// Path of its namespace, when it was noted.
+    pub netns: Option<String>,
+    /// The configuration that was used, when it was noted.
+    pub config: Option<String>,
+    /// `CNI_ARGS`.
+    pub arguments: Vec<(String, String)>,
+    /// Values of capabilities.
+    pub capabilities: Map<String, Value>,
+    /// The last plugin's result.
+    pub result: Value,
+    /// Written by us, not by another runtime that uses the same directory.
+    pub ours: bool,
+}
+
+impl Cache {
+    /// The cache below `directory`, which need not exist.
+    pub fn new(directory: &Path) -> Self {
+        Self { results: directory.join("results") }
+    }
+
+    /// Remembers an ADD. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The directory cannot be made or written.
+    pub fn write(&self, entry: &Entry) -> Result<(), HostError> {
+        let path = self.path(&entry.network, &entry.container, &entry.interface);
+        let text = serde_json::to_vec(&Stored::from(entry))
+            .map_err(|e| HostError::new("write", &path, io::Error::other(e)))?;
+        file::ensure_directory(&self.results, 0o700)?;
+        file::replace(&path, &text, Durability::Written)
+    }
+
+    /// What is remembered of a link. A broken file is as good as none. Blocks on the disk.
+    pub fn read(&self, network: &str, container: &str, interface: &str) -> Option<Entry> {
+        let path = self.path(network, container, interface);
+        let value = load(&path)?;
+        if let Some(entry) = decode(&value) {
+            return Some(entry);
+        }
+        // The library once kept nothing but the result.
+        (value.get("kind").is_none() && value.is_object()).then(|| Entry {
+            network: network.to_owned(),
+            container: container.to_owned(),
+            interface: interface.to_owned(),
+            netns: None,
+            config: None,
+            arguments: Vec::new(),
+            capabilities: Map::new(),
+            result: value,
+            ours: false,
+        })
+    }
+
+    /// Forgets a link. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
+        let path = self.path(network, container, interface);
+        file::remove_if_present(&path, Durability::Written).map(|_| ())
+    }
+
+    /// Everything readable, in no order. Blocks on the disk.
+    pub fn all(&self) -> Vec<Entry> {
+        let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
+        let names = entries.flatten().map(|entry| entry.path());
+        names.filter(|path| !is_hidden(path)).filter_map(|path| decode(&load(&path)?)).collect()
+    }
+
+    /// What is remembered of a container's interface, whatever the network. Blocks on the disk.
+    pub fn find(&self, container: &str, interface: &str) -> Option<Entry> {
+        let (part, end) = (format!("-{container}-"), format!("-{container}-{interface}"));
+        let entries = fs::read_dir(&self.results).ok()?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        paths
+            .filter(|path| path.to_string_lossy().contains(&part))
+            .filter(|path| path.to_string_lossy().ends_with(&end) && !is_hidden(path))
+            .filter_map(|path| decode(&load(&path)?))
+            .find(|entry| entry.container == container && entry.interface == interface)
+    }
+
+    /// Names come from checked parts only: a network's name, an engine's id, an interface.
+    fn path(&self, network: &str, container: &str, interface: &str) -> PathBuf {
+        self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    kind: String,
+    #[serde(rename = "containerId")]
+    container: String,
+    config: Option<String>,
+    #[serde(rename = "ifName")]
+    interface: String,
+    #[serde(rename = "networkName")]
+    network: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    netns: Option<String>,
+    #[serde(default, rename = "cniArgs", skip_serializing_if = "Option::is_none")]
+    arguments: Option<Vec<(String, String)>>,
+    #[serde(default, rename = "capabilityArgs", skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Map<String, Value>>,
+    #[serde(default)]
+    result: Value,
+    /// No part of the format; others skip it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+}
+
+impl From<&Entry> for Stored {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            kind: KIND.to_owned(),
+            container: entry.container.clone(),
+            config: entry.config.as_ref().map(|config| BASE64_STANDARD.encode(config)),
+            interface: entry.interface.clone(),
+            network: entry.network.clone(),
+            netns: entry.netns.clone(),
+            arguments: Some(entry.arguments.clone()),
+            capabilities: Some(entry.capabilities.clone()),
+            result: entry.result.clone(),
+            owner: entry.ours.then(|| OWNER.to_owned()),
+        }
+    }
+}
+
+fn load(path: &Path) -> Option<Value> {
+    let read = file::read_if_present(path, SIZE_LIMIT);
+    let bytes = read.inspect_err(|error| debug!(%error, "a cached result is skipped")).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn decode(value: &Value) -> Option<Entry> {
+    let stored = Stored::deserialize(value).ok().filter(|stored| stored.kind == KIND)?;
+    if stored.container.is_empty() || stored.interface.is_empty() || stored.network.is_empty() {
+        return None;
+    }
+    let config = stored.config.and_then(|text| BASE64_STANDARD.decode(text).ok());
+    let netns = stored.netns.filter(|netns| !netns.is_empty());
+    Some(Entry {
+        network: stored.network,
+        container: stored.container,
+        interface: stored.interface,
+        netns: netns.or_else(|| result::sandbox(&stored.result)),
+        config: config.and_then(|bytes| String::from_utf8(bytes).ok()),
+        arguments: stored.arguments.unwrap_or_default(),
+        capabilities: stored.capabilities.unwrap_or_default(),
+        result: stored.result,
+        ours: stored.owner.as_deref() == Some(OWNER),
+    })
+}
+
+/// A draft of a file being replaced.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+const OWNER: &str = "dockbridge";
+const KIND: &str = "cniCacheV1";
+const SIZE_LIMIT: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What is a configuration, what is none, and what plugins are given of it.
+
+use serde_json::json;
+
+use super::*;
+
+fn list(text: &Value) -> Result<NetworkList, ConfigError> {
+    NetworkList::from_list(&text.to_string())
+}
+
+fn usual() -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": "pods", "plugins": [
+            {"type": "bridge", "bridge": "cni0", "name": "ignored", "ipam": {"type": "host-local"}},
+            {"type": "portmap", "capabilities": {"portMappings": true, "dns": false}},
+        ],
+    })
+}
+
+#[test]
+fn reads_a_list() {
+    let list = list(&usual()).unwrap();
+    assert_eq!((list.name.as_str(), list.version.to_string().as_str()), ("pods", "1.0.0"));
+    let kinds: Vec<&str> = list.plugins.iter().map(|p| p.kind.as_str()).collect();
+    assert_eq!(kinds, ["bridge", "portmap"]);
+    assert!(list.wants("portMappings"));
+    assert!(!list.wants("dns"));
+    assert_eq!(NetworkList::from_list(&list.text()).unwrap(), list);
+}
+
+#[test]
+fn a_single_plugin_becomes_a_list_of_one() {
+    let text =
+        json!({"name": "one", "cniVersion": "0.3.1", "type": "ptp", "mtu": 1400}).to_string();
+    let list = NetworkList::from_single(&text).unwrap();
+    assert_eq!(list.version.to_string(), "0.3.1");
+    assert_eq!(
+        Value::Object(list.plugins[0].input(&list, &Map::new(), None)),
+        json!({"name": "one", "cniVersion": "0.3.1", "type": "ptp", "mtu": 1400})
+    );
+    assert_eq!(NetworkList::from_list(&list.text()).unwrap(), list);
+}
+
+#[test]
+fn each_refusal_says_why() {
+    let mut cases = vec![
+        (json!([]), "not a network configuration"),
+        (json!({"name": "x"}), "no plugins"),
+        (json!({"name": "x", "plugins": []}), "no plugins"),
+        (json!({"name": "x", "plugins": [7]}), "invalid type"),
+        (json!({"plugins": [{"type": "a"}]}), "network name \"\""),
+        (json!({"name": "../x", "plugins": [{"type": "a"}]}), "network name"),
+        (json!({"name": "x".repeat(200), "plugins": [{"type": "a"}]}), "network name"),
+        (json!({"name": "x", "plugins": [{}]}), "plugin type \"\""),
+        (json!({"name": "x", "plugins": [{"type": "../a"}]}), "plain file name"),
+        (json!({"name": "x", "plugins": [{"type": ".."}]}), "plain file name"),
+        (json!({"name": "x", "plugins": [{"type": "a", "capabilities": 1}]}), "invalid type"),
+        (json!({"name": "x", "cniVersion": 1, "plugins": [{"type": "a"}]}), "invalid type"),
+    ];
+    cases.push((
+        json!({"name": "x", "cniVersion": "9.0.0", "plugins": [{"type": "a"}]}),
+        "asks for CNI 9.0.0",
+    ));
+    for (text, reason) in cases {
+        let error = list(&text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+    let error = NetworkList::from_single(&usual().to_string()).unwrap_err();
+    assert!(matches!(error, ConfigError::ListInSingle));
+    assert!(NetworkList::from_list("{\"name\":").is_err());
+    assert!(NetworkList::from_single("{}").is_err());
+}
+
+#[test]
+fn no_version_is_the_oldest_and_of_several_the_highest_known_leads() {
+    let plugins = json!([{"type": "a"}]);
+    let one = list(&json!({"name": "x", "plugins": plugins})).unwrap();
+    assert_eq!(one.version, Version::OLDEST);
+    let many = json!({
+        "name": "x", "cniVersion": "0.4.0", "cniVersions": ["1.1.0", "7.0.0", "1.0.0"],
+        "plugins": plugins,
+    });
+    let many = list(&many).unwrap();
+    assert_eq!(listed(&many.offered), "0.4.0, 1.0.0, 1.1.0");
+    let held = many.held_to("1.0.0".parse().unwrap());
+    assert_eq!(NetworkList::from_list(&held.text()).unwrap(), held);
+    assert_eq!(listed(&held.offered), "1.0.0");
+}
+
+#[test]
+fn flags_come_as_text_or_truth() {
+    for (value, set) in [(json!(true), true), (json!("True"), true), (json!("false"), false)] {
+        let text = json!({"name": "x", "disableCheck": value, "plugins": [{"type": "a"}]});
+        assert_eq!(list(&text).unwrap().check_disabled, set);
+    }
+}
+
+#[test]
+fn a_plugin_is_told_only_what_it_asked_for() {
+    let list = list(&usual()).unwrap();
+    let mut arguments = Map::new();
+    arguments.insert("portMappings".to_owned(), json!([{"hostPort": 80}]));
+    arguments.insert("dns".to_owned(), json!({}));
+    let previous = json!({"ips": []});
+    let [bridge, portmap] = list.plugins.as_slice() else { panic!() };
+    let bridge = bridge.input(&list, &arguments, None);
+    assert_eq!(bridge["name"], "pods");
+    assert!(!bridge.contains_key("runtimeConfig") && !bridge.contains_key("prevResult"));
+    let portmap = portmap.input(&list, &arguments, Some(&previous));
+    assert_eq!(portmap["runtimeConfig"], json!({"portMappings": [{"hostPort": 80}]}));
+    assert_eq!(portmap["prevResult"], previous);
+    assert_eq!(portmap["cniVersion"], "1.0.0");
+}
+
+#[test]
+fn agreement_is_the_highest_common_version() {
+    let mut text = usual();
+    text["cniVersions"] = json!(["0.4.0", "1.1.0"]);
+    let list = list(&text).unwrap();
+    let version = |text: &str| text.parse::<Version>().unwrap();
+    let old = ("bridge".to_owned(), vec![version("0.4.0"), version("1.0.0")]);
+    let new = ("portmap".to_owned(), Version::KNOWN.to_vec());
+    assert_eq!(agree(&list, &[old.clone(), new.clone()]), Ok(version("1.0.0")));
+    let ancient = ("bridge".to_owned(), vec![version("0.2.0")]);
+    assert_eq!(
+        agree(&list, &[new, ancient]).unwrap_err(),
+        "plugin bridge does not speak CNI 1.1.0 (it speaks 0.2.0)"
+    );
+}

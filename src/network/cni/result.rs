@@ -1,0 +1,122 @@
+//! What plugins answer to ADD, in every shape the specification ever gave it.
+//!
+//! Until 0.2.0 a result has `ip4` and `ip6`; from 0.3.0 on a list `ips` that may point into a
+//! list `interfaces`. Only addresses are taken out here; the rest is kept as printed.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+/// Why a result is of no use.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ResultError {
+    /// Not of any known shape.
+    #[error("not a CNI result: {0}")]
+    Malformed(String),
+    /// An address is none.
+    #[error("{0:?} is no IP address")]
+    Address(String),
+    /// An address belongs to an interface that is not listed.
+    #[error("address {address} belongs to interface {index} of {known}")]
+    Interface {
+        /// The address.
+        address: String,
+        /// The place it points to, from 0.
+        index: i64,
+        /// How many there are.
+        known: usize,
+    },
+    /// The pod got no address.
+    #[error("no address for interface {0}")]
+    None(String),
+}
+
+/// Addresses of the pod's `interface`, in the plugins' order; at least one.
+///
+/// Addresses that name no interface are the pod's. An address on another interface (a host's
+/// bridge, a second one in the pod) is not.
+///
+/// # Errors
+/// What [`ResultError`] lists.
+pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
+    let facts = Facts::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
+    let interfaces = facts.interfaces.unwrap_or_default();
+    let mut found = Vec::new();
+    for ip in facts.ips.unwrap_or_default() {
+        if is_of(&ip, &interfaces, interface)? {
+            found.push(address(&ip.address)?);
+        }
+    }
+    for old in [facts.ip4, facts.ip6].into_iter().flatten() {
+        found.push(address(&old.ip)?);
+    }
+    if found.is_empty() {
+        return Err(ResultError::None(interface.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Puts addresses of the node's primary family first, which is the family of its first pod CIDR;
+/// without one the plugins' order stays.
+pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<IpAddr> {
+    if let Some(first) = pod_cidrs.first() {
+        let v6 = first.contains(':');
+        addresses.sort_by_key(|address| address.is_ipv6() != v6);
+    }
+    addresses
+}
+
+/// The namespace a result speaks of, where the cache does not say.
+pub(super) fn sandbox(result: &Value) -> Option<String> {
+    let interfaces = Facts::deserialize(result).ok()?.interfaces?;
+    interfaces.into_iter().filter_map(|i| i.sandbox).find(|sandbox| !sandbox.is_empty())
+}
+
+#[derive(Deserialize)]
+struct Facts {
+    ips: Option<Vec<Ip>>,
+    interfaces: Option<Vec<Interface>>,
+    ip4: Option<OldIp>,
+    ip6: Option<OldIp>,
+}
+
+#[derive(Deserialize)]
+struct Ip {
+    address: String,
+    interface: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct OldIp {
+    ip: String,
+}
+
+#[derive(Deserialize)]
+struct Interface {
+    #[serde(default)]
+    name: String,
+    sandbox: Option<String>,
+}
+
+fn is_of(ip: &Ip, interfaces: &[Interface], wanted: &str) -> Result<bool, ResultError> {
+    let Some(index) = ip.interface else { return Ok(true) };
+    let found = usize::try_from(index).ok().and_then(|index| interfaces.get(index));
+    let Some(found) = found else {
+        let (address, known) = (ip.address.clone(), interfaces.len());
+        return Err(ResultError::Interface { address, index, known });
+    };
+    // Some plugins leave the sandbox out; then the name alone decides.
+    let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
+    let told = interfaces.iter().any(|i| i.name == wanted && inside(i));
+    Ok(found.name == wanted && (inside(found) || !told))
+}
+
+fn address(text: &str) -> Result<IpAddr, ResultError> {
+    let bare = text.split_once('/').map_or(text, |(address, _)| address);
+    bare.parse().map_err(|_| ResultError::Address(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Versions of the specification: reading, ordering, and agreeing on one.
+
+use std::{fmt, str::FromStr};
+
+use serde::Deserialize;
+
+/// A version of the CNI specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl Version {
+    /// What a configuration without `cniVersion` means.
+    pub const OLDEST: Self = Self::new(0, 1, 0);
+    /// CHECK, and `prevResult` on DEL.
+    pub const KEEPS_RESULT: Self = Self::new(0, 4, 0);
+    /// GC and STATUS.
+    pub const REPORTS: Self = Self::new(1, 1, 0);
+    /// Every version this room speaks.
+    pub const KNOWN: [Self; 7] = [
+        Self::OLDEST,
+        Self::new(0, 2, 0),
+        Self::new(0, 3, 0),
+        Self::new(0, 3, 1),
+        Self::KEEPS_RESULT,
+        Self::new(1, 0, 0),
+        Self::REPORTS,
+    ];
+
+    const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch }
+    }
+}
+
+impl FromStr for Version {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('.').map(|part| part.parse().map_err(|_| ()));
+        let mut next = || parts.next().unwrap_or(Err(()));
+        let version = Self::new(next()?, next()?, next()?);
+        if parts.next().is_none() { Ok(version) } else { Err(()) }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// What a plugin answers to VERSION.
+#[derive(Debug, Deserialize)]
+pub(super) struct Supported {
+    #[serde(rename = "supportedVersions", default)]
+    supported: Vec<String>,
+}
+
+impl Supported {
+    /// The versions both sides speak; others are of no use.
+    pub(super) fn known(&self) -> Vec<Version> {
+        let said = self.supported.iter().filter_map(|text| text.parse().ok());
+        said.filter(|version| Version::KNOWN.contains(version)).collect()
+    }
+}
+
+/// Names versions for a sentence.
+pub(super) fn listed(versions: &[Version]) -> String {
+    let names: Vec<String> = versions.iter().map(Version::to_string).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! Versions are ordered numbers, and nothing else is a version.
+
+use super::*;
+
+#[test]
+fn orders_by_number() {
+    let version = |text: &str| text.parse::<Version>().unwrap();
+    assert!(version("0.3.1") < version("0.4.0"));
+    assert!(version("0.10.0") > version("0.4.0"));
+    assert_eq!(version("1.1.0").to_string(), "1.1.0");
+    assert!(Version::KNOWN.is_sorted());
+}
+
+#[test]
+fn refuses_what_is_no_version() {
+    for text in ["", "1", "1.0", "1.0.0.0", "1.0.x", "-1.0.0", "1.0.0-dev", "99999999.0.0"] {
+        assert_eq!(text.parse::<Version>(), Err(()), "{text}");
+    }
+}
+
+#[test]
+fn keeps_what_both_sides_speak() {
+    let said: Supported =
+        serde_json::from_str(r#"{"supportedVersions":["0.4.0","7.0.0","what","1.0.0"]}"#).unwrap();
+    assert_eq!(listed(&said.known()), "0.4.0, 1.0.0");
+    let silent: Supported = serde_json::from_str("{}").unwrap();
+    assert_eq!(listed(&silent.known()), "none");
+}

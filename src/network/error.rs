@@ -1,0 +1,104 @@
+//! Why a pod could not be connected, or not be disconnected.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::{
+    arguments::ArgumentError,
+    cni::{config::ConfigError, exec::PluginError, result::ResultError},
+};
+use crate::{error::Kind, host::error::HostError};
+
+/// A failure of the network room.
+#[derive(Debug, Error)]
+pub enum NetworkError {
+    /// This node has no usable network configuration (yet).
+    #[error("no network to connect pods to: {reason}")]
+    NotConfigured {
+        /// The directory that was searched, and why each of its files was refused.
+        reason: String,
+    },
+    /// The pod cannot be described to plugins.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// A recorded configuration cannot be read any more.
+    #[error("recorded configuration of network {network}")]
+    Recorded {
+        /// Name of the network.
+        network: String,
+        /// What is wrong with it.
+        #[source]
+        source: ConfigError,
+    },
+    /// There is no private network namespace where the pod's should be.
+    #[error("{} is not the pod's network namespace: {reason}", path.display())]
+    Namespace {
+        /// The path.
+        path: PathBuf,
+        /// What is there instead.
+        reason: &'static str,
+    },
+    /// A plugin failed.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// Several plugins failed; the others were called all the same.
+    #[error("{}", joined(failures))]
+    Several {
+        /// In the order of the calls; never empty.
+        failures: Vec<PluginError>,
+    },
+    /// Plugins answered, but not with an address for the pod.
+    #[error("result of network {network}")]
+    Result {
+        /// Name of the network.
+        network: String,
+        /// What is wrong with it.
+        #[source]
+        source: ResultError,
+    },
+    /// CHECK needs the result of ADD, which nobody remembers.
+    #[error("the result of connecting {container} to {network} is not remembered")]
+    Forgotten {
+        /// The sandbox.
+        container: String,
+        /// Name of the network.
+        network: String,
+    },
+    /// The kernel or the disk refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl NetworkError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NotConfigured { .. } => Kind::Unavailable,
+            Self::Argument(error) => error.kind(),
+            Self::Namespace { .. } | Self::Forgotten { .. } => Kind::FailedPrecondition,
+            Self::Recorded { .. } => Kind::Internal,
+            Self::Plugin(error) => error.kind(),
+            Self::Several { failures } => failures.first().map_or(Kind::Unknown, PluginError::kind),
+            Self::Result { .. } => Kind::Unknown,
+            Self::Host(error) => error.kind(),
+        }
+    }
+
+    /// One error out of the failures of a chain.
+    ///
+    /// # Errors
+    /// The failures, unless there are none.
+    pub(super) fn gather(mut failures: Vec<PluginError>) -> Result<(), Self> {
+        match failures.len() {
+            0 => Ok(()),
+            1 => failures.pop().map_or(Ok(()), |failure| Err(failure.into())),
+            _ => Err(Self::Several { failures }),
+        }
+    }
+}
+
+fn joined(failures: &[PluginError]) -> String {
+    let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}

@@ -1,0 +1,41 @@
+//! The suffixes, the rounding and the bounds.
+
+use super::*;
+
+#[test]
+fn reads_suffixes() {
+    for (text, value) in [
+        ("1000", 1_000),
+        ("+1k", 1_000),
+        ("1M", 1_000_000),
+        ("1.5M", 1_500_000),
+        (".5M", 500_000),
+        ("10.M", 10_000_000),
+        ("1Ki", 1_024),
+        ("1.0001Ki", 1_025),
+        ("2e3", 2_000),
+        ("2E+3", 2_000),
+        ("20000e-1", 2_000),
+        ("1000000m", 1_000),
+        ("1P", HIGHEST),
+    ] {
+        assert_eq!(rate(text), Ok(value), "{text}");
+    }
+}
+
+#[test]
+fn refuses_the_rest() {
+    for text in ["", ".", "M", "1 M", "1kk", "-1M", "1e", "0x10", "1..5", "1.5.5M", "é", "1é"] {
+        assert_eq!(rate(text), Err(QuantityError::Malformed), "{text}");
+    }
+    for text in ["0", "999", "1.1P", "1E", "1Ei", "9e99", "1e2000000000", "1e-2000000000"] {
+        assert_eq!(rate(text), Err(QuantityError::Range), "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn never_panics(text in ".{0,40}") {
+        let _ = rate(&text);
+    }
+}
