@@ -63,7 +63,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         args: Vec::new(),
         working_dir: String::new(),
         envs: Vec::new(),
-        mounts: inspect.mounts.iter().filter(|mount| mount.kind == "bind").map(mount).collect(),
+        mounts: mounts(&inspect.mounts),
         devices: Vec::new(),
         cdi_devices: Vec::new(),
         labels: stated_labels(inspect),
@@ -198,6 +198,14 @@ fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     let text = inspect.config.labels.get(label::LOG_PATH)?;
     let path = PathBuf::from(text);
     (path.is_absolute() && !text.ends_with('/')).then_some(path)
+}
+
+/// Binds in the order of their targets; the engine's own order changes from look to look.
+fn mounts(mounts: &[InspectMount]) -> Vec<Mount> {
+    let binds = mounts.iter().filter(|mount| mount.kind == "bind");
+    let mut binds: Vec<Mount> = binds.map(mount).collect();
+    binds.sort_by(|one, other| one.container_path.cmp(&other.container_path));
+    binds
 }
 
 fn mount(mount: &InspectMount) -> Mount {

@@ -1,1 +1,428 @@
-//! Fixture tests of observe.
+//! What observe makes of answers that real engines gave, and of answers nobody expects.
+//!
+//! A fixture holds the answers of one engine release: version, info, an image, containers in
+//! every state, events. `DOCKBRIDGE_BLESS=1` writes what came out into the fixtures; read the
+//! diff before you keep it.
+
+#![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{fs, path::Path};
+
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
+use serde_json::{Value, json};
+
+use super::{container, engine, event, image, process};
+use crate::{
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo},
+        label,
+        network::NetworkMode,
+        record::{ContainerRecord, ExitReason, Observed, Process, SandboxRecord},
+        sandbox::PidMode,
+        time::Nanos,
+    },
+    wire::docker::{ContainerInspect, Event, ImageInspect, InspectState},
+};
+
+#[test]
+fn fixtures() {
+    let mut seen = 0;
+    for entry in fs::read_dir(FIXTURES).unwrap() {
+        check(&entry.unwrap().path());
+        seen += 1;
+    }
+    assert!(seen >= 4, "only {seen} fixtures were found");
+}
+
+fn check(path: &Path) {
+    let mut answers: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let expected = answers.clone();
+    for case in answers["containers"].as_array_mut().unwrap() {
+        case["observed"] = shown(&observe(case["inspect"].clone()));
+        shorten(case);
+    }
+    for case in answers["events"].as_array_mut().unwrap() {
+        let event: Event = serde_json::from_value(case["event"].clone()).unwrap();
+        case["observed"] = json!(event::observe(&event).map(|event| format!("{event:?}")));
+    }
+    let inspect: ImageInspect = serde_json::from_value(answers["image"].clone()).unwrap();
+    let image = image::observe(&inspect).map(|image| format!("{image:#?}"));
+    answers["observed"] = json!({
+        "engine": lines(&format!("{:#?}", engine_of(&answers))),
+        "image": lines(&image.unwrap()),
+    });
+    if std::env::var_os("DOCKBRIDGE_BLESS").is_some() {
+        fs::write(path, serde_json::to_string_pretty(&answers).unwrap() + "\n").unwrap();
+    } else {
+        assert_eq!(expected, answers, "{}", path.display());
+    }
+}
+
+/// A document that is what its label says need not be repeated.
+fn shorten(case: &mut Value) {
+    for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
+        let text = case["inspect"]["Config"]["Labels"][key].as_str().unwrap_or_default();
+        if text.len() > 100 && case["observed"]["document"]["spec"] != Value::Null {
+            let written: Value = serde_json::from_str(text).unwrap_or_default();
+            if covers(&case["observed"]["document"], &written) {
+                case["observed"]["document"] = json!("as written");
+            }
+        }
+    }
+}
+
+/// Whether everything written is there; defaults need not have been written.
+fn covers(read: &Value, written: &Value) -> bool {
+    match (read, written) {
+        (Value::Object(read), Value::Object(written)) => {
+            written.iter().all(|(key, value)| read.get(key).is_some_and(|read| covers(read, value)))
+        }
+        (Value::Array(read), Value::Array(written)) => {
+            read.len() == written.len() && read.iter().zip(written).all(|(r, w)| covers(r, w))
+        }
+        _ => read == written,
+    }
+}
+
+fn engine_of(answers: &Value) -> EngineInfo {
+    let version = serde_json::from_value(answers["version"].clone()).unwrap();
+    let info = serde_json::from_value(answers["info"].clone()).unwrap();
+    engine::observe(&version, &info, ApiVersion::OLDEST)
+}
+
+/// A list of lines, so that a changed fixture shows what changed.
+fn lines(text: &str) -> Value {
+    text.lines().collect()
+}
+
+fn shown(observed: &Observed) -> Value {
+    match observed {
+        Observed::Sandbox(record) => shown_sandbox(record),
+        Observed::Container(record) => shown_container(record),
+        Observed::Foreign => json!("foreign"),
+    }
+}
+
+fn shown_sandbox(record: &SandboxRecord) -> Value {
+    assert_eq!((&record.attachment, record.complete), (&None, false));
+    json!({
+        "sandbox": record.id,
+        "name": record.name,
+        "document": *record.document,
+        "created_at": record.created_at,
+        "process": format!("{:?}", record.process),
+        "addresses": record.engine_addresses,
+    })
+}
+
+fn shown_container(record: &ContainerRecord) -> Value {
+    json!({
+        "container": record.id,
+        "name": record.name,
+        "document": *record.document,
+        "created_at": record.created_at,
+        "process": format!("{:?}", record.process),
+        "stop_signal": record.stop_signal,
+        "engine_log": record.engine_log,
+    })
+}
+
+#[test]
+fn processes() {
+    let (set, zero) = ("2026-01-02T03:04:05.000000006Z", "0001-01-01T00:00:00Z");
+    let at = process::instant(set);
+    let created = Nanos(7);
+    let exited = |started_at, finished_at, exit_code, reason| Process::Exited {
+        started_at,
+        finished_at,
+        exit_code,
+        reason,
+        message: "why".to_owned(),
+    };
+    let cannot_run = |code| exited(created, created, code, ExitReason::CannotRun);
+    for (status, started, finished, code, oom, expected) in [
+        ("created", zero, zero, 0, false, Process::Created),
+        ("created", zero, zero, 127, false, cannot_run(127)),
+        ("created", "", "", 128, false, cannot_run(128)),
+        ("running", set, zero, 0, false, Process::Running { pid: 9, started_at: at }),
+        ("paused", set, zero, 0, false, Process::Running { pid: 9, started_at: at }),
+        ("restarting", set, set, 1, false, Process::Running { pid: 9, started_at: at }),
+        ("exited", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
+        ("exited", set, set, 3, false, exited(at, at, 3, ExitReason::Error)),
+        ("exited", set, set, 137, true, exited(at, at, 137, ExitReason::OomKilled)),
+        ("exited", set, set, 0, true, exited(at, at, 0, ExitReason::OomKilled)),
+        ("exited", set, set, i64::MAX, false, exited(at, at, i32::MAX, ExitReason::Error)),
+        ("dead", set, set, 1, false, exited(at, at, 1, ExitReason::Error)),
+        ("removing", zero, zero, 0, false, cannot_run(0)),
+        ("hibernating", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
+        ("hibernating", set, zero, 0, false, Process::Unknown),
+        ("", zero, zero, 0, false, Process::Unknown),
+        ("", "rubbish", "rubbish", 0, false, Process::Unknown),
+    ] {
+        let state = InspectState {
+            status: status.to_owned(),
+            running: false,
+            oom_killed: oom,
+            pid: 9,
+            exit_code: code,
+            error: "why".to_owned(),
+            started_at: started.to_owned(),
+            finished_at: finished.to_owned(),
+        };
+        assert_eq!(process::observe(&state, created), expected, "{status} {code}");
+    }
+    let state = InspectState { status: "dreaming".to_owned(), running: true, ..Default::default() };
+    assert!(process::observe(&state, created).is_running());
+}
+
+#[test]
+fn instants() {
+    for (text, nanos) in [
+        ("1970-01-01T00:00:01.000000002Z", 1_000_000_002),
+        ("1970-01-01T01:00:01+01:00", 1_000_000_000),
+        ("2026-01-02T03:04:05.678901234Z", 1_767_323_045_678_901_234),
+        ("0001-01-01T00:00:00Z", 0),
+        ("1969-12-31T23:59:59Z", 0),
+        ("9999-12-31T23:59:59Z", 0),
+        ("", 0),
+        ("yesterday", 0),
+    ] {
+        assert_eq!(process::instant(text), Nanos(nanos), "{text}");
+    }
+}
+
+/// Anybody may run an image by hand, and an image may bring any labels.
+#[test]
+fn labels_alone_make_no_pod() {
+    let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
+    for (name, kind) in [
+        ("/quirky_hopper", label::TYPE_SANDBOX),
+        ("/k8s_POD_p_n_u_0", "something"),
+        ("/k8s_POD_p_n_u_0", ""),
+    ] {
+        let labels = json!({label::TYPE: kind, label::SANDBOX_DOCUMENT: document});
+        let inspect = json!({"Id": id('a'), "Name": name, "Config": {"Labels": labels}});
+        assert_eq!(observe(inspect), Observed::Foreign, "{name} {kind}");
+    }
+}
+
+/// The image of a container that cri-dockerd made brings a document with a log path of its own
+/// choosing. It cannot know the sandbox's id.
+#[test]
+fn a_document_that_disagrees_with_the_sandbox_label_is_not_believed() {
+    let forged = json!({
+        "version": 1, "sandbox": id('f'), "image_id": image_id(), "image_ref": "x",
+        "spec": {"metadata": {"name": "x", "attempt": 0}, "image": "x", "log_path": "/etc/passwd"},
+    });
+    let mut inspect = container_inspect();
+    inspect["Config"]["Labels"][label::CONTAINER_DOCUMENT] = json!(forged.to_string());
+    let Observed::Container(record) = observe(inspect) else { panic!("not a container") };
+    assert_eq!(record.document.spec.metadata.name, "app");
+    assert_eq!(record.document.spec.log_path, None);
+}
+
+#[test]
+fn names_and_labels_stand_in_for_the_document() {
+    let mut inspect = container_inspect();
+    inspect["Name"] = json!("/k8s_my_app_web_0_ns_u_12_0badcafe");
+    inspect["Config"]["Labels"] = json!({
+        label::TYPE: label::TYPE_CONTAINER,
+        label::SANDBOX_ID: id('a'),
+        label::CONTAINER_NAME: "my_app",
+        label::POD_NAME: "web_0",
+        label::POD_NAMESPACE: "ns",
+        label::POD_UID: "u",
+        label::LOG_PATH: "/var/log/pods/x/",
+        "annotation.hash": "1",
+        "app": "web",
+    });
+    inspect["HostConfig"]["PidMode"] = json!(format!("container:{}", id('d')));
+    let Observed::Container(record) = observe(inspect) else { panic!("not a container") };
+    let spec = &record.document.spec;
+    assert_eq!((spec.metadata.name.as_str(), spec.metadata.attempt), ("my_app", 12));
+    assert_eq!(spec.log_path, None, "a bare directory is no log");
+    assert_eq!((spec.pid, &spec.pid_target), (PidMode::Target, &id('d')));
+    assert_eq!(spec.annotations["hash"], "1");
+    assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
+}
+
+#[test]
+fn nothing_to_go_by_is_foreign() {
+    for (pointer, value) in [
+        ("/Id", json!("short")),
+        ("/Name", json!("/k8s_nonsense")),
+        ("/Image", json!("")),
+        ("/Config/Labels/io.kubernetes.sandbox.id", json!("")),
+    ] {
+        let mut inspect = container_inspect();
+        inspect["HostConfig"]["NetworkMode"] = json!("none");
+        *inspect.pointer_mut(pointer).unwrap() = value;
+        assert_eq!(observe(inspect), Observed::Foreign, "{pointer}");
+    }
+}
+
+#[test]
+fn networks() {
+    for (mode, expected) in [
+        ("none", NetworkMode::Cni),
+        ("host", NetworkMode::Host),
+        ("default", NetworkMode::Docker),
+        ("bridge", NetworkMode::Docker),
+    ] {
+        let mut inspect = sandbox_inspect();
+        inspect["Config"]["Labels"][label::SANDBOX_DOCUMENT] = json!("{");
+        inspect["HostConfig"] = json!({"NetworkMode": mode});
+        let Observed::Sandbox(record) = observe(inspect) else { panic!("not a sandbox") };
+        assert_eq!(record.document.network, expected);
+    }
+}
+
+/// API 1.52 dropped the old fields; before that they repeat the map.
+#[test]
+fn addresses_come_from_the_map_or_the_old_fields() {
+    let point = json!({"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2"});
+    let old = point.clone();
+    for settings in [
+        json!({"Networks": {"bridge": point, "other": null}}),
+        old.clone(),
+        json!({"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2", "Networks": {"bridge": old}}),
+    ] {
+        let mut inspect = sandbox_inspect();
+        inspect["NetworkSettings"] = settings;
+        let Observed::Sandbox(record) = observe(inspect) else { panic!("not a sandbox") };
+        assert_eq!(json!(record.engine_addresses), json!(["172.17.0.2", "fd00::2"]));
+    }
+}
+
+#[test]
+fn events_that_change_nothing_are_dropped() {
+    let seen = |kind: &str, action: &str, id: &str| {
+        let event = json!({"Type": kind, "Action": action, "Actor": {"ID": id}});
+        event::observe(&serde_json::from_value(event).unwrap())
+    };
+    for (kind, action) in [
+        ("container", "exec_start: sh -c 'a: b'"),
+        ("container", "exec_die"),
+        ("container", "health_status: healthy"),
+        ("container", "attach"),
+        ("container", "resize"),
+        ("image", "push"),
+        ("network", "connect"),
+        ("volume", "destroy"),
+        ("daemon", "dream"),
+        ("", ""),
+    ] {
+        assert_eq!(seen(kind, action, "x"), None, "{kind} {action}");
+    }
+    let id = "x".to_owned();
+    assert_eq!(seen("container", "start", ""), None);
+    assert_eq!(seen("daemon", "reload", ""), Some(EngineEvent::DaemonReloaded));
+    assert_eq!(
+        seen("container", "die", "x"),
+        Some(EngineEvent::ContainerChanged { id: id.clone() })
+    );
+    assert_eq!(
+        seen("container", "news", "x"),
+        Some(EngineEvent::ContainerChanged { id: id.clone() })
+    );
+    assert_eq!(
+        seen("container", "destroy", "x"),
+        Some(EngineEvent::ContainerGone { id: id.clone() })
+    );
+    assert_eq!(seen("image", "untag", "x"), Some(EngineEvent::ImageChanged { name: id.clone() }));
+    assert_eq!(seen("image", "delete", "x"), Some(EngineEvent::ImageGone { id }));
+}
+
+#[test]
+fn an_engine_that_says_nothing() {
+    let engine =
+        engine_of(&json!({"version": {}, "info": {"Runtimes": null, "DriverStatus": null}}));
+    assert_eq!(engine.version, "unknown");
+    assert_eq!((engine.cgroup_driver, engine.cgroup_version), (CgroupDriver::Cgroupfs, 1));
+    assert_eq!(engine.default_runtime, "runc");
+    assert!(!engine.containerd_store);
+    let rootless = json!({"version": {}, "info": {"CgroupDriver": "none", "CgroupVersion": "2"}});
+    let rootless = engine_of(&rootless);
+    assert_eq!((rootless.cgroup_driver, rootless.cgroup_version), (CgroupDriver::None, 2));
+}
+
+#[test]
+fn images_without_names_or_size() {
+    let inspect = json!({
+        "Id": image_id(), "Size": 0, "Config": null,
+        "RepoTags": ["<none>:<none>", "a:1"], "RepoDigests": ["<none>@<none>", ""],
+    });
+    let record = image::observe(&serde_json::from_value(inspect).unwrap()).unwrap();
+    assert_eq!((record.repo_tags, record.repo_digests), (vec!["a:1".to_owned()], vec![]));
+    assert_eq!(record.size, 1);
+    assert_eq!(image::observe(&ImageInspect::default()), None);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+
+    /// Whatever labels and names an object carries, looking at it does no harm.
+    #[test]
+    fn observing_never_fails(
+        name in prop_oneof![Just("/k8s_POD_a_b_c_0".to_owned()), "/k8s_\\PC{0,20}", any::<String>()],
+        document in documents(),
+        sandbox in prop_oneof![Just(id('a')), any::<String>()],
+        kind in prop_oneof![Just(label::TYPE_SANDBOX), Just(label::TYPE_CONTAINER)],
+        texts in prop::collection::vec(any::<String>(), 8),
+        numbers in any::<[i64; 2]>(),
+    ) {
+        let labels = json!({
+            label::TYPE: kind, label::SANDBOX_ID: sandbox, label::LOG_PATH: texts[0],
+            label::SANDBOX_DOCUMENT: document, label::CONTAINER_DOCUMENT: document,
+        });
+        observe(json!({
+            "Id": id('a'), "Name": name, "Created": texts[1], "Image": texts[2],
+            "State": {"Status": texts[3], "Pid": numbers[0], "ExitCode": numbers[1]},
+            "Config": {"Labels": labels, "Hostname": texts[4]},
+            "HostConfig": {"PidMode": texts[5], "NetworkMode": texts[6], "Runtime": texts[7]},
+        }));
+    }
+}
+
+/// Our document, cut off anywhere, or anything else.
+fn documents() -> impl Strategy<Value = String> {
+    let whole = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
+    let whole = whole.as_str().unwrap().to_owned();
+    let cut = (0..=whole.len()).prop_map(move |end| whole.chars().take(end).collect());
+    prop_oneof![cut, any::<String>()]
+}
+
+fn observe(inspect: Value) -> Observed {
+    let inspect: ContainerInspect = serde_json::from_value(inspect).unwrap();
+    container::observe(&inspect)
+}
+
+fn sandbox_inspect() -> Value {
+    let document = json!({
+        "version": 1, "network": "docker",
+        "spec": {"metadata": {"name": "p", "namespace": "n", "uid": "u", "attempt": 0}},
+    });
+    let labels = json!({
+        label::TYPE: label::TYPE_SANDBOX, label::SANDBOX_DOCUMENT: document.to_string(),
+    });
+    json!({"Id": id('a'), "Name": "/k8s_POD_p_n_u_0", "Config": {"Labels": labels}})
+}
+
+/// As cri-dockerd would make it.
+fn container_inspect() -> Value {
+    let labels = json!({label::TYPE: label::TYPE_CONTAINER, label::SANDBOX_ID: id('a')});
+    json!({
+        "Id": id('c'), "Name": "/k8s_app_p_n_u_0", "Image": image_id(),
+        "Config": {"Labels": labels}, "HostConfig": {},
+    })
+}
+
+fn id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+fn image_id() -> String {
+    format!("sha256:{}", id('b'))
+}
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/observe");
