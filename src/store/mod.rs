@@ -9,10 +9,8 @@
 //!
 //! An event or a list never says what is true, only what is worth a look; truth is the answer of
 //! the latest inspect. So events may be lost, doubled, late or crossed, and after the next list
-//! the store equals Docker all the same. `looks` and `facts` are that rule as pure state
-//! machines; `writer` and `link` give them a socket and a clock.
-
-#![allow(dead_code, reason = "the writer comes with the engine room")]
+//! the store equals Docker all the same. `look`, `facts` and `ledger` are that rule as pure
+//! state machines; `writer`, `link` and `inspect` give them a socket and a clock.
 
 pub mod error;
 pub mod handle;
@@ -20,5 +18,14 @@ pub mod settings;
 pub mod snapshot;
 
 mod command;
+mod facts;
 mod index;
+mod inspect;
+mod ledger;
+mod link;
 mod look;
+mod outlet;
+mod writer;
+
+#[cfg(test)]
+mod tests;

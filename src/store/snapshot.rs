@@ -25,6 +25,19 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Before anything is known.
+    pub(super) fn blank() -> Self {
+        Self {
+            engine: None,
+            health: EngineHealth::Starting,
+            synced: false,
+            sandboxes: Arc::default(),
+            containers: Arc::default(),
+            images: Arc::default(),
+            spent: Arc::default(),
+        }
+    }
+
     /// Whether everything was looked at at least once since this process began.
     pub const fn is_synced(&self) -> bool {
         self.synced

@@ -1,0 +1,289 @@
+//! The whole of the store's judgement without a clock or a socket: facts, looks, and the state of
+//! the link, from which the next snapshot, the next looks and the answers to waiters follow.
+//!
+//! `W` is who waits for a look; the writer has channels there, tests have numbers.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    facts::{Facts, Sight},
+    look::{Looks, Target, Ticket},
+    settings::StoreSettings,
+    snapshot::Snapshot,
+};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{
+        engine::{EngineEvent, EngineHealth, EngineInfo},
+        id::SandboxId,
+    },
+};
+
+/// All ids the engine has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    pub(super) containers: Vec<String>,
+    /// None when the engine could not list its images; pods must not suffer from that.
+    pub(super) images: Option<Vec<String>>,
+}
+
+/// Waiters whose answer becomes true with the next snapshot; the failure is theirs to word.
+#[derive(Debug)]
+pub(super) struct Answer<W, E> {
+    pub(super) waiters: Vec<W>,
+    pub(super) result: Result<(), E>,
+}
+
+/// Everything the writer decides by. `E` is why a look failed.
+#[derive(Debug)]
+pub(super) struct Ledger<W, E> {
+    facts: Facts,
+    looks: Looks<W>,
+    link: Link,
+    /// Why the engine counts as silent although its event stream is open.
+    silence: Option<String>,
+    engine: Option<Arc<EngineInfo>>,
+    answers: Vec<Answer<W, E>>,
+    /// The head of the snapshot (engine, health, synced) differs from the published one.
+    head_changed: bool,
+    synced: bool,
+}
+
+#[derive(Debug)]
+enum Link {
+    /// Nobody asked yet.
+    New,
+    /// Events flow; these are still to be seen before the picture is whole.
+    Stocktaking(HashSet<Target>),
+    /// Waiting for the list itself.
+    Listing,
+    /// Events flow and everything was seen.
+    Up,
+    /// Trying to reach it.
+    Down(String),
+}
+
+impl<W, E> Ledger<W, E> {
+    pub(super) fn new(settings: &StoreSettings, checkpoints: Vec<SandboxCheckpoint>) -> Self {
+        Self {
+            facts: Facts::new(checkpoints),
+            looks: Looks::new(settings),
+            link: Link::New,
+            silence: None,
+            engine: None,
+            answers: Vec::new(),
+            head_changed: false,
+            synced: false,
+        }
+    }
+
+    /// The event stream is open; lists will follow.
+    pub(super) fn linked(&mut self) {
+        self.turn(Link::Listing);
+        self.silence = None;
+    }
+
+    /// The engine can no longer be followed.
+    pub(super) fn lost(&mut self, reason: String) {
+        self.turn(Link::Down(reason));
+        self.looks.drop_unasked();
+    }
+
+    /// What the engine says of itself.
+    pub(super) fn describe(&mut self, engine: EngineInfo) {
+        if self.engine.as_deref() != Some(&engine) {
+            self.engine = Some(Arc::new(engine));
+            self.head_changed = true;
+        }
+    }
+
+    /// Whether the engine answered a ping.
+    pub(super) fn pinged(&mut self, silence: Option<String>) {
+        self.head_changed |= self.silence != silence;
+        self.silence = silence;
+    }
+
+    /// All ids: whatever is listed or known is worth a look. What is known but not listed is
+    /// looked at too, since only an inspect proves that it is gone.
+    pub(super) fn listed(&mut self, listing: &Listing) {
+        let containers: HashSet<&str> = listing.containers.iter().map(String::as_str).collect();
+        self.facts.list(&containers);
+        let mut targets: Vec<Target> =
+            listing.containers.iter().cloned().map(Target::Container).collect();
+        targets.extend(listing.images.iter().flatten().cloned().map(Target::Image));
+        let listed: HashSet<Target> = targets.iter().cloned().collect();
+        targets.extend(self.facts.targets().filter(|target| !listed.contains(target)));
+        for target in &targets {
+            self.looks.want(target);
+        }
+        if matches!(self.link, Link::Listing | Link::Stocktaking(_)) {
+            self.turn(Link::Stocktaking(targets.into_iter().collect()));
+            self.settle();
+        }
+    }
+
+    /// Something happened. Says whether `/info` is worth reading again.
+    pub(super) fn happened(&mut self, event: EngineEvent) -> bool {
+        match event {
+            EngineEvent::ContainerChanged { id } if self.facts.is_foreign(&id) => {}
+            EngineEvent::ContainerChanged { id } => self.looks.want(&Target::Container(id)),
+            EngineEvent::ContainerGone { id } => {
+                self.facts.lose_container(&id, self.looks.now());
+                let target = Target::Container(id);
+                let waiters = self.looks.forget(&target);
+                self.answer(waiters, Ok(()));
+                self.tick_off(&target);
+            }
+            // An id can come back, so even this is only worth a look.
+            EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
+                self.looks.want(&Target::Image(name));
+            }
+            EngineEvent::DaemonReloaded => return true,
+        }
+        false
+    }
+
+    /// A verb waits for a look that begins from now on.
+    pub(super) fn refresh(&mut self, target: Target, waiter: W) {
+        self.looks.ask(target, waiter);
+    }
+
+    pub(super) fn put(&mut self, checkpoint: SandboxCheckpoint) {
+        self.facts.put(checkpoint);
+    }
+
+    pub(super) fn forget(&mut self, id: &SandboxId) {
+        self.facts.forget(id);
+    }
+
+    /// The next look to begin.
+    pub(super) fn start(&mut self) -> Option<(Target, Ticket)> {
+        self.looks.start()
+    }
+
+    /// A look takes long.
+    pub(super) fn slowed(&mut self, target: &Target, ticket: Ticket) {
+        self.looks.slowed(ticket);
+        self.tick_off(target);
+    }
+
+    /// A look came to its end. Returns how often it failed in a row if a timer must repeat it.
+    pub(super) fn looked(
+        &mut self,
+        target: &Target,
+        ticket: Ticket,
+        result: Result<Sight, E>,
+    ) -> Option<u32> {
+        let finished = self.looks.finish(target, ticket, result.is_ok());
+        let result = result.map(|sight| {
+            for doubted in self.facts.see(target, ticket, sight) {
+                self.looks.want(&doubted);
+            }
+        });
+        self.answer(finished.waiters, result);
+        self.tick_off(target);
+        self.facts.expire(self.looks.horizon());
+        finished.rest
+    }
+
+    /// The rest after a failed look is over. While the engine is away nothing is gained by
+    /// asking again; the next list does.
+    pub(super) fn rested(&mut self, target: &Target) {
+        if self.is_linked() {
+            self.looks.rested(target);
+        }
+    }
+
+    /// Whether events flow.
+    pub(super) const fn is_linked(&self) -> bool {
+        matches!(self.link, Link::Listing | Link::Stocktaking(_) | Link::Up)
+    }
+
+    /// Whether events flow and everything was seen.
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up)
+    }
+
+    /// Whether there is something new to show, or somebody to answer.
+    pub(super) const fn is_due(&self) -> bool {
+        self.has_changed() || !self.answers.is_empty()
+    }
+
+    /// Whether the next snapshot differs from the last one.
+    pub(super) const fn has_changed(&self) -> bool {
+        self.head_changed || (self.synced && self.facts.has_changed())
+    }
+
+    /// The answers that are true once the current snapshot is published.
+    pub(super) fn take_answers(&mut self) -> Vec<Answer<W, E>> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// The next snapshot; tables that did not change are shared with the last one. Until the
+    /// first stock-taking is over records are not shown: half a list is worse than none.
+    pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
+        self.head_changed = false;
+        let mut next = Snapshot {
+            engine: self.engine.clone(),
+            health: self.health(),
+            synced: self.synced,
+            ..last.clone()
+        };
+        if !self.synced {
+            return next;
+        }
+        let changed = self.facts.take_changed();
+        if changed.sandboxes || !last.synced {
+            next.sandboxes = Arc::new(self.facts.sandboxes());
+            next.spent = self.facts.spent();
+        }
+        if changed.containers {
+            next.containers = Arc::new(self.facts.containers());
+        }
+        if changed.images {
+            next.images = Arc::new(self.facts.images());
+        }
+        next
+    }
+
+    fn health(&self) -> EngineHealth {
+        let unreachable = |reason: &str| EngineHealth::Unreachable { reason: reason.to_owned() };
+        match (&self.link, &self.silence) {
+            (Link::Down(reason), _) | (_, Some(reason)) => unreachable(reason),
+            (Link::Up, None) => EngineHealth::Reachable,
+            (_, None) if self.synced => {
+                unreachable("it answers again and is being asked for everything it has")
+            }
+            (_, None) => EngineHealth::Starting,
+        }
+    }
+
+    fn turn(&mut self, link: Link) {
+        self.link = link;
+        self.head_changed = true;
+    }
+
+    /// A target of the stock-taking was seen, or takes so long that the others do not wait.
+    fn tick_off(&mut self, target: &Target) {
+        if let Link::Stocktaking(open) = &mut self.link {
+            open.remove(target);
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if matches!(&self.link, Link::Stocktaking(open) if open.is_empty()) {
+            self.synced = true;
+            self.turn(Link::Up);
+        }
+    }
+
+    fn answer(&mut self, waiters: Vec<W>, result: Result<(), E>) {
+        if !waiters.is_empty() {
+            self.answers.push(Answer { waiters, result });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The link to the engine: opens the event stream, then lists, then follows; for ever.
+//!
+//! The stream is open before the list is asked for, so nothing can fall between the two. While
+//! the list is being made the stream is read all the same: the engine drops events for readers
+//! that fall behind.
+
+use std::{convert::Infallible, error::Error, time::Duration};
+
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tracing::{info, warn};
+
+use super::{
+    ledger::Listing,
+    look::{Target, Ticket},
+    settings::StoreSettings,
+};
+use crate::{
+    engine::{client::Engine, error::EngineError, events::Events},
+    model::engine::{EngineEvent, EngineInfo},
+};
+
+/// What the link, and the looks, tell the writer.
+#[derive(Debug)]
+pub(super) enum Signal {
+    /// The event stream is open.
+    Linked(Box<EngineInfo>),
+    /// All ids.
+    Listed(Listing),
+    /// Something happened.
+    Happened(EngineEvent),
+    /// The stream ended, or could not be opened.
+    Lost(String),
+    /// A look takes long.
+    Slowed(Target, Ticket),
+}
+
+/// Follows the engine until the task is aborted or nobody listens.
+pub(super) async fn follow(engine: Engine, settings: StoreSettings, signals: mpsc::Sender<Signal>) {
+    let mut session = Session { engine, settings, signals, pause: FIRST_PAUSE };
+    loop {
+        let Err(end) = session.run().await;
+        let End::Lost(reason) = end else { return };
+        if session.signals.send(Signal::Lost(reason)).await.is_err() {
+            return;
+        }
+        time::sleep(session.pause).await;
+        session.pause = (session.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The causes of an error in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Some errors already repeat their cause.
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+struct Session {
+    engine: Engine,
+    settings: StoreSettings,
+    signals: mpsc::Sender<Signal>,
+    pause: Duration,
+}
+
+/// Why a session is over.
+enum End {
+    /// The engine went away.
+    Lost(String),
+    /// The writer did.
+    Unheard,
+}
+
+impl Session {
+    async fn run(&mut self) -> Result<Infallible, End> {
+        let patience = self.settings.connect_deadline;
+        let api = within(patience, "a ping", self.engine.negotiate()).await?;
+        let engine = within(patience, "what it is", self.engine.info()).await?;
+        let events = within(patience, "its events", self.engine.events()).await?;
+        info!(version = %engine.version, %api, "following the docker engine");
+        self.tell(Signal::Linked(Box::new(engine))).await?;
+        self.attend(events).await
+    }
+
+    /// Reads events, and lists now and from time to time.
+    async fn attend(&mut self, mut events: Events) -> Result<Infallible, End> {
+        let mut lists = JoinSet::new();
+        let mut due = Instant::now();
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(event)) => self.tell(Signal::Happened(event)).await?,
+                    Some(Err(error)) => return Err(End::Lost(chain(&error))),
+                    None => return Err(End::Lost("it closed its event stream".to_owned())),
+                },
+                () = time::sleep_until(due), if lists.is_empty() => {
+                    lists.spawn(list(self.engine.clone(), self.settings.list_deadline));
+                }
+                Some(listed) = lists.join_next() => {
+                    let lost = |_| End::Lost("listing ended without an answer".to_owned());
+                    let listing = listed.map_err(lost)??;
+                    let whole = listing.images.is_some();
+                    let again = if whole { self.settings.relist_every } else { AGAIN };
+                    due = Instant::now() + again;
+                    self.pause = FIRST_PAUSE;
+                    self.tell(Signal::Listed(listing)).await?;
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, signal: Signal) -> Result<(), End> {
+        self.signals.send(signal).await.map_err(|_| End::Unheard)
+    }
+}
+
+async fn list(engine: Engine, patience: Duration) -> Result<Listing, End> {
+    let (containers, images) = tokio::join!(
+        within(patience, "its containers", engine.list_containers()),
+        within(patience, "its images", engine.list_images()),
+    );
+    let images = images.inspect_err(|end| {
+        if let End::Lost(reason) = end {
+            warn!(error = reason, "cannot list images; keeping those known");
+        }
+    });
+    Ok(Listing { containers: containers?, images: images.ok() })
+}
+
+async fn within<T>(
+    patience: Duration,
+    what: &str,
+    call: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, End> {
+    match time::timeout(patience, call).await {
+        Ok(answer) => answer.map_err(|error| End::Lost(chain(&error))),
+        Err(_) => Err(End::Lost(format!("it did not answer for {what} within {patience:?}"))),
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// When images could not be listed.
+const AGAIN: Duration = Duration::from_secs(30);

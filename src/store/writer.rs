@@ -1,0 +1,325 @@
+//! The one task that writes: takes in commands, signals and finished looks, and publishes.
+//!
+//! Whatever is ready is taken in before one snapshot is published, and a snapshot that was costly
+//! to make is not followed by another at once; so a burst of ten thousand events costs a few
+//! snapshots, and a quiet engine's single event is visible immediately.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    sync::{mpsc, watch},
+    task::{self, AbortHandle, JoinError, JoinSet},
+    time::{self, Instant},
+};
+use tracing::{debug, warn};
+
+use super::{
+    command::Command,
+    error::StoreError,
+    facts::Sight,
+    handle::Store,
+    inspect::{self, LookFailure},
+    ledger::Ledger,
+    link::{self, Signal},
+    look::{Target, Ticket},
+    outlet::{Outlet, Reply},
+    settings::StoreSettings,
+    snapshot::Snapshot,
+};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    engine::{client::Engine, error::EngineError},
+    model::engine::EngineInfo,
+};
+
+impl Store {
+    /// Starts the store: it connects by itself, now or whenever the engine appears. `checkpoints`
+    /// are those of the last run. Must be called inside a runtime.
+    pub fn start(
+        engine: Engine,
+        checkpoints: Vec<SandboxCheckpoint>,
+        settings: StoreSettings,
+    ) -> Self {
+        let current = Arc::new(ArcSwap::from_pointee(Snapshot::blank()));
+        let (commands, orders) = mpsc::channel(COMMANDS);
+        let (shout, published) = watch::channel(());
+        let writer = Writer::new(engine, checkpoints, settings, Outlet::new(&current, shout));
+        task::spawn(writer.run(orders));
+        Self::new(current, commands, published)
+    }
+}
+
+struct Writer {
+    engine: Engine,
+    settings: StoreSettings,
+    ledger: Ledger<Reply, StoreError>,
+    outlet: Outlet,
+    signals: mpsc::Receiver<Signal>,
+    to_signals: mpsc::Sender<Signal>,
+    work: JoinSet<Done>,
+    looking: HashMap<task::Id, (Target, Ticket)>,
+    link: AbortHandle,
+    ping: Ping,
+}
+
+/// What a task of the writer comes back with.
+enum Done {
+    Looked(Target, Ticket, Result<Sight, LookFailure>),
+    Rested(Target),
+    Described(Result<Box<EngineInfo>, EngineError>),
+    Pinged(Option<String>),
+    PingDue,
+    Unlinked,
+}
+
+/// Whether a ping is under way, and until when the last one holds.
+struct Ping {
+    running: bool,
+    good_until: Instant,
+}
+
+/// What wakes the writer.
+enum Wake {
+    Command(Command),
+    Signal(Signal),
+    Work(Result<(task::Id, Done), JoinError>),
+    Publish,
+    Close,
+}
+
+impl Writer {
+    fn new(
+        engine: Engine,
+        checkpoints: Vec<SandboxCheckpoint>,
+        settings: StoreSettings,
+        outlet: Outlet,
+    ) -> Self {
+        let (to_signals, signals) = mpsc::channel(SIGNALS);
+        let mut work = JoinSet::new();
+        let link = follow(&mut work, &engine, &settings, &to_signals);
+        Self {
+            ledger: Ledger::new(&settings, checkpoints),
+            engine,
+            settings,
+            outlet,
+            signals,
+            to_signals,
+            work,
+            looking: HashMap::new(),
+            link,
+            ping: Ping { running: false, good_until: Instant::now() },
+        }
+    }
+
+    async fn run(mut self, mut orders: mpsc::Receiver<Command>) {
+        loop {
+            let mut wake = self.wait(&mut orders).await;
+            for _ in 0..BATCH {
+                match wake {
+                    Wake::Close => return,
+                    Wake::Publish => break,
+                    other => self.take_in(other),
+                }
+                let Some(next) = self.ready(&mut orders) else { break };
+                wake = next;
+            }
+            self.start_looks();
+            self.outlet.flush(&mut self.ledger);
+        }
+    }
+
+    async fn wait(&mut self, orders: &mut mpsc::Receiver<Command>) -> Wake {
+        tokio::select! {
+            order = orders.recv() => order.map_or(Wake::Close, Wake::Command),
+            Some(signal) = self.signals.recv() => Wake::Signal(signal),
+            Some(done) = self.work.join_next_with_id() => Wake::Work(done),
+            () = time::sleep_until(self.outlet.not_before()), if self.ledger.is_due() => Wake::Publish,
+        }
+    }
+
+    fn ready(&mut self, orders: &mut mpsc::Receiver<Command>) -> Option<Wake> {
+        let order = || orders.try_recv().ok().map(Wake::Command);
+        let done = self.work.try_join_next_with_id().map(Wake::Work);
+        done.or_else(order).or_else(|| self.signals.try_recv().ok().map(Wake::Signal))
+    }
+
+    fn take_in(&mut self, wake: Wake) {
+        match wake {
+            Wake::Command(command) => self.obey(command),
+            Wake::Signal(signal) => self.hear(signal),
+            Wake::Work(Ok((id, done))) => {
+                self.looking.remove(&id);
+                self.take_back(done);
+            }
+            Wake::Work(Err(error)) => self.bear(&error),
+            Wake::Publish | Wake::Close => {}
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Refresh { target, reply } => self.ledger.refresh(target, reply),
+            Command::Put { checkpoint, reply } => {
+                self.ledger.put(*checkpoint);
+                self.outlet.announce(reply);
+            }
+            Command::Forget { id, reply } => {
+                self.ledger.forget(&id);
+                self.outlet.announce(reply);
+            }
+            Command::Probe => self.probe(),
+        }
+    }
+
+    fn hear(&mut self, signal: Signal) {
+        match signal {
+            Signal::Linked(engine) => {
+                self.ledger.describe(*engine);
+                self.ledger.linked();
+            }
+            Signal::Listed(listing) => {
+                // The first list follows a fresh `/info`; a later one makes up for a reload
+                // whose event was lost.
+                if self.ledger.is_up() {
+                    self.read_info();
+                }
+                self.ledger.listed(&listing);
+            }
+            Signal::Happened(event) => {
+                if self.ledger.happened(event) {
+                    self.read_info();
+                }
+            }
+            Signal::Lost(reason) => self.ledger.lost(reason),
+            Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
+        }
+    }
+
+    fn take_back(&mut self, done: Done) {
+        match done {
+            Done::Looked(target, ticket, result) => self.looked(&target, ticket, result),
+            Done::Rested(target) => self.ledger.rested(&target),
+            Done::Described(Ok(engine)) => self.ledger.describe(*engine),
+            Done::Described(Err(error)) => {
+                warn!(error = link::chain(&error), "cannot read what the docker engine is");
+            }
+            Done::Pinged(silence) => self.pinged(silence),
+            Done::PingDue => self.probe(),
+            Done::Unlinked => {}
+        }
+    }
+
+    /// A task panicked: a bug, but not the end of the store.
+    fn bear(&mut self, error: &JoinError) {
+        warn!(%error, "a task of the store broke");
+        if let Some((target, ticket)) = self.looking.remove(&error.id()) {
+            self.looked(&target, ticket, Err(LookFailure::Lost));
+        } else if error.id() == self.link.id() {
+            self.ledger.lost("following it failed inside dockbridge".to_owned());
+            self.link = follow(&mut self.work, &self.engine, &self.settings, &self.to_signals);
+        } else {
+            self.ping.running = false;
+        }
+    }
+
+    fn start_looks(&mut self) {
+        while let Some((target, ticket)) = self.ledger.start() {
+            let look = inspect::look(
+                self.engine.clone(),
+                target.clone(),
+                Signal::Slowed(target.clone(), ticket),
+                self.to_signals.clone(),
+                self.settings.clone(),
+            );
+            let looked = target.clone();
+            let task = self.work.spawn(async move { Done::Looked(looked, ticket, look.await) });
+            self.looking.insert(task.id(), (target, ticket));
+        }
+    }
+
+    fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
+        let result = result.map_err(|failure| failure.about(target.name()));
+        let told = result.as_ref().err().map(|error| link::chain(error));
+        let Some(failures) = self.ledger.looked(target, ticket, result) else { return };
+        let rest = rest_after(failures, self.settings.relist_every);
+        let (name, error) = (target.name(), told.unwrap_or_default());
+        if failures == 1 {
+            warn!(object = name, error, "cannot look at it; keeping what was known last");
+        } else {
+            debug!(object = name, error, failures, "still cannot look at it");
+        }
+        let target = target.clone();
+        self.work.spawn(async move {
+            time::sleep(rest).await;
+            Done::Rested(target)
+        });
+    }
+
+    fn read_info(&mut self) {
+        let (engine, patience) = (self.engine.clone(), self.settings.connect_deadline);
+        self.work.spawn(async move {
+            match time::timeout(patience, engine.info()).await {
+                Ok(info) => Done::Described(info.map(Box::new)),
+                // The ping tells whether it answers at all.
+                Err(_) => Done::PingDue,
+            }
+        });
+    }
+
+    /// Asks whether the engine answers, unless that is known or being asked.
+    fn probe(&mut self) {
+        if self.ping.running || !self.ledger.is_linked() || Instant::now() < self.ping.good_until {
+            return;
+        }
+        self.ping.running = true;
+        let (engine, patience) = (self.engine.clone(), self.settings.connect_deadline);
+        self.work.spawn(async move {
+            Done::Pinged(match time::timeout(patience, engine.negotiate()).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(link::chain(&error)),
+                Err(_) => Some(format!("it did not answer a ping within {patience:?}")),
+            })
+        });
+    }
+
+    /// A silent engine is asked until it answers, so that health comes back by itself.
+    fn pinged(&mut self, silence: Option<String>) {
+        self.ping = Ping { running: false, good_until: Instant::now() + PING_GOOD_FOR };
+        if silence.is_some() {
+            self.work.spawn(async {
+                time::sleep(PING_GOOD_FOR).await;
+                Done::PingDue
+            });
+        }
+        self.ledger.pinged(silence);
+    }
+}
+
+fn follow(
+    work: &mut JoinSet<Done>,
+    engine: &Engine,
+    settings: &StoreSettings,
+    signals: &mpsc::Sender<Signal>,
+) -> AbortHandle {
+    let following = link::follow(engine.clone(), settings.clone(), signals.clone());
+    work.spawn(async {
+        following.await;
+        Done::Unlinked
+    })
+}
+
+/// Doubles from failure to failure, up to the interval at which everything is looked at anyway.
+fn rest_after(failures: u32, longest: Duration) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_REST.saturating_mul(doubled).min(longest)
+}
+
+/// Commands waiting for the writer before their callers wait too.
+const COMMANDS: usize = 256;
+/// Events read ahead of the writer; the engine drops them for a reader that falls behind.
+const SIGNALS: usize = 4096;
+/// Wake-ups taken in before looks are started and a snapshot is published.
+const BATCH: usize = 4096;
+const FIRST_REST: Duration = Duration::from_millis(250);
+const PING_GOOD_FOR: Duration = Duration::from_secs(2);
