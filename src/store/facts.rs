@@ -47,6 +47,8 @@ pub(super) struct Facts {
     foreign: HashSet<String>,
     /// Images being looked at only because another took their name.
     contested: HashSet<ImageId>,
+    /// When the last list came in.
+    listed_at: Ticket,
     changed: Changed,
 }
 
@@ -117,7 +119,8 @@ impl Facts {
     }
 
     /// Docker lists these containers; of some nothing else may be known for a while.
-    pub(super) fn list(&mut self, containers: &HashSet<&str>) {
+    pub(super) fn list(&mut self, containers: &HashSet<&str>, at: Ticket) {
+        self.listed_at = at;
         let unseen: Vec<SandboxId> = self
             .sandboxes
             .iter()
@@ -245,7 +248,7 @@ impl Facts {
             return Vec::new();
         }
         let calm = self.contested.remove(&id);
-        let mut doubted = Vec::new();
+        let (mut doubted, mut further) = (Vec::new(), Vec::new());
         self.disown(&id);
         record.repo_tags.retain(|tag| {
             let Some(key) = name_key(tag) else { return true };
@@ -263,11 +266,17 @@ impl Facts {
                 self.changed.images |= replace_if_other(&mut seen.record, record);
             }
             None => {
-                self.images.insert(id, Seen { record: Arc::new(record), at });
+                self.images.insert(id.clone(), Seen { record: Arc::new(record), at });
                 self.changed.images = true;
+                // Found by its name, before a list that does not have to hold it any more.
+                let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
+                further.extend(unproven);
             }
         }
-        if calm { Vec::new() } else { self.contest(doubted) }
+        if !calm {
+            further.extend(self.contest(doubted));
+        }
+        further
     }
 
     /// No image of this id, or no image of this name any more.

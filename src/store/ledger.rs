@@ -107,12 +107,15 @@ impl<W, E> Ledger<W, E> {
     /// looked at too, since only an inspect proves that it is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         let containers: HashSet<&str> = listing.containers.iter().map(String::as_str).collect();
-        self.facts.list(&containers);
+        self.facts.list(&containers, self.looks.now());
         let mut targets: Vec<Target> =
             listing.containers.iter().cloned().map(Target::Container).collect();
         targets.extend(listing.images.iter().flatten().cloned().map(Target::Image));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
-        targets.extend(self.facts.targets().filter(|target| !listed.contains(target)));
+        // A look under way may have seen what went before the list was made.
+        let known: HashSet<Target> =
+            self.facts.targets().chain(self.looks.targets().cloned()).collect();
+        targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
         for target in &targets {
             self.looks.want(target);
         }

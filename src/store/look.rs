@@ -34,7 +34,7 @@ impl Target {
 }
 
 /// When a look began, in looks. Of two answers about one object the later ticket is the truer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
 /// Every look that is wanted, under way, or to be repeated; `W` is who waits for it.
@@ -219,6 +219,11 @@ impl<W> Looks<W> {
         self.routine.clear();
     }
 
+    /// Everything wanted, under way, or to be repeated.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.entries.keys()
+    }
+
     /// An instant later than every look begun so far, and earlier than all others.
     pub(super) fn now(&self) -> Ticket {
         Ticket(self.clock)
@@ -252,5 +257,3 @@ impl<W> Entry<W> {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -28,4 +28,6 @@ mod outlet;
 mod writer;
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod tests;

@@ -1,1 +1,1 @@
-//! x
+//! The store against a scripted engine.
