@@ -17,7 +17,8 @@ use super::{
 use crate::model::engine::EngineHealth;
 
 /// Whoever waits for a look.
-pub(super) type Reply = oneshot::Sender<Result<(), StoreError>>;
+#[derive(Debug)]
+pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), StoreError>>);
 
 /// The published snapshot, and those waiting for the next one.
 pub(super) struct Outlet {
@@ -70,7 +71,7 @@ impl Outlet {
     /// Who no longer listens is no loss.
     fn notify(&mut self, answers: Vec<Answer<Reply, StoreError>>) {
         for Answer { waiters, result } in answers {
-            for waiter in waiters {
+            for Reply(waiter) in waiters {
                 let _ = waiter.send(result.clone());
             }
         }

@@ -159,7 +159,7 @@ impl Writer {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Refresh { target, reply } => self.ledger.refresh(target, reply),
+            Command::Refresh { target, reply } => self.ledger.refresh(target, Reply(reply)),
             Command::Put { checkpoint, reply } => {
                 self.ledger.put(*checkpoint);
                 self.outlet.announce(reply);

@@ -20,6 +20,13 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 struct Step(u8, u8, u8);
 
+/// A look under way, with the engine's answer once it was given.
+struct Look {
+    target: Target,
+    ticket: Ticket,
+    answer: Option<Result<Sight, String>>,
+}
+
 /// Docker as it really is, everything under way, and the ledger that has to follow.
 struct World {
     ledger: Ledger<u64, String>,
@@ -30,7 +37,7 @@ struct World {
     next: u64,
     version: u64,
     events: Vec<EngineEvent>,
-    looks: Vec<(Target, Ticket, Option<Result<Sight, String>>)>,
+    looks: Vec<Look>,
     lists: Vec<Listing>,
     rests: Vec<Target>,
     /// What a waiter must see at least: container and version.
@@ -121,7 +128,7 @@ impl World {
         if let EngineEvent::ContainerGone { id } = &event {
             self.buried.insert(number_of(id));
         }
-        if copies % 4 == 0 {
+        if copies.is_multiple_of(4) {
             self.events.push(event.clone());
         }
         self.ledger.happened(event);
@@ -129,22 +136,22 @@ impl World {
 
     fn begin(&mut self) {
         if let Some((target, ticket)) = self.ledger.start() {
-            self.looks.push((target, ticket, None));
+            self.looks.push(Look { target, ticket, answer: None });
         }
     }
 
     /// The engine answers a look with what is true at this instant.
     fn read(&mut self, pick: u8, fails: bool) {
         let index = usize::from(pick) % self.looks.len().max(1);
-        let Some((target, _, None)) = self.looks.get(index) else { return };
+        let Some(Look { target, answer: None, .. }) = self.looks.get(index) else { return };
         let answer = if fails { Err("no".to_owned()) } else { Ok(self.sight(target)) };
-        self.looks[index].2 = Some(answer);
+        self.looks[index].answer = Some(answer);
     }
 
     fn finish(&mut self, pick: u8) {
         let index = usize::from(pick) % self.looks.len().max(1);
-        if self.looks.get(index).is_some_and(|look| look.2.is_some()) {
-            let (target, ticket, answer) = self.looks.remove(index);
+        if self.looks.get(index).is_some_and(|look| look.answer.is_some()) {
+            let Look { target, ticket, answer } = self.looks.remove(index);
             if self.ledger.looked(&target, ticket, answer.unwrap()).is_some() {
                 self.rests.push(target);
             }
@@ -164,8 +171,8 @@ impl World {
             0 => self.ledger.lost("gone".to_owned()),
             1 => self.ledger.linked(),
             2 => {
-                if let Some((target, ticket, _)) = self.looks.get(usize::from(b) % 4) {
-                    self.ledger.slowed(&target.clone(), *ticket);
+                if let Some(look) = self.looks.get(usize::from(b) % 4) {
+                    self.ledger.slowed(&look.target, look.ticket);
                 }
             }
             3 => {
@@ -532,7 +539,7 @@ fn an_engine_that_contradicts_itself_causes_no_storm() {
 
 fn observed(number: u64, version: u64) -> Observed {
     let process = Process::Running { pid: u32::try_from(version).unwrap(), started_at: Nanos(1) };
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         Observed::Sandbox(fixture::sandbox(number, process))
     } else {
         Observed::Container(fixture::container(number, number + 1, process))
