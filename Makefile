@@ -1,0 +1,112 @@
+# `make` or `make help` lists the targets. Everything that touches a machine is in tests/env.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+DESTDIR ?=
+PREFIX ?= /usr/local
+# Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host.
+ENGINE ?= bookworm
+ENGINES ?= bookworm trixie sid sid-containerd
+# Only these stories; parts of names.
+STORY ?=
+
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
+WORLD := $(AS_ROOT) tests/env/world.sh
+BUILT := target/debug/dockbridge
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Serve the CRI on this machine; installs and starts an engine if there is none
+	@$(AS_ROOT) tests/env/run.sh serve $(BUILT)
+
+.PHONY: demo
+demo: build ## Show a pod go up and down, with the time each step took
+	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
+
+.PHONY: install
+install: release ## Install the release build below PREFIX (/usr/local)
+	install -D -m 0755 target/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
+
+##@ Build
+
+.PHONY: toolchain
+toolchain:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "cargo is missing. Rust 1.88 or newer is needed, and Debian 12 has an older one: see https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { $(AS_ROOT) apt-get update -q && $(AS_ROOT) apt-get install -y -q --no-install-recommends gcc libc6-dev; }
+
+.PHONY: build
+build: toolchain ## Build for development
+	$(CARGO) build
+
+.PHONY: release
+release: toolchain ## Build for nodes: small, optimised, stripped
+	$(CARGO) build --release
+	@ls -l target/release/dockbridge | awk '{ printf "target/release/dockbridge: %.1f MB\n", $$5 / 1e6 }'
+
+.PHONY: docs
+docs: toolchain ## Render the code's documentation into target/doc
+	$(CARGO) doc --no-deps --document-private-items
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	$(CARGO) clean
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-stories ## All tests, the stories on one engine (ENGINE=bookworm)
+
+.PHONY: test-unit
+test-unit: toolchain ## Tests that need no engine
+	$(CARGO) test
+
+.PHONY: test-stories
+test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…)
+	$(CARGO) test --test stories --no-run
+	$(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- $(STORY)
+
+.PHONY: test-engines
+test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store
+	$(CARGO) test --test stories --no-run
+	for engine in $(ENGINES); do \
+	  echo "== $$engine"; \
+	  $(WORLD) --engine $$engine -- $(CARGO) test --offline --test stories -- $(STORY); \
+	done
+
+.PHONY: bench
+bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
+	$(CARGO) bench --no-run
+	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline
+
+##@ Care
+
+.PHONY: check
+check: fmt-check lint deny test ## Everything that has to hold before a change goes in
+
+.PHONY: fmt
+fmt: toolchain ## Format the code
+	$(CARGO) fmt
+
+.PHONY: fmt-check
+fmt-check: toolchain ## Fail if the code is not formatted
+	$(CARGO) fmt --check
+
+.PHONY: lint
+lint: toolchain ## Let clippy look at everything
+	$(CARGO) clippy --all-targets -- -D warnings
+
+.PHONY: deny
+deny: toolchain ## Licences, sources and duplicates of the dependencies, if cargo-deny is there
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; \
+	else echo "cargo-deny is not installed: dependencies not checked"; fi

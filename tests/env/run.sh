@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Serves the CRI on this machine for somebody who wants to try it, or shows one pod go up and down.
+#
+# usage: run.sh serve|demo path-of-dockbridge [dockbridge flag…]      (as root; `make run`, `make demo`)
+#
+# What is missing is installed from the machine's own package sources. An engine that answers is used as it is.
+# If none does, one is started with data, socket and pid file of its own; it keeps running, so that pods outlive
+# this script, and the way to stop it is printed. Nothing is written below /etc.
+set -euo pipefail
+
+folder=${DOCKBRIDGE_TRY:-/run/dockbridge}
+socket=$folder/dockbridge.sock
+engine_data=/var/lib/dockbridge-engine
+
+main() {
+    local verb=${1:-} dockbridge
+    case $verb in serve | demo) ;; *) die "usage: run.sh serve|demo path-of-dockbridge" ;; esac
+    dockbridge=$(realpath "${2:?the path of dockbridge is missing}")
+    shift 2
+    [ "$(id -u)" = 0 ] || die "must be root: an engine and network namespaces are used"
+    mkdir -p "$folder"
+    install_missing
+    find_engine
+    find_cni
+    "$verb" "$dockbridge" --docker "unix://$engine" "${cni[@]}" "$@"
+}
+
+# ------------------------------------------------------------------------------------------- what is needed
+
+install_missing() {
+    local missing=()
+    command -v curl >/dev/null || missing+=(curl)
+    command -v ip >/dev/null || missing+=(iproute2)
+    command -v iptables >/dev/null || missing+=(iptables)
+    [ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || missing+=(containernetworking-plugins)
+    if ! command -v dockerd >/dev/null && ! find_answering; then missing+=(docker.io); fi
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || die "missing, and this is no Debian: ${missing[*]}"
+    say "installing ${missing[*]}"
+    {
+        apt-get update -q
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+    } >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
+}
+
+# Sets engine to the socket of an engine, starting one if there is none.
+find_engine() {
+    if find_answering; then
+        say "using the engine at $engine"
+        return
+    fi
+    engine=$folder/docker.sock
+    start_engine
+}
+
+# Sets engine to the first socket where an engine answers.
+find_answering() {
+    local candidate
+    case ${DOCKER_HOST:-} in unix://*) candidate=${DOCKER_HOST#unix://} ;; *) candidate= ;; esac
+    for candidate in "$candidate" /var/run/docker.sock "$folder/docker.sock"; do
+        if [ -n "$candidate" ] && answers "$candidate"; then
+            engine=$candidate
+            return 0
+        fi
+    done
+    return 1
+}
+
+answers() {
+    [ -S "$1" ] && command -v curl >/dev/null && curl -sf -o /dev/null -m 5 --unix-socket "$1" http://engine/_ping
+}
+
+# With everything of its own, so that an engine the user has stopped keeps its data and its settings to itself.
+start_engine() {
+    local log=$folder/dockerd.log child
+    mkdir -p "$engine_data" "$folder/engine"
+    echo '{}' >"$folder/daemon.json"
+    rm -f "$folder/dockerd.pid"
+    setsid dockerd --config-file "$folder/daemon.json" --data-root "$engine_data" --exec-root "$folder/engine" \
+        -H "unix://$engine" -p "$folder/dockerd.pid" </dev/null >"$log" 2>&1 &
+    child=$!
+    for _ in $(seq 600); do
+        if answers "$engine"; then
+            say "no engine answered: started $(dockerd --version | cut -d, -f1) at $engine, data in $engine_data"
+            say "it keeps running; docker -H unix://$engine ps looks at it, kill $child stops it"
+            return
+        fi
+        kill -0 "$child" 2>/dev/null || break
+        sleep 0.1
+    done
+    tail -n 20 "$log" >&2
+    die "the engine did not start, see $log"
+}
+
+# Sets cni to flags for a network of our own, unless the machine has one.
+find_cni() {
+    local conf=$folder/cni/net.d
+    cni=()
+    if compgen -G '/etc/cni/net.d/*.conf*' >/dev/null || compgen -G '/etc/cni/net.d/*.json' >/dev/null; then
+        say "using the network of /etc/cni/net.d"
+        return
+    fi
+    mkdir -p "$conf"
+    [ -e "$conf/10-dockbridge.conflist" ] || network "$(free_subnet)" >"$conf/10-dockbridge.conflist"
+    cni=(--cni-conf-dir "$conf")
+    say "no CNI configuration in /etc/cni/net.d: pods get the bridge of $conf"
+}
+
+# A range that no route of this machine leads to.
+free_subnet() {
+    local third
+    for third in 89 90 91 92 93 94; do
+        if ! ip -4 route show | grep -q "^10\.$third\."; then
+            echo "10.$third.0.0/16"
+            return
+        fi
+    done
+    die "10.89.0.0/16 to 10.94.0.0/16 are all in use here: put a CNI configuration into /etc/cni/net.d"
+}
+
+network() {
+    cat <<JSON
+{
+  "cniVersion": "1.0.0",
+  "name": "dockbridge",
+  "plugins": [
+    {
+      "type": "bridge", "bridge": "dockbridge0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+      "ipam": {"type": "host-local", "ranges": [[{"subnet": "$1"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}},
+    {"type": "firewall"}
+  ]
+}
+JSON
+}
+
+# ---------------------------------------------------------------------------------------------- what is done
+
+serve() {
+    local dockbridge=$1
+    shift
+    mkdir -p /var/log/pods
+    invite &
+    exec "$dockbridge" serve --listen "unix://$socket" "$@"
+}
+
+# Prints what to try as soon as there is something to try.
+invite() {
+    local client=crictl
+    for _ in $(seq 300); do
+        [ ! -S "$socket" ] || break
+        sleep 0.1
+    done
+    [ -S "$socket" ] || return 0
+    sleep 0.5
+    command -v crictl >/dev/null || client="crictl (not installed here)"
+    cat >&2 <<TEXT
+
+  The CRI is served on unix://$socket. In another terminal, with $client:
+
+    crictl --runtime-endpoint unix://$socket info
+    crictl --runtime-endpoint unix://$socket pods
+
+  README.md has a whole session. Without crictl: make demo. Ctrl-C ends the server; pods live on.
+
+TEXT
+}
+
+# A server of its own for one pod, with folders that go away with it.
+demo() {
+    local dockbridge=$1 room code=0 server
+    shift
+    room=$(mktemp -d "$folder/demo.XXXXXX")
+    set -- --listen "unix://$room/cri.sock" --state-dir "$room/state" --run-dir "$room/run" "$@"
+    "$dockbridge" serve "$@" >"$room/log" 2>&1 &
+    server=$!
+    trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf --one-file-system "$room"' EXIT
+    for _ in $(seq 200); do
+        [ ! -S "$room/cri.sock" ] || break
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.1
+    done
+    "$dockbridge" check --pod "$@" || code=$?
+    [ "$code" = 0 ] || tail -n 30 "$room/log" >&2
+    exit "$code"
+}
+
+# ------------------------------------------------------------------------------------------------------
+
+say() { printf 'run: %s\n' "$*" >&2; }
+
+die() {
+    printf 'run: %s\n' "$*" >&2
+    exit 1
+}
+
+main "$@"
