@@ -38,7 +38,12 @@ fn run(order: Order) -> Result<ExitCode, Box<dyn Error>> {
     match verb {
         Verb::Config => write!(io::stdout(), "{resolved}")?,
         Verb::Serve => serve(&resolved)?,
-        Verb::Check(_) | Verb::Version => return Err("not wired yet".into()),
+        Verb::Check(args) => {
+            let healthy =
+                dockbridge::check::command::run(&resolved.settings, args.pod, &mut io::stdout())?;
+            return Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Verb::Version => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,48 @@
+//! Is dockbridge allowed what it has to do, and the engine what pods will ask of it?
+
+use std::{fs, path::Path};
+
+use super::finding::Finding;
+use crate::host::capability::oom_floor;
+
+/// Looks at our own capabilities and at the engine's.
+pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    vec![own(&status), protection(oom_floor(engine_socket))]
+}
+
+/// Judges our own process by its `/proc/self/status`.
+pub(super) fn own(status: &str) -> Finding {
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
+        .unwrap_or(0);
+    let missing: Vec<&str> =
+        NEEDED.iter().filter(|(bit, _)| effective & (1 << bit) == 0).map(|row| row.1).collect();
+    if missing.is_empty() {
+        Finding::ok("capabilities", "dockbridge may enter and connect network namespaces")
+    } else {
+        let seen = format!("dockbridge lacks {}", missing.join(" and "));
+        Finding::fail("capabilities", seen, "run it as root, in the host's namespaces")
+    }
+}
+
+/// Judges the lowest `oom_score_adj` the engine can set.
+pub(super) fn protection(floor: i64) -> Finding {
+    if floor <= -1000 {
+        return Finding::ok("oom score", "pods can be protected from the kernel's OOM killer");
+    }
+    let seen = format!(
+        "the engine lacks CAP_SYS_RESOURCE: scores below {floor} are raised to {floor} (guaranteed \
+         pods and the pause process are protected less)"
+    );
+    Finding::warn(
+        "oom score",
+        seen,
+        "nothing, in CI; on a node, run the engine as root of the host",
+    )
+}
+
+/// Bits of capabilities(7).
+const NEEDED: [(u32, &str); 2] = [(21, "CAP_SYS_ADMIN"), (12, "CAP_NET_ADMIN")];

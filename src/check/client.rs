@@ -1,0 +1,188 @@
+//! The CRI client of the check: one method for each call it makes, each with a deadline.
+
+use std::{fmt, path::Path, time::Duration};
+
+use thiserror::Error;
+use tokio::time::timeout;
+use tonic::{
+    Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::wire::cri::{self, runtime_service_client::RuntimeServiceClient};
+
+/// A call that did not succeed, in the operator's words.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// Nobody serves on the socket.
+    #[error("nobody serves the CRI on {socket}: {reason}")]
+    Unreachable {
+        /// The socket's path.
+        socket: String,
+        /// Why.
+        reason: String,
+    },
+    /// The call was refused.
+    #[error("{call}: {code}: {message}")]
+    Refused {
+        /// Which call.
+        call: &'static str,
+        /// The gRPC code in words.
+        code: String,
+        /// The server's words.
+        message: String,
+    },
+    /// No answer came.
+    #[error("{call}: no answer within {after:?}")]
+    Deadline {
+        /// Which call.
+        call: &'static str,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The answer is not what was to be expected.
+    #[error("{call}: {message}")]
+    Unexpected {
+        /// Which call.
+        call: &'static str,
+        /// What is odd.
+        message: String,
+    },
+}
+
+/// A client of the runtime service.
+#[derive(Clone)]
+pub(super) struct Client {
+    runtime: RuntimeServiceClient<Channel>,
+}
+
+impl Client {
+    /// Connects to the socket.
+    pub(super) async fn connect(socket: &Path) -> Result<Self, CallError> {
+        let unreachable = |reason: &dyn fmt::Display| CallError::Unreachable {
+            socket: socket.display().to_string(),
+            reason: reason.to_string(),
+        };
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))
+            .map_err(|error| unreachable(&error))?;
+        let connected = timeout(CONNECT, endpoint.connect()).await;
+        match connected {
+            Ok(Ok(channel)) => Ok(Self { runtime: RuntimeServiceClient::new(channel) }),
+            Ok(Err(_)) => Err(unreachable(&"no connection is accepted there")),
+            Err(_) => Err(unreachable(&"no connection is accepted in time")),
+        }
+    }
+
+    /// Version.
+    pub(super) async fn version(&self) -> Result<cri::VersionResponse, CallError> {
+        let mut runtime = self.runtime.clone();
+        within("Version", runtime.version(cri::VersionRequest::default())).await
+    }
+
+    /// RunPodSandbox; the id.
+    pub(super) async fn run(&self, config: &cri::PodSandboxConfig) -> Result<String, CallError> {
+        let mut runtime = self.runtime.clone();
+        let request =
+            cri::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
+        Ok(within("RunPodSandbox", runtime.run_pod_sandbox(request)).await?.pod_sandbox_id)
+    }
+
+    /// PodSandboxStatus.
+    pub(super) async fn sandbox(&self, id: &str) -> Result<cri::PodSandboxStatus, CallError> {
+        let mut runtime = self.runtime.clone();
+        let request =
+            cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let answer = within("PodSandboxStatus", runtime.pod_sandbox_status(request)).await?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    /// CreateContainer; the id.
+    pub(super) async fn create(
+        &self,
+        sandbox: &str,
+        config: cri::ContainerConfig,
+        pod: &cri::PodSandboxConfig,
+    ) -> Result<String, CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(pod.clone()),
+        };
+        Ok(within("CreateContainer", runtime.create_container(request)).await?.container_id)
+    }
+
+    /// StartContainer.
+    pub(super) async fn start(&self, container: &str) -> Result<(), CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::StartContainerRequest { container_id: container.to_owned() };
+        within("StartContainer", runtime.start_container(request)).await.map(drop)
+    }
+
+    /// ContainerStatus.
+    pub(super) async fn container(&self, id: &str) -> Result<cri::ContainerStatus, CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let answer = within("ContainerStatus", runtime.container_status(request)).await?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    /// StopContainer.
+    pub(super) async fn stop(&self, container: &str, grace: i64) -> Result<(), CallError> {
+        let mut runtime = self.runtime.clone();
+        let request =
+            cri::StopContainerRequest { container_id: container.to_owned(), timeout: grace };
+        within("StopContainer", runtime.stop_container(request)).await.map(drop)
+    }
+
+    /// RemoveContainer.
+    pub(super) async fn remove(&self, container: &str) -> Result<(), CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::RemoveContainerRequest { container_id: container.to_owned() };
+        within("RemoveContainer", runtime.remove_container(request)).await.map(drop)
+    }
+
+    /// StopPodSandbox.
+    pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        within("StopPodSandbox", runtime.stop_pod_sandbox(request)).await.map(drop)
+    }
+
+    /// RemovePodSandbox.
+    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
+        let mut runtime = self.runtime.clone();
+        let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        within("RemovePodSandbox", runtime.remove_pod_sandbox(request)).await.map(drop)
+    }
+
+    /// ListPodSandbox; the ids of the pods that carry this label.
+    pub(super) async fn labelled(&self, key: &str, value: &str) -> Result<Vec<String>, CallError> {
+        let mut runtime = self.runtime.clone();
+        let filter = cri::PodSandboxFilter {
+            label_selector: [(key.to_owned(), value.to_owned())].into(),
+            ..Default::default()
+        };
+        let request = cri::ListPodSandboxRequest { filter: Some(filter) };
+        let answer = within("ListPodSandbox", runtime.list_pod_sandbox(request)).await?;
+        Ok(answer.items.into_iter().map(|item| item.id).collect())
+    }
+}
+
+async fn within<T>(
+    call: &'static str,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match timeout(PATIENCE, answer).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(CallError::Refused {
+            call,
+            code: status.code().to_string(),
+            message: status.message().to_owned(),
+        }),
+        Err(_) => Err(CallError::Deadline { call, after: PATIENCE }),
+    }
+}
+
+const CONNECT: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);

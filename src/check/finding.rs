@@ -1,0 +1,99 @@
+//! What was found, how grave it is, and what to do about it.
+
+use std::fmt;
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// As it should be.
+    Ok,
+    /// Pods run; something will be missed one day.
+    Warn,
+    /// Pods cannot run.
+    Fail,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How grave it is.
+    pub weight: Weight,
+    /// What was looked at, in a word.
+    pub subject: &'static str,
+    /// What was seen.
+    pub seen: String,
+    /// What to do; empty when there is nothing to do.
+    pub advice: String,
+}
+
+/// All findings, in the order they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Finding {
+    /// As it should be.
+    pub fn ok(subject: &'static str, seen: impl Into<String>) -> Self {
+        Self { weight: Weight::Ok, subject, seen: seen.into(), advice: String::new() }
+    }
+
+    /// Something will be missed one day.
+    pub fn warn(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { weight: Weight::Warn, subject, seen: seen.into(), advice: advice.into() }
+    }
+
+    /// Pods cannot run.
+    pub fn fail(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { weight: Weight::Fail, subject, seen: seen.into(), advice: advice.into() }
+    }
+}
+
+impl Findings {
+    /// The gravest weight.
+    pub fn worst(&self) -> Weight {
+        self.0.iter().map(|finding| finding.weight).max().unwrap_or(Weight::Ok)
+    }
+
+    /// How many findings weigh this much.
+    fn count(&self, weight: Weight) -> usize {
+        self.0.iter().filter(|finding| finding.weight == weight).count()
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "OK",
+            Self::Warn => "WARN",
+            Self::Fail => "FAIL",
+        })
+    }
+}
+
+impl fmt::Display for Finding {
+    /// One line for what was seen, and one behind an arrow for what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<5} {:<13} {}", self.weight, self.subject, self.seen)?;
+        if !self.advice.is_empty() {
+            writeln!(f, "{:19} -> {}", "", self.advice)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.0 {
+            finding.fmt(f)?;
+        }
+        let (warn, fail) = (self.count(Weight::Warn), self.count(Weight::Fail));
+        match (warn, fail) {
+            (0, 0) => writeln!(f, "This host is ready."),
+            (_, 0) => writeln!(f, "This host is ready, with {}.", counted(warn, "warning")),
+            _ => writeln!(f, "This host is not ready: {}.", counted(fail, "failure")),
+        }
+    }
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

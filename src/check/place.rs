@@ -1,0 +1,63 @@
+//! Can the socket and the directories be used?
+
+use std::{
+    fs, io,
+    os::unix::{fs::FileTypeExt as _, net::UnixStream},
+    path::{Path, PathBuf},
+    process,
+};
+
+use super::finding::Finding;
+
+/// Judges the place of the CRI socket.
+pub(super) fn listen(socket: &Path) -> Finding {
+    let shown = socket.display();
+    match fs::symlink_metadata(socket) {
+        Ok(entry) if !entry.file_type().is_socket() => {
+            let advice = "remove it, or choose another place with --listen";
+            return Finding::fail("listen", format!("{shown} exists and is no socket"), advice);
+        }
+        Ok(_) if UnixStream::connect(socket).is_ok() => {
+            return Finding::ok("listen", format!("somebody serves on {shown} already"));
+        }
+        Ok(_) => {
+            return Finding::ok("listen", format!("{shown} is left over and will be replaced"));
+        }
+        Err(_) => {}
+    }
+    let place = socket.parent().unwrap_or(Path::new("/"));
+    match try_writing(place) {
+        Ok(()) => Finding::ok("listen", format!("{shown} is free")),
+        Err((place, error)) => {
+            let seen = format!("no socket can be made in {}: {error}", place.display());
+            Finding::fail("listen", seen, "run as root, or choose another place with --listen")
+        }
+    }
+}
+
+/// Judges a directory that is written to; it is made when it does not exist.
+pub(super) fn directory(subject: &'static str, flag: &str, path: &Path) -> Finding {
+    match try_writing(path) {
+        Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
+        Ok(()) => Finding::ok(subject, format!("{} will be made", path.display())),
+        Err((place, error)) => {
+            let seen = format!("nothing can be written to {}: {error}", place.display());
+            Finding::fail(
+                subject,
+                seen,
+                format!("run as root, or choose another place with {flag}"),
+            )
+        }
+    }
+}
+
+/// Makes and removes a folder in the directory, or in the nearest one above it that exists.
+fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
+    let place = existing.unwrap_or(Path::new("/")).to_owned();
+    let probe = place.join(format!(".dockbridge-check-{}", process::id()));
+    match fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)) {
+        Ok(()) => Ok(()),
+        Err(error) => Err((place, error)),
+    }
+}

@@ -1,0 +1,304 @@
+//! What is said about which host, and what a pod's run leaves behind.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    future::{pending, ready},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status, transport::Server};
+
+use super::{
+    capability, engine,
+    finding::{Finding, Findings, Weight},
+    place,
+    pod::{self, PodError},
+};
+use crate::{
+    model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    wire::cri::{
+        self,
+        runtime_service_server::{RuntimeService, RuntimeServiceServer},
+    },
+};
+
+#[test]
+fn a_report_ends_with_its_verdict() {
+    let ready = Findings(vec![Finding::ok("engine", "is there")]);
+    assert_eq!(ready.to_string(), "OK    engine        is there\nThis host is ready.\n");
+    let warned = Findings(vec![Finding::warn("cgroup", "odd", "mend it")]);
+    let text = warned.to_string();
+    assert!(text.contains("WARN  cgroup        odd\n                    -> mend it\n"), "{text}");
+    assert!(text.ends_with("This host is ready, with 1 warning.\n"), "{text}");
+    let failed = Findings(vec![Finding::fail("a", "b", "c"), Finding::fail("a", "b", "c")]);
+    assert!(failed.to_string().ends_with("This host is not ready: 2 failures.\n"));
+    assert_eq!(failed.worst(), Weight::Fail);
+}
+
+#[test]
+fn cgroups_are_judged_with_their_kind() {
+    let weight = |driver, version, systemd| {
+        let info = EngineInfo { cgroup_driver: driver, cgroup_version: version, ..info() };
+        let findings = engine::judge(Path::new("/s"), &info, systemd);
+        findings.into_iter().find(|finding| finding.subject == "cgroup").unwrap().weight
+    };
+    assert_eq!(weight(CgroupDriver::Systemd, 2, true), Weight::Ok);
+    assert_eq!(weight(CgroupDriver::Cgroupfs, 2, false), Weight::Ok);
+    assert_eq!(weight(CgroupDriver::Cgroupfs, 2, true), Weight::Warn);
+    assert_eq!(weight(CgroupDriver::Cgroupfs, 1, false), Weight::Warn);
+    assert_eq!(weight(CgroupDriver::None, 2, false), Weight::Fail);
+}
+
+#[test]
+fn an_engine_of_another_host_is_seen() {
+    let seen = |info: &EngineInfo| Findings(engine::judge(Path::new("/s"), info, false)).worst();
+    assert_eq!(seen(&info()), Weight::Ok);
+    assert_eq!(seen(&EngineInfo { root_dir: PathBuf::from("/no/such"), ..info() }), Weight::Fail);
+    assert_eq!(seen(&EngineInfo { live_restore: false, ..info() }), Weight::Warn);
+    let warned =
+        EngineInfo { warnings: vec!["WARNING: No swap limit support".to_owned()], ..info() };
+    let text = Findings(engine::judge(Path::new("/s"), &warned, false)).to_string();
+    assert!(text.contains("WARN  engine        No swap limit support"), "{text}");
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_there_is_a_failure() {
+    let findings = engine::examine(Path::new("/no/such.sock")).await;
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].weight, Weight::Fail);
+    assert!(findings[0].seen.contains("/no/such.sock"), "{:?}", findings[0]);
+}
+
+#[test]
+fn missing_capabilities_are_named() {
+    assert_eq!(capability::own("CapEff:\t000001ffffffffff\n").weight, Weight::Ok);
+    let without = capability::own("CapEff:\t00000000a80425fb\n");
+    assert_eq!(without.weight, Weight::Fail);
+    assert!(without.seen.contains("CAP_SYS_ADMIN and CAP_NET_ADMIN"), "{without:?}");
+    assert_eq!(capability::own("").weight, Weight::Fail);
+    assert_eq!(capability::protection(-1000).weight, Weight::Ok);
+    assert_eq!(capability::protection(0).weight, Weight::Warn);
+}
+
+#[test]
+fn places_are_tried_and_left_clean() {
+    let home = tempfile::tempdir().unwrap();
+    let deep = home.path().join("a/b");
+    assert_eq!(place::directory("state", "--state-dir", home.path()).weight, Weight::Ok);
+    assert!(place::directory("state", "--state-dir", &deep).seen.ends_with("will be made"));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    let file = home.path().join("file");
+    fs::write(&file, "").unwrap();
+    let blocked = place::directory("state", "--state-dir", &file.join("below"));
+    assert_eq!(blocked.weight, Weight::Fail, "{blocked:?}");
+    assert_eq!(place::listen(&file).weight, Weight::Fail);
+    assert!(place::listen(&deep).seen.ends_with("is free"));
+    let socket = home.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    assert!(place::listen(&socket).seen.starts_with("somebody serves"));
+    drop(listener);
+    assert!(place::listen(&socket).seen.ends_with("will be replaced"));
+}
+
+#[tokio::test]
+async fn a_pod_goes_up_and_down() {
+    let node = Node::start(None);
+    let (lived, text) = node.run(pending()).await;
+    lived.unwrap();
+    for step in ["RunPodSandbox", "ready at 10.0.0.9", "StartContainer", "RemovePodSandbox"] {
+        assert!(text.contains(step), "{text}");
+    }
+    assert!(text.contains("The pod was up after "), "{text}");
+    assert!(node.pods().is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_that_fails_half_way_is_removed() {
+    for failing in ["CreateContainer", "StartContainer", "ContainerStatus", "StopContainer"] {
+        let node = Node::start(Some(failing));
+        let (lived, text) = node.run(pending()).await;
+        let error = lived.unwrap_err().to_string();
+        assert!(error.starts_with(failing) && error.contains("no luck"), "{error}");
+        assert!(text.contains("clean-up"), "{text}");
+        assert!(node.pods().is_empty(), "{failing}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_run() {
+    let node = Node::start(None);
+    let (lived, _) = node.run(ready(())).await;
+    if let Err(error) = lived {
+        assert!(matches!(error, PodError::Interrupted), "{error}");
+    }
+    assert!(node.pods().is_empty());
+}
+
+#[tokio::test]
+async fn a_socket_nobody_serves_is_named() {
+    let mut out = Vec::new();
+    let path = Path::new("/no/such.sock");
+    let error = pod::run(path, "pause", &mut out, pending()).await.unwrap_err();
+    assert!(error.to_string().starts_with("nobody serves the CRI on /no/such.sock"), "{error}");
+}
+
+fn info() -> EngineInfo {
+    EngineInfo {
+        version: "26.1.5".to_owned(),
+        api: ApiVersion::new(45),
+        cgroup_driver: CgroupDriver::Systemd,
+        cgroup_version: 2,
+        root_dir: PathBuf::from("/"),
+        containerd_store: false,
+        storage_driver: "overlay2".to_owned(),
+        runtimes: BTreeMap::new(),
+        default_runtime: "runc".to_owned(),
+        security_options: Vec::new(),
+        log_driver: "json-file".to_owned(),
+        live_restore: true,
+        kernel: "6.1.0".to_owned(),
+        cdi_spec_dirs: Vec::new(),
+        warnings: Vec::new(),
+        daemon_id: String::new(),
+    }
+}
+
+/// A CRI server that keeps ids and can be told to fail one call.
+struct Node {
+    home: tempfile::TempDir,
+    pods: Arc<Mutex<BTreeMap<String, cri::PodSandboxMetadata>>>,
+}
+
+impl Node {
+    fn start(failing: Option<&'static str>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let listener = tokio::net::UnixListener::bind(home.path().join("s")).unwrap();
+        let pods = Arc::default();
+        let runtime = Runtime { failing, pods: Arc::clone(&pods) };
+        let server = Server::builder().add_service(RuntimeServiceServer::new(runtime));
+        tokio::spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
+        Self { home, pods }
+    }
+
+    async fn run(&self, stop: impl Future<Output = ()>) -> (Result<(), PodError>, String) {
+        let mut out = Vec::new();
+        let lived = pod::run(&self.home.path().join("s"), "pause", &mut out, stop).await;
+        (lived, String::from_utf8(out).unwrap())
+    }
+
+    fn pods(&self) -> Vec<String> {
+        self.pods.lock().unwrap().keys().cloned().collect()
+    }
+}
+
+struct Runtime {
+    failing: Option<&'static str>,
+    pods: Arc<Mutex<BTreeMap<String, cri::PodSandboxMetadata>>>,
+}
+
+impl Runtime {
+    fn answer<T: Default>(&self, call: &str) -> Result<Response<T>, Status> {
+        if self.failing == Some(call) {
+            return Err(Status::internal("no luck"));
+        }
+        Ok(Response::new(T::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl RuntimeService for Runtime {
+    async fn version(
+        &self,
+        _: Request<cri::VersionRequest>,
+    ) -> Result<Response<cri::VersionResponse>, Status> {
+        self.answer("Version")
+    }
+
+    async fn run_pod_sandbox(
+        &self,
+        request: Request<cri::RunPodSandboxRequest>,
+    ) -> Result<Response<cri::RunPodSandboxResponse>, Status> {
+        let metadata = request.into_inner().config.unwrap().metadata.unwrap();
+        self.pods.lock().unwrap().insert("pod".to_owned(), metadata);
+        let pod_sandbox_id = "pod".to_owned();
+        Ok(Response::new(cri::RunPodSandboxResponse { pod_sandbox_id }))
+    }
+
+    async fn pod_sandbox_status(
+        &self,
+        _: Request<cri::PodSandboxStatusRequest>,
+    ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
+        let ip = "10.0.0.9".to_owned();
+        let network = Some(cri::PodSandboxNetworkStatus { ip, additional_ips: Vec::new() });
+        let status = Some(cri::PodSandboxStatus { network, ..Default::default() });
+        Ok(Response::new(cri::PodSandboxStatusResponse { status, ..Default::default() }))
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<cri::ListPodSandboxRequest>,
+    ) -> Result<Response<cri::ListPodSandboxResponse>, Status> {
+        let wanted = request.into_inner().filter.unwrap().label_selector;
+        let pods = self.pods.lock().unwrap();
+        let found = pods.iter().filter(|(_, pod)| wanted.values().any(|uid| *uid == pod.uid));
+        let items = found.map(|(id, _)| cri::PodSandbox { id: id.clone(), ..Default::default() });
+        Ok(Response::new(cri::ListPodSandboxResponse { items: items.collect() }))
+    }
+
+    async fn create_container(
+        &self,
+        _: Request<cri::CreateContainerRequest>,
+    ) -> Result<Response<cri::CreateContainerResponse>, Status> {
+        self.answer("CreateContainer")
+    }
+
+    async fn start_container(
+        &self,
+        _: Request<cri::StartContainerRequest>,
+    ) -> Result<Response<cri::StartContainerResponse>, Status> {
+        self.answer("StartContainer")
+    }
+
+    async fn container_status(
+        &self,
+        _: Request<cri::ContainerStatusRequest>,
+    ) -> Result<Response<cri::ContainerStatusResponse>, Status> {
+        let mut answer: Response<cri::ContainerStatusResponse> = self.answer("ContainerStatus")?;
+        let state = cri::ContainerState::ContainerRunning.into();
+        answer.get_mut().status = Some(cri::ContainerStatus { state, ..Default::default() });
+        Ok(answer)
+    }
+
+    async fn stop_container(
+        &self,
+        _: Request<cri::StopContainerRequest>,
+    ) -> Result<Response<cri::StopContainerResponse>, Status> {
+        self.answer("StopContainer")
+    }
+
+    async fn remove_container(
+        &self,
+        _: Request<cri::RemoveContainerRequest>,
+    ) -> Result<Response<cri::RemoveContainerResponse>, Status> {
+        self.answer("RemoveContainer")
+    }
+
+    async fn stop_pod_sandbox(
+        &self,
+        _: Request<cri::StopPodSandboxRequest>,
+    ) -> Result<Response<cri::StopPodSandboxResponse>, Status> {
+        self.answer("StopPodSandbox")
+    }
+
+    async fn remove_pod_sandbox(
+        &self,
+        request: Request<cri::RemovePodSandboxRequest>,
+    ) -> Result<Response<cri::RemovePodSandboxResponse>, Status> {
+        self.pods.lock().unwrap().remove(&request.into_inner().pod_sandbox_id);
+        self.answer("RemovePodSandbox")
+    }
+}
