@@ -1,9 +1,9 @@
 //! `dockbridge check`: examines this host the way a colleague would before saying it is ready, and
 //! runs a pod to prove it.
 //!
-//! [`command`] is the verb. [`host`] looks at everything and returns [`finding::Findings`]; each room beside it judges one
-//! subject, from facts given as values wherever it can. [`pod`] is a CRI client that takes one pod
-//! up and down and times each step.
+//! [`command`] is the verb. [`host`] looks at everything and returns [`finding::Findings`]; each
+//! room beside it judges one subject, from facts given as values wherever it can. [`pod`] is a CRI
+//! client that takes one pod up and down and times each step.
 
 pub mod command;
 pub mod finding;
