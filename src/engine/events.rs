@@ -1,5 +1,7 @@
 //! The engine's event stream: what changed, as it changes.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use hyper::Method;
 
 use super::{
@@ -20,7 +22,8 @@ pub struct Events {
 }
 
 impl Engine {
-    /// Opens the event stream. What happens from the return on is in it.
+    /// Opens the event stream. What happens from the call on is in it, and a little of what
+    /// happened before.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -28,7 +31,8 @@ impl Engine {
         let call = Call { verb: "follow events", subject: Subject::Engine };
         // The engine drops the rest: probes alone make three exec events each.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
-        let target = address::with_query("/events", &[("filters", &filters)]);
+        let query = [("since", &*since()), ("filters", &*filters)];
+        let target = address::with_query("/events", &query);
         let limit = self.patience().stream;
         let follow = Exchange::new(call.clone(), Method::GET, Some(target), limit)?;
         let body = self.begin(&follow).await?;
@@ -63,6 +67,14 @@ impl Events {
     }
 }
 
+/// The engine begins its answer before it begins to listen to itself: what happens between would
+/// be lost if it were not asked for what it remembers.
+fn since() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = now.saturating_sub(OVERLAP);
+    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
+}
+
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
 /// Everything that changes a record, and nothing else: a kill or stop shows in the die. First of
@@ -71,3 +83,6 @@ const ACTIONS: [&str; 16] = [
     "create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy", "pull",
     "load", "import", "tag", "untag", "delete", "reload",
 ];
+
+/// How far before the call the stream begins: more than two clocks of one host differ.
+const OVERLAP: Duration = Duration::from_secs(1);

@@ -14,6 +14,9 @@ pub(super) fn refusal(call: Call, status: StatusCode, body: &[u8]) -> EngineErro
     let message = message(status, body);
     match status.as_u16() {
         400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
+        404 | 500.. if cannot_join(&call, &message) => {
+            EngineError::Conflict { call, clash: Clash::Other, message }
+        }
         400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
         301 | 404 => not_found(call, message),
         409 => conflict(call, message),
@@ -100,7 +103,7 @@ fn conflict(call: Call, message: String) -> EngineError {
         Clash::NotRunning
     } else if says("removal of container") || says("already in progress") {
         Clash::RemovalInProgress
-    } else if says("is being used by") || says("image is in use") {
+    } else if IN_USE_WORDS.iter().any(|word| says(word)) {
         Clash::ImageInUse
     } else if says("dependent child images") {
         Clash::ImageHasChildren
@@ -118,6 +121,15 @@ fn holder(message: &str) -> Option<String> {
     rest.split(|c: char| !c.is_ascii_alphanumeric())
         .find(|word| word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit()))
         .map(str::to_owned)
+}
+
+/// A start misses the container whose namespace it joins: engines before 27 name it as if it were
+/// the one asked about.
+fn cannot_join(call: &Call, message: &str) -> bool {
+    let Subject::Container(id) = &call.subject else { return false };
+    call.verb == Call::START
+        && message.contains("No such container:")
+        && !message.contains(id.as_str())
 }
 
 fn cannot_run(call: &Call, message: &str) -> bool {
@@ -147,6 +159,9 @@ fn own_words(message: &str) -> &str {
     }
     text.strip_suffix(": unknown").unwrap_or(text)
 }
+
+/// Of an image some container was made from: asked by id, by name, and in the containerd store.
+const IN_USE_WORDS: &[&str] = &["is being used by", "is using its referenced image", "is in use"];
 
 /// Texts of a failed start that are about the container, not about the engine.
 const RUNTIME_WORDS: &[&str] = &[

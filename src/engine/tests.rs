@@ -50,6 +50,12 @@ fn conflicts_are_told_apart_by_their_text() {
     );
     check(
         image(),
+        "conflict: unable to remove repository reference \"a:1\" (must force) - container 456 is \
+         using its referenced image 123",
+        Clash::ImageInUse,
+    );
+    check(
+        image(),
         "conflict: unable to delete 123 (cannot be forced) - image has dependent child images",
         Clash::ImageHasChildren,
     );
@@ -106,6 +112,15 @@ fn a_missing_object_is_the_one_the_engine_names() {
     assert_eq!(missing(error), image());
     // Docker's router redirects what it cleaned.
     assert_eq!(missing(refused("inspect", image(), 301, "")), image());
+    let error = refused(Call::START, container(), 404, "No such container: aaa");
+    assert_eq!(missing(error), container());
+    for (status, text) in [
+        (404, "No such container: bbb"),
+        (500, "joining network namespace of container: No such container: bbb"),
+    ] {
+        let error = refused(Call::START, container(), status, text);
+        assert!(error.is_clash(Clash::Other), "the sandbox is missing: {error:?}");
+    }
     let error = refused(Call::CREATE, container(), 404, "network mine not found");
     assert!(error.is_clash(Clash::Other), "the container itself cannot be missing: {error:?}");
 }

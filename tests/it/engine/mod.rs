@@ -4,6 +4,7 @@
 mod calls;
 mod faults;
 mod pulls;
+mod real;
 mod streams;
 mod versions;
 

@@ -54,6 +54,20 @@ async fn exec_noise_stays_with_the_engine() {
     assert!(filters.contains("\"die\"") && filters.contains("\"container\""), "{filters}");
 }
 
+// Docker flushes its headers before it subscribes: an event between the two comes only to those
+// who ask for the past too.
+#[tokio::test]
+async fn the_stream_begins_before_the_call() {
+    let docker = FakeDockerd::start().await;
+    let before = jiff::Timestamp::now();
+    let _events = engine(&docker).events().await.unwrap();
+    let since = docker.matching("GET /events")[0].query["since"].clone();
+    let (seconds, nanos) = since.split_once('.').unwrap();
+    assert_eq!(nanos.len(), 9, "{since}");
+    let since = jiff::Timestamp::from_second(seconds.parse().unwrap()).unwrap();
+    assert!(since < before, "{since}");
+}
+
 #[tokio::test]
 async fn odd_lines_cost_only_themselves() {
     let docker = FakeDockerd::start().await;

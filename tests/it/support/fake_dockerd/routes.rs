@@ -349,12 +349,18 @@ fn remove_image(world: &mut World, name: &str) -> Answer {
         return refuse(409, &text);
     }
     if (!by_name || names <= 1) && world.containers.iter().any(|one| one.image == image.id) {
-        let text = format!(
-            "conflict: unable to remove repository reference \"{name}\" (must force) - container \
-             aaaaaaaaaaaa is using its referenced image {}: image is being used by stopped \
-             container aaaaaaaaaaaa",
-            image.id
-        );
+        let short = &image.id["sha256:".len()..][..12];
+        let text = if by_name {
+            format!(
+                "conflict: unable to remove repository reference \"{name}\" (must force) - \
+                 container aaaaaaaaaaaa is using its referenced image {short}"
+            )
+        } else {
+            format!(
+                "conflict: unable to delete {short} (must be forced) - image is being used by \
+                 stopped container aaaaaaaaaaaa"
+            )
+        };
         return refuse(409, &text);
     }
     untag(world, &image, by_name.then_some(&name))
