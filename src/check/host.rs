@@ -13,10 +13,10 @@ use crate::{config::settings::Settings, model::network::NetworkMode};
 /// directory can be written to is tried with a folder that is removed again.
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = engine::examine(&settings.docker).await;
-    findings.push(match settings.network {
+    findings.extend(match settings.network {
         NetworkMode::Cni => cni::examine(&settings.cni).await,
         NetworkMode::Docker | NetworkMode::Host => {
-            Finding::ok("network", "pods get addresses from the engine's own bridge")
+            vec![Finding::ok("network", "pods get addresses from the engine's own bridge")]
         }
     });
     let settings = settings.clone();

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     future::{pending, ready},
-    os::unix::net::UnixListener,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -13,12 +13,13 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 
 use super::{
-    capability, engine,
+    capability, cni, engine,
     finding::{Finding, Findings, Weight},
     place,
     pod::{self, PodError},
 };
 use crate::{
+    config::settings::CniSettings,
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
     wire::cri::{
         self,
@@ -71,6 +72,34 @@ async fn an_engine_that_is_not_there_is_a_failure() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].weight, Weight::Fail);
     assert!(findings[0].seen.contains("/no/such.sock"), "{:?}", findings[0]);
+}
+
+#[tokio::test]
+async fn the_network_is_looked_for_as_the_server_does() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = CniSettings {
+        conf_dir: home.path().join("conf"),
+        bin_dirs: vec![home.path().to_owned()],
+        cache_dir: home.path().join("cache"),
+    };
+    let absent = cni::examine(&settings).await;
+    assert_eq!(absent[0].weight, Weight::Fail);
+    assert!(absent[0].advice.contains("--network docker"), "{absent:?}");
+    fs::create_dir(&settings.conf_dir).unwrap();
+    fs::write(settings.conf_dir.join("05-bad.conflist"), "{").unwrap();
+    let list = r#"{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "plug"}]}"#;
+    fs::write(settings.conf_dir.join("10-net.conflist"), list).unwrap();
+    let plugin = home.path().join("plug");
+    let versions =
+        "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"1.0.0\"]}'\n";
+    fs::write(&plugin, versions).unwrap();
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
+    let findings = cni::examine(&settings).await;
+    let seen: Vec<(Weight, &str)> =
+        findings.iter().map(|finding| (finding.weight, finding.seen.as_str())).collect();
+    assert_eq!(seen[0], (Weight::Ok, "net of 10-net.conflist: plug"));
+    assert!(seen[1].0 == Weight::Warn && seen[1].1.starts_with("passed over 05-bad.conflist: "));
+    assert_eq!(seen[2], (Weight::Warn, "no plugin of net maps host ports"));
 }
 
 #[test]
