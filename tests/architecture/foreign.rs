@@ -35,7 +35,7 @@ const FOREIGN: [Foreign; 9] = [
     Foreign { what: "raw system calls", paths: &["nix", "libc"], only: &["host"] },
     Foreign {
         what: "other programs",
-        paths: &["std::process::Command", "tokio::process", "std::os::unix::process"],
+        paths: &["std::process::Command", "tokio::process", "std::os::unix::process::CommandExt"],
         only: &["host"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
