@@ -11,4 +11,5 @@
 )]
 
 mod engine;
+mod image;
 mod support;
