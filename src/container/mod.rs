@@ -1,1 +1,14 @@
-//! The container verbs.
+//! The container verbs: create, start, stop, remove.
+//!
+//! Each gathers facts, asks `translate::plan` what to say to the engine, and acts. All of them
+//! run as tasks the daemon owns and are idempotent where CRI wants them so.
+
+pub mod create;
+pub mod error;
+pub mod log_link;
+pub mod name_conflict;
+pub mod pod_files;
+pub mod remove;
+pub mod room;
+pub mod start;
+pub mod stop;

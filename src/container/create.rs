@@ -1,0 +1,200 @@
+//! CreateContainer: facts in, plan, one create; what is there already is recognised.
+
+use std::{os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
+
+use tracing::{info, warn};
+
+use super::{
+    error::ContainerError,
+    name_conflict::{Verdict, create_named},
+    room::Containers,
+};
+use crate::{
+    error::Kind,
+    model::{
+        container::ContainerSpec,
+        document::ContainerDocument,
+        id::ContainerId,
+        record::{ImageRecord, Observed, Process, SandboxRecord, SandboxState},
+        sandbox::PidMode,
+        security::Profile,
+    },
+    store::snapshot::Snapshot,
+    translate::plan::{
+        self,
+        container::{ContainerFacts, ContainerPlan},
+    },
+};
+
+impl Containers {
+    /// Creates a container in a ready sandbox and returns its id. Asking again with the same
+    /// specification returns the same container as long as it has not been started.
+    ///
+    /// # Errors
+    /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be
+    /// expressed, the name is held by a running container, or the engine fails.
+    pub async fn create(
+        &self,
+        sandbox: &str,
+        spec: ContainerSpec,
+    ) -> Result<ContainerId, ContainerError> {
+        let snapshot = self.store.synced(SYNC_PATIENCE).await?;
+        let sandbox = known_sandbox(&snapshot, sandbox)?;
+        let key = format!("{}\n{}", sandbox.id, serde_json::to_string(&spec).unwrap_or_default());
+        let room = self.clone();
+        self.creating
+            .run(key, async move { room.create_in(&sandbox.id.to_string(), spec).await })
+            .await?
+    }
+
+    async fn create_in(
+        &self,
+        sandbox: &str,
+        spec: ContainerSpec,
+    ) -> Result<ContainerId, ContainerError> {
+        let _pod = self.locks.read(sandbox).await;
+        let snapshot = self.store.synced(SYNC_PATIENCE).await?;
+        let sandbox = known_sandbox(&snapshot, sandbox)?;
+        if sandbox.state() != SandboxState::Ready {
+            return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
+        }
+        let plan = self.plan(&snapshot, &sandbox, spec).await?;
+        make_host_directories(&plan).await?;
+        let judge = |observed: &Observed| judge_holder(&plan.document, observed);
+        let (engine, body) = (&self.engine, &plan.body);
+        let create = |name: String| async move { engine.create_container(&name, body).await };
+        let created = create_named(engine, &plan.name, create, judge).await?;
+        self.store.refresh_container(&created).await?;
+        let id = ContainerId::try_from(created.as_str())
+            .map_err(|_| ContainerError::NotFound { id: created })?;
+        info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
+        Ok(id)
+    }
+
+    async fn plan(
+        &self,
+        snapshot: &Snapshot,
+        sandbox: &SandboxRecord,
+        spec: ContainerSpec,
+    ) -> Result<ContainerPlan, ContainerError> {
+        let engine =
+            snapshot.engine.as_ref().ok_or(crate::store::error::StoreError::NeverSynced {
+                reason: "the engine has not described itself yet".to_owned(),
+            })?;
+        let image = self.image(snapshot, &spec.image).await?;
+        let pid_target = pid_target(snapshot, sandbox, &spec)?;
+        let seccomp = seccomp_profile(&spec).await?;
+        let files = self.files.ensure(sandbox).await?;
+        let facts = ContainerFacts {
+            engine,
+            sandbox,
+            image: &image,
+            oom_floor: self.oom_floor().await,
+            files: &files,
+            pid_target: pid_target.as_ref(),
+            seccomp: seccomp.as_deref(),
+        };
+        Ok(plan::container::plan(spec, &facts)?)
+    }
+
+    /// The image by any of its names. One that was built a moment ago may not have reached the
+    /// store yet, so a miss asks the engine once.
+    async fn image(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<Arc<ImageRecord>, ContainerError> {
+        if let Some(image) = snapshot.image(name) {
+            return Ok(Arc::clone(image));
+        }
+        let missing = || ContainerError::ImageNotFound { name: name.to_owned() };
+        self.store.refresh_image(name).await?;
+        self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
+    }
+}
+
+fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, ContainerError> {
+    snapshot
+        .sandbox(id)
+        .map(Arc::clone)
+        .ok_or_else(|| ContainerError::SandboxNotFound { id: id.to_owned() })
+}
+
+/// The container whose processes are shared, for [`PidMode::Target`] (ephemeral containers).
+fn pid_target(
+    snapshot: &Snapshot,
+    sandbox: &SandboxRecord,
+    spec: &ContainerSpec,
+) -> Result<Option<ContainerId>, ContainerError> {
+    if spec.pid != PidMode::Target {
+        return Ok(None);
+    }
+    snapshot
+        .container(&spec.pid_target)
+        .filter(|target| target.document.sandbox == sandbox.id && target.process.is_running())
+        .map(|target| Some(target.id.clone()))
+        .ok_or_else(|| ContainerError::TargetNotReady { id: spec.pid_target.clone() })
+}
+
+/// The text of a localhost seccomp profile. The file is the caller's to provide, so a missing
+/// one is the request's fault.
+async fn seccomp_profile(spec: &ContainerSpec) -> Result<Option<String>, ContainerError> {
+    let Some(Profile::Localhost(path)) = &spec.security.seccomp else { return Ok(None) };
+    if spec.security.privileged {
+        return Ok(None);
+    }
+    match tokio::fs::read_to_string(path).await {
+        Ok(text) => Ok(Some(text)),
+        Err(cause) => Err(ContainerError::File {
+            action: "read the seccomp profile",
+            path: path.into(),
+            cause: Arc::new(cause),
+            kind: Kind::InvalidArgument,
+        }),
+    }
+}
+
+/// Bind sources that do not exist are made, as dockershim did; engines before API 1.42 have no
+/// switch for it. A bare client may also not have made the log directory.
+async fn make_host_directories(plan: &ContainerPlan) -> Result<(), ContainerError> {
+    for path in &plan.directories {
+        match make_directory(path).await {
+            Ok(()) => {}
+            Err(cause) => return Err(ContainerError::file("create mount source", path, cause)),
+        }
+    }
+    if let Some(directory) = plan.document.spec.log_path.as_deref().and_then(Path::parent)
+        && let Err(cause) = make_directory(directory).await
+    {
+        warn!(path = %directory.display(), %cause, "the log directory cannot be made");
+    }
+    Ok(())
+}
+
+async fn make_directory(path: &Path) -> std::io::Result<()> {
+    if tokio::fs::symlink_metadata(path).await.is_ok() {
+        return Ok(());
+    }
+    let path = path.to_owned();
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o755);
+    tokio::task::spawn_blocking(move || builder.create(path)).await?
+}
+
+/// What to do with the container that already has the name.
+fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
+    match holder {
+        Observed::Container(holder) => match &holder.process {
+            Process::Created if *holder.document == *wanted => {
+                Verdict::Adopt(holder.id.to_string())
+            }
+            Process::Running { .. } => Verdict::Refuse(holder.id.to_string()),
+            _ => Verdict::Replace,
+        },
+        Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
+        Observed::Foreign => Verdict::Evade,
+    }
+}
+
+/// How long a verb waits for the store's first look at the engine.
+pub const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);

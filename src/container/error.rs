@@ -1,0 +1,127 @@
+//! What can go wrong with a container verb.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use thiserror::Error;
+
+use crate::{
+    engine::error::EngineError, error::Kind, flight::call::Lost, store::error::StoreError,
+    translate::plan::error::PlanError,
+};
+
+/// A container verb failed. Cheap to clone: several callers may wait for one task.
+#[derive(Clone, Debug, Error)]
+pub enum ContainerError {
+    /// No such container among the pods'.
+    #[error("container {id} is not known")]
+    NotFound {
+        /// As the caller named it.
+        id: String,
+    },
+    /// No such sandbox.
+    #[error("sandbox {id} is not known")]
+    SandboxNotFound {
+        /// As the caller named it.
+        id: String,
+    },
+    /// The sandbox cannot take a container now.
+    #[error("sandbox {id} is not ready: start a new one for this pod")]
+    SandboxNotReady {
+        /// Full id.
+        id: String,
+    },
+    /// The container whose processes are to be shared is not there, or not of this pod.
+    #[error("target container {id} is not a running container of this pod")]
+    TargetNotReady {
+        /// As the caller named it.
+        id: String,
+    },
+    /// The image is not on this node.
+    #[error("image {name} is not on this node: pull it first")]
+    ImageNotFound {
+        /// As the caller named it.
+        name: String,
+    },
+    /// The name is in use by a container that must not be replaced.
+    #[error("container name {name} is in use by {holder}")]
+    NameInUse {
+        /// The name wanted.
+        name: String,
+        /// Who has it.
+        holder: String,
+    },
+    /// The process is still there after SIGKILL.
+    #[error("container {id} did not end within {}s of SIGKILL", patience.as_secs())]
+    Unkillable {
+        /// Full id.
+        id: String,
+        /// How long we waited.
+        patience: Duration,
+    },
+    /// A file of this host could not be read or written.
+    #[error("{action} {path}: {cause}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        cause: Arc<std::io::Error>,
+        /// Whether the caller named the file.
+        kind: Kind,
+    },
+    /// The request cannot be put into the engine's words.
+    #[error(transparent)]
+    Plan(Arc<PlanError>),
+    /// The engine refused or did not answer.
+    #[error(transparent)]
+    Engine(Arc<EngineError>),
+    /// What is true now is not known.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    /// The task doing it died.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+impl ContainerError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NotFound { .. } | Self::SandboxNotFound { .. } | Self::ImageNotFound { .. } => {
+                Kind::NotFound
+            }
+            Self::SandboxNotReady { .. } | Self::TargetNotReady { .. } => Kind::FailedPrecondition,
+            Self::NameInUse { .. } => Kind::AlreadyExists,
+            Self::Unkillable { .. } => Kind::DeadlineExceeded,
+            Self::File { kind, .. } => *kind,
+            Self::Plan(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Lost(_) => Kind::Internal,
+        }
+    }
+
+    /// Wraps a failure on a file.
+    pub fn file(action: &'static str, path: impl Into<PathBuf>, cause: std::io::Error) -> Self {
+        Self::File { action, path: path.into(), cause: Arc::new(cause), kind: Kind::Internal }
+    }
+}
+
+impl From<EngineError> for ContainerError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(Arc::new(error))
+    }
+}
+
+impl From<StoreError> for ContainerError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl From<PlanError> for ContainerError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(Arc::new(error))
+    }
+}

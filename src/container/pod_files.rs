@@ -1,0 +1,108 @@
+//! `resolv.conf` and `hosts` of a pod, for containers to bind.
+//!
+//! A sandbox without an engine network gets neither from the engine, so they are ours,
+//! right from the first instruction of a container and with nothing to rewrite later. They
+//! follow from the specification and the pod's addresses alone: a lost state directory heals
+//! at the next create.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::error::ContainerError;
+use crate::{
+    host::file::{Durability, Readers, replace_for},
+    model::{
+        id::SandboxId,
+        network::{DnsConfig, NetworkMode},
+        record::SandboxRecord,
+    },
+    translate::plan::{
+        container::PodFiles,
+        files::{hosts, resolv_conf},
+    },
+};
+
+/// The directory with one directory per pod.
+#[derive(Clone, Debug)]
+pub struct PodFilesRoot {
+    root: PathBuf,
+}
+
+impl PodFilesRoot {
+    /// Pods' files live in `root/<sandbox id>/`.
+    pub const fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Makes what is missing and says what containers of this pod bind.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, ContainerError> {
+        let spec = &sandbox.document.spec;
+        let own_network = sandbox.document.network == NetworkMode::Cni;
+        let resolv_conf = match &spec.dns {
+            Some(dns) => Some(resolv_conf(dns)),
+            None if own_network => Some(host_resolv_conf().await),
+            None => None,
+        };
+        let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
+        Ok(PodFiles {
+            resolv_conf: self.write(&sandbox.id, "resolv.conf", resolv_conf).await?,
+            hosts: self.write(&sandbox.id, "hosts", hosts).await?,
+            hostname: None,
+        })
+    }
+
+    /// Forgets a pod's files.
+    ///
+    /// # Errors
+    /// The directory cannot be removed.
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), ContainerError> {
+        let directory = self.root.join(id.as_str());
+        match tokio::fs::remove_dir_all(&directory).await {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(ContainerError::file("remove pod files", directory, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes one file unless it is there: containers bind the inode, so it must not change.
+    async fn write(
+        &self,
+        id: &SandboxId,
+        name: &str,
+        text: Option<String>,
+    ) -> Result<Option<PathBuf>, ContainerError> {
+        let Some(text) = text else { return Ok(None) };
+        let path = self.root.join(id.as_str()).join(name);
+        let target = path.clone();
+        let written = tokio::task::spawn_blocking(move || write_once(&target, &text))
+            .await
+            .unwrap_or_else(|lost| Err(io::Error::other(lost)));
+        match written {
+            Ok(()) => Ok(Some(path)),
+            Err(cause) => Err(ContainerError::file("write pod file", path, cause)),
+        }
+    }
+}
+
+fn write_once(path: &Path, text: &str) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let bytes = text.as_bytes();
+    replace_for(Readers::Everyone, path, bytes, Durability::Written).map_err(io::Error::other)
+}
+
+/// What a pod without DNS wishes sees: the host's file, or an empty one.
+async fn host_resolv_conf() -> String {
+    let empty = || resolv_conf(&DnsConfig::default());
+    tokio::fs::read_to_string("/etc/resolv.conf").await.unwrap_or_else(|_| empty())
+}

@@ -1,0 +1,71 @@
+//! What every container verb works with.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{sync::watch, time::Instant};
+use tokio_util::task::TaskTracker;
+
+use super::{error::ContainerError, pod_files::PodFilesRoot};
+use crate::{
+    engine::client::Engine,
+    flight::{call::Calls, lock::Locks},
+    host::capability::oom_floor,
+    model::id::ContainerId,
+    store::handle::Store,
+};
+
+/// The container verbs' hands. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Containers {
+    pub(super) engine: Engine,
+    pub(super) store: Store,
+    /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
+    /// id) are write-locked while they change.
+    pub(super) locks: Locks,
+    pub(super) files: PodFilesRoot,
+    pub(super) creating: Calls<String, Result<ContainerId, ContainerError>>,
+    pub(super) starting: Calls<ContainerId, Result<(), ContainerError>>,
+    pub(super) stopping: Calls<ContainerId, Result<(), ContainerError>>,
+    pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
+    /// When the stop under way turns into a kill, so that a later caller can make it sooner.
+    pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, watch::Sender<Instant>>>>,
+}
+
+impl Containers {
+    /// Verbs over `engine` and `store`; per-pod files go below `state_dir`.
+    pub fn new(
+        engine: Engine,
+        store: Store,
+        locks: Locks,
+        state_dir: &Path,
+        tracker: &TaskTracker,
+    ) -> Self {
+        Self {
+            engine,
+            store,
+            locks,
+            files: PodFilesRoot::new(state_dir.join("pods")),
+            creating: Calls::new(tracker.clone()),
+            starting: Calls::new(tracker.clone()),
+            stopping: Calls::new(tracker.clone()),
+            removing: Calls::new(tracker.clone()),
+            deadlines: Arc::default(),
+        }
+    }
+
+    /// Where the files the engine does not make for a pod are kept.
+    pub const fn files(&self) -> &PodFilesRoot {
+        &self.files
+    }
+
+    /// The lowest `oom_score_adj` the engine may set on this host; lower wishes are clamped
+    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc dies of it).
+    pub async fn oom_floor(&self) -> i64 {
+        let socket = self.engine.socket().to_owned();
+        tokio::task::spawn_blocking(move || oom_floor(&socket)).await.unwrap_or(0)
+    }
+}

@@ -1,0 +1,58 @@
+//! StartContainer: one call, and the log made visible.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::{create::SYNC_PATIENCE, error::ContainerError, log_link, room::Containers};
+use crate::model::{id::ContainerId, record::ContainerRecord};
+
+impl Containers {
+    /// Starts a container; one that runs already is fine.
+    ///
+    /// # Errors
+    /// The container is unknown, or its process cannot be started (the engine's words).
+    pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
+        let container = self.known(id).await?;
+        let room = self.clone();
+        let key = container.id.clone();
+        self.starting.run(key, async move { room.start_known(&container).await }).await?
+    }
+
+    async fn start_known(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+        let id = container.id.as_str();
+        let _sandbox = self.locks.read(container.document.sandbox.as_str()).await;
+        let _held = self.locks.write(id).await;
+        let started = self.engine.start_container(id).await;
+        // Also after a failure: the record then says why, and counts as exited.
+        self.store.refresh_container(id).await?;
+        if let Err(error) = started {
+            return Err(error.into());
+        }
+        info!(container = id, name = container.name, "container started");
+        if let Some(record) = self.store.snapshot().container(id)
+            && let Err(error) = log_link::make(record).await
+        {
+            warn!(container = id, %error, "the log is not visible to the kubelet");
+        }
+        Ok(())
+    }
+
+    /// The record of a container the caller names.
+    pub(super) async fn known(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
+        self.find(id).await?.ok_or_else(|| ContainerError::NotFound { id: id.to_owned() })
+    }
+
+    /// The record of a container the caller names, if there is one.
+    pub(super) async fn find(
+        &self,
+        id: &str,
+    ) -> Result<Option<Arc<ContainerRecord>>, ContainerError> {
+        Ok(self.store.synced(SYNC_PATIENCE).await?.container(id).map(Arc::clone))
+    }
+
+    /// The id of a container the caller names, if there is one.
+    pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, ContainerError> {
+        Ok(self.find(id).await?.map(|record| record.id.clone()))
+    }
+}
