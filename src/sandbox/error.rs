@@ -1,0 +1,150 @@
+//! What can go wrong with a pod verb.
+
+use std::{path::PathBuf, sync::Arc};
+
+use thiserror::Error;
+
+use crate::{
+    checkpoint::error::CheckpointError, container::error::ContainerError,
+    engine::error::EngineError, error::Kind, flight::call::Lost, image::error::ImageError,
+    model::sandbox::PodMetadata, network::error::NetworkError, store::error::StoreError,
+    translate::plan::error::PlanError,
+};
+
+/// A pod verb failed. Cheap to clone: several callers may wait for one task.
+#[derive(Clone, Debug, Error)]
+pub enum SandboxError {
+    /// The identity belongs to a live sandbox that was asked for differently.
+    #[error(
+        "pod {}/{} attempt {} already has sandbox {holder} with another configuration",
+        pod.namespace, pod.name, pod.attempt
+    )]
+    AlreadyExists {
+        /// The identity asked for.
+        pod: PodMetadata,
+        /// Who has it.
+        holder: String,
+    },
+    /// The pause ended before its network could be connected.
+    #[error("the sandbox process of {id} ended while it was being set up")]
+    Ended {
+        /// Docker id.
+        id: String,
+    },
+    /// The namespace could not be kept.
+    #[error("pin the network namespace of {id} at {path}: {cause}")]
+    Pin {
+        /// Docker id.
+        id: String,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        cause: String,
+    },
+    /// Several parts of a verb failed.
+    #[error("{}", .causes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several {
+        /// Each cause; never empty.
+        causes: Vec<SandboxError>,
+    },
+    /// A verb failed, and so did parts of cleaning up after it.
+    #[error("{cause} (cleaning up: {})", .leftovers.join("; "))]
+    NotCleanedUp {
+        /// Why the verb failed.
+        cause: Box<SandboxError>,
+        /// What could not be released.
+        leftovers: Vec<String>,
+    },
+    /// A container of the pod.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// The pause image.
+    #[error("sandbox image: {0}")]
+    Image(Arc<ImageError>),
+    /// Connecting or disconnecting.
+    #[error(transparent)]
+    Network(Arc<NetworkError>),
+    /// Remembering.
+    #[error(transparent)]
+    Checkpoint(Arc<CheckpointError>),
+    /// The request cannot be put into the engine's words.
+    #[error(transparent)]
+    Plan(Arc<PlanError>),
+    /// The engine refused or did not answer.
+    #[error(transparent)]
+    Engine(Arc<EngineError>),
+    /// What is true now is not known.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    /// The task doing it died.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+impl SandboxError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::AlreadyExists { .. } => Kind::AlreadyExists,
+            Self::Ended { .. } => Kind::FailedPrecondition,
+            Self::Pin { .. } | Self::Lost(_) => Kind::Internal,
+            Self::Several { causes } => causes.first().map_or(Kind::Internal, Self::kind),
+            Self::NotCleanedUp { cause, .. } => cause.kind(),
+            Self::Container(error) => error.kind(),
+            Self::Image(error) => error.kind(),
+            Self::Network(error) => error.kind(),
+            Self::Checkpoint(error) => error.kind(),
+            Self::Plan(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+        }
+    }
+
+    /// One error out of the failures of independent steps.
+    ///
+    /// # Errors
+    /// The causes, unless there are none.
+    pub fn gather(mut causes: Vec<Self>) -> Result<(), Self> {
+        match causes.len() {
+            0 => Ok(()),
+            1 => causes.pop().map_or(Ok(()), Err),
+            _ => Err(Self::Several { causes }),
+        }
+    }
+}
+
+impl From<ImageError> for SandboxError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Arc::new(error))
+    }
+}
+
+impl From<NetworkError> for SandboxError {
+    fn from(error: NetworkError) -> Self {
+        Self::Network(Arc::new(error))
+    }
+}
+
+impl From<CheckpointError> for SandboxError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(Arc::new(error))
+    }
+}
+
+impl From<PlanError> for SandboxError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(Arc::new(error))
+    }
+}
+
+impl From<EngineError> for SandboxError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(Arc::new(error))
+    }
+}
+
+impl From<StoreError> for SandboxError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}

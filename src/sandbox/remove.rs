@@ -1,0 +1,59 @@
+//! RemovePodSandbox: containers, network, pause, files; removing nothing is success.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::{error::SandboxError, room::Sandboxes};
+use crate::{engine::error::Clash, model::id::SandboxId};
+
+impl Sandboxes {
+    /// Removes a sandbox and all its containers, stopping what runs. Unknown sandboxes are
+    /// fine. Returns once the store no longer shows it.
+    ///
+    /// # Errors
+    /// All that failed; the sandbox then stays visible, and calling again resumes.
+    pub async fn remove(&self, id: &str) -> Result<(), SandboxError> {
+        let Some(id) = self.resolve(id).await? else { return Ok(()) };
+        let room = self.clone();
+        self.removing.run(id.clone(), async move { room.remove_locked(&id).await }).await?
+    }
+
+    async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let _held = self.locks.write(id.as_str()).await;
+        let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        // Kubelet stops first; after a crash in between the address is released here.
+        let disconnect = async {
+            match &sandbox {
+                Some(sandbox) => self.disconnect(sandbox).await,
+                None => Ok(()),
+            }
+        };
+        let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
+        SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
+        self.remove_pause(id).await?;
+        self.rooms.containers.files().remove(id).await?;
+        self.forget(id).await?;
+        info!(sandbox = %id, "pod sandbox removed");
+        Ok(())
+    }
+
+    async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
+        let snapshot = self.rooms.store.snapshot();
+        let removals = snapshot
+            .containers_of(id)
+            .iter()
+            .map(|container| self.rooms.containers.remove(container.id.as_str()));
+        let removed = futures_util::future::join_all(removals).await;
+        removed.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
+    }
+
+    async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        match self.rooms.engine.remove_container(id.as_str()).await {
+            Err(error) if error.is_clash(Clash::RemovalInProgress) => {}
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        Ok(self.rooms.store.refresh_container(id.as_str()).await?)
+    }
+}

@@ -1,0 +1,107 @@
+//! What every pod verb works with.
+
+use std::path::PathBuf;
+
+use tokio_util::task::TaskTracker;
+
+use super::error::SandboxError;
+use crate::{
+    checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    container::room::Containers,
+    engine::client::Engine,
+    flight::{call::Calls, lock::Locks},
+    host::file::Durability,
+    image::images::Images,
+    model::{
+        id::SandboxId,
+        network::{Attachment, NetworkMode},
+        record::SandboxRecord,
+    },
+    network::service::Network,
+    store::handle::Store,
+};
+
+/// The rooms a pod verb reaches into.
+#[derive(Clone)]
+pub struct SandboxRooms {
+    /// dockerd.
+    pub engine: Engine,
+    /// What is true now.
+    pub store: Store,
+    /// What must survive.
+    pub checkpoints: Checkpoints,
+    /// CNI.
+    pub network: Network,
+    /// The pause image.
+    pub images: Images,
+    /// The pod's workloads.
+    pub containers: Containers,
+}
+
+/// The pod verbs' hands. Clones share everything.
+#[derive(Clone)]
+pub struct Sandboxes {
+    pub(super) rooms: SandboxRooms,
+    /// Shared with the container verbs: pods by sandbox id. Pods being made are locked by name.
+    pub(super) locks: Locks,
+    /// How pods that do not use the host's network are connected.
+    pub(super) mode: NetworkMode,
+    /// Namespaces are pinned as `<this>/<sandbox id>`.
+    pub(super) netns_dir: PathBuf,
+    pub(super) running: Calls<String, Result<SandboxId, SandboxError>>,
+    pub(super) stopping: Calls<SandboxId, Result<(), SandboxError>>,
+    pub(super) removing: Calls<SandboxId, Result<(), SandboxError>>,
+}
+
+impl Sandboxes {
+    /// Verbs over `rooms`; pods off the host's network are connected by `mode`.
+    pub fn new(
+        rooms: SandboxRooms,
+        locks: Locks,
+        mode: NetworkMode,
+        run_dir: &std::path::Path,
+        tracker: &TaskTracker,
+    ) -> Self {
+        Self {
+            rooms,
+            locks,
+            mode,
+            netns_dir: run_dir.join("netns"),
+            running: Calls::new(tracker.clone()),
+            stopping: Calls::new(tracker.clone()),
+            removing: Calls::new(tracker.clone()),
+        }
+    }
+
+    /// Where the namespace of a sandbox is pinned.
+    pub(super) fn pin_of(&self, id: &SandboxId) -> PathBuf {
+        self.netns_dir.join(id.as_str())
+    }
+
+    /// Remembers how far a sandbox's connection has come, on disk first, then in the store.
+    pub(super) async fn remember(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: Attachment,
+        durability: Durability,
+    ) -> Result<(), SandboxError> {
+        let checkpoint = SandboxCheckpoint {
+            id: sandbox.id.clone(),
+            name: sandbox.name.clone(),
+            document: (*sandbox.document).clone(),
+            created_at: sandbox.created_at,
+            complete: matches!(attachment, Attachment::Ready { .. }),
+            attachment: Some(attachment),
+        };
+        self.rooms.checkpoints.save(&checkpoint, durability).await?;
+        self.rooms.store.put_checkpoint(checkpoint).await;
+        Ok(())
+    }
+
+    /// Forgets a sandbox's checkpoint, on disk first, then in the store.
+    pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        self.rooms.checkpoints.remove(id).await?;
+        self.rooms.store.forget_checkpoint(id).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! RunPodSandbox: a pause, its namespace pinned, its network connected.
+//!
+//! ```text
+//! create ─▶ intent on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
+//!    └─ each step pushes its undo; a crash leaves what the intent names ─┘
+//! ```
+
+use std::{path::PathBuf, sync::Arc};
+
+use rand::Rng;
+use tracing::{info, warn};
+
+use super::{error::SandboxError, room::Sandboxes, undo::Undo};
+use crate::{
+    container::{
+        create::SYNC_PATIENCE,
+        error::ContainerError,
+        name_conflict::{Verdict, create_named},
+    },
+    host::{file::Durability, netns},
+    model::{
+        id::SandboxId,
+        name::sandbox_name,
+        network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
+        record::{Observed, Process, SandboxRecord, SandboxState},
+        sandbox::SandboxSpec,
+    },
+    store::error::StoreError,
+    translate::plan::{
+        self,
+        sandbox::{SandboxFacts, SandboxPlan},
+    },
+};
+
+impl Sandboxes {
+    /// Runs a sandbox and returns its id. Asking again with the same configuration while it is
+    /// ready returns the same sandbox; remains of an earlier attempt by that name are cleared.
+    ///
+    /// # Errors
+    /// The configuration cannot be expressed, the identity is taken, or a step fails; then
+    /// everything acquired has been released, or the error says what was not.
+    pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
+        let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
+        let room = self.clone();
+        self.running.run(key, async move { room.run_named(spec).await }).await?
+    }
+
+    async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
+        let name = sandbox_name(&spec.metadata);
+        let _held = self.locks.write(&name).await;
+        if let Some(id) = self.earlier(&name, &spec).await? {
+            return Ok(id);
+        }
+        let plan = self.plan(spec).await?;
+        let mut undo = Undo::default();
+        match self.build(&plan, &mut undo).await {
+            Ok(id) => {
+                undo.keep();
+                info!(sandbox = %id, name, "pod sandbox is ready");
+                Ok(id)
+            }
+            Err(cause) => {
+                warn!(name, %cause, "pod sandbox failed, clearing it away");
+                let leftovers = undo.roll_back().await;
+                if leftovers.is_empty() {
+                    return Err(cause);
+                }
+                Err(SandboxError::NotCleanedUp { cause: Box::new(cause), leftovers })
+            }
+        }
+    }
+
+    /// A ready sandbox of the same wish is the answer; a dead one is cleared away.
+    async fn earlier(
+        &self,
+        name: &str,
+        spec: &SandboxSpec,
+    ) -> Result<Option<SandboxId>, SandboxError> {
+        let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
+        let Some(found) = snapshot.sandboxes().iter().find(|sandbox| sandbox.name == name) else {
+            return Ok(None);
+        };
+        if found.state() != SandboxState::Ready {
+            self.remove(found.id.as_str()).await?;
+            return Ok(None);
+        }
+        if found.document.spec == *spec {
+            return Ok(Some(found.id.clone()));
+        }
+        let holder = found.id.to_string();
+        Err(SandboxError::AlreadyExists { pod: spec.metadata.clone(), holder })
+    }
+
+    async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, SandboxError> {
+        let pause = self.rooms.images.pause().await?;
+        let snapshot = self.rooms.store.snapshot();
+        let engine = snapshot.engine.as_ref().ok_or(StoreError::NeverSynced {
+            reason: "the engine has not described itself yet".to_owned(),
+        })?;
+        if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
+            self.rooms.network.usable().await?;
+        }
+        let facts = SandboxFacts {
+            engine,
+            pause: &pause,
+            network: self.mode,
+            oom_floor: self.rooms.containers.oom_floor().await,
+            // Random: a shim of an earlier sandbox of this pod may still be on its way out.
+            shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
+        };
+        Ok(plan::sandbox::plan(spec, &facts)?)
+    }
+
+    async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
+        let (engine, body) = (&self.rooms.engine, &plan.body);
+        let create = |name: String| async move { engine.create_container(&name, body).await };
+        let created = create_named(engine, &plan.name, create, judge_holder).await?;
+        let room = self.clone();
+        let doomed = created.clone();
+        undo.push("remove the sandbox container", async move { room.discard(&doomed).await });
+        let id = SandboxId::try_from(created.as_str())
+            .map_err(|_| ContainerError::NotFound { id: created.clone() })?;
+        // Listed from now on, and not to be stopped or filled before it is whole.
+        let _held = self.locks.write(id.as_str()).await;
+        if plan.document.network == NetworkMode::Cni {
+            self.connect(&id, plan, undo).await?;
+        } else {
+            self.rooms.engine.start_container(id.as_str()).await?;
+            self.started(&id).await?;
+        }
+        Ok(id)
+    }
+
+    /// Starts the pause and connects its namespace. The intent is on disk before any plugin
+    /// runs; it is written while the pause starts.
+    async fn connect(
+        &self,
+        id: &SandboxId,
+        plan: &SandboxPlan,
+        undo: &mut Undo,
+    ) -> Result<(), SandboxError> {
+        let pod = self.pod_network(id, &plan.document.spec);
+        let intent = self.rooms.network.prepare(pod).await?;
+        let (room, held, wish) = (self.clone(), id.clone(), intent.clone());
+        undo.push("disconnect the network", async move { room.release(&held, &wish).await });
+        let (intended, started) = tokio::join!(
+            self.intend(id, intent.clone()),
+            self.rooms.engine.start_container(id.as_str()),
+        );
+        started?;
+        let record = intended?;
+        self.pin(id).await?;
+        let attached = self.rooms.network.attach(&intent).await?;
+        let ready =
+            Attachment::Ready { intent, addresses: attached.addresses, result: attached.result };
+        self.remember(&record, ready, Durability::Written).await
+    }
+
+    async fn intend(
+        &self,
+        id: &SandboxId,
+        intent: AttachmentIntent,
+    ) -> Result<Arc<SandboxRecord>, SandboxError> {
+        self.rooms.store.refresh_container(id.as_str()).await?;
+        let record = self.record(id)?;
+        self.remember(&record, Attachment::Adding(intent), Durability::Synced).await?;
+        Ok(record)
+    }
+
+    async fn pin(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let pid = self.started(id).await?;
+        let path = self.pin_of(id);
+        pin_namespace(pid, path.clone()).await.map_err(|cause| SandboxError::Pin {
+            id: id.to_string(),
+            path,
+            cause,
+        })
+    }
+
+    /// The pid of a pause that was just started.
+    async fn started(&self, id: &SandboxId) -> Result<u32, SandboxError> {
+        self.rooms.store.refresh_container(id.as_str()).await?;
+        self.record(id)?.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })
+    }
+
+    pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {
+        let snapshot = self.rooms.store.snapshot();
+        let ended = || SandboxError::Ended { id: id.to_string() };
+        snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(ended)
+    }
+
+    pub(super) fn pod_network(&self, id: &SandboxId, spec: &SandboxSpec) -> PodNetwork {
+        PodNetwork {
+            id: id.clone(),
+            metadata: spec.metadata.clone(),
+            netns: self.pin_of(id),
+            ports: spec.ports.clone(),
+            dns: spec.dns.clone(),
+            annotations: spec.annotations.clone(),
+            cgroup_parent: spec.cgroup_parent.clone(),
+        }
+    }
+
+    /// Undo of [`Self::connect`].
+    async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), SandboxError> {
+        self.rooms.network.detach(intent).await?;
+        self.unpin(id).await?;
+        self.forget(id).await
+    }
+
+    /// Undo of the create.
+    async fn discard(&self, id: &str) -> Result<(), SandboxError> {
+        match self.rooms.engine.remove_container(id).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(self.rooms.store.refresh_container(id).await?),
+        }
+    }
+}
+
+/// What to do with a container that has the sandbox's name although the store knew none.
+fn judge_holder(holder: &Observed) -> Verdict {
+    match holder {
+        Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {
+            Verdict::Replace
+        }
+        Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
+        Observed::Container(holder) => Verdict::Refuse(holder.id.to_string()),
+        Observed::Foreign => Verdict::Evade,
+    }
+}
+
+/// Pins the namespace of `pid` at `path`; the mount is done off the runtime's threads.
+pub(super) async fn pin_namespace(pid: u32, path: PathBuf) -> Result<(), String> {
+    let pinned = tokio::task::spawn_blocking(move || netns::pin(pid, &path)).await;
+    match pinned {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(lost) => Err(lost.to_string()),
+    }
+}

@@ -1,0 +1,138 @@
+//! StopPodSandbox: workloads end, the network is released, the pause ends.
+//!
+//! Workloads go first and together. The namespace is pinned, so releasing the network does not
+//! need the pause and runs beside its end.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::{error::SandboxError, room::Sandboxes};
+use crate::{
+    container::create::SYNC_PATIENCE,
+    error::Kind,
+    host::{file::Durability, netns},
+    model::{
+        id::SandboxId,
+        network::{Attachment, AttachmentIntent},
+        record::SandboxRecord,
+    },
+};
+
+impl Sandboxes {
+    /// Stops a sandbox and everything in it. Unknown and stopped sandboxes are fine. Returns
+    /// once the store shows it.
+    ///
+    /// # Errors
+    /// All that failed; every step is tried nevertheless, and calling again resumes.
+    pub async fn stop(&self, id: &str) -> Result<(), SandboxError> {
+        let Some(id) = self.resolve(id).await? else { return Ok(()) };
+        let room = self.clone();
+        self.stopping.run(id.clone(), async move { room.stop_locked(&id).await }).await?
+    }
+
+    /// The sandbox the caller means. One that Docker lost still has an id while containers
+    /// carry it.
+    pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
+        let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
+        if let Some(sandbox) = snapshot.sandbox(id) {
+            return Ok(Some(sandbox.id.clone()));
+        }
+        let orphaned = |id: &SandboxId| !snapshot.containers_of(id).is_empty();
+        Ok(SandboxId::try_from(id).ok().filter(orphaned))
+    }
+
+    async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let _held = self.locks.write(id.as_str()).await;
+        let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        self.stop_known(id, sandbox.as_deref()).await?;
+        info!(sandbox = %id, "pod sandbox stopped");
+        Ok(())
+    }
+
+    async fn stop_known(
+        &self,
+        id: &SandboxId,
+        sandbox: Option<&SandboxRecord>,
+    ) -> Result<(), SandboxError> {
+        let mut causes = self.stop_workloads(id).await;
+        if let Some(sandbox) = sandbox {
+            let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
+            causes.extend([network, pause].into_iter().filter_map(Result::err));
+        }
+        SandboxError::gather(causes)
+    }
+
+    async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
+        let snapshot = self.rooms.store.snapshot();
+        let kills = snapshot
+            .containers_of(id)
+            .iter()
+            .filter(|container| container.process.is_running())
+            .map(|container| self.rooms.containers.kill(&container.id));
+        let ended = futures_util::future::join_all(kills).await;
+        ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
+    }
+
+    /// Releases what CNI holds, once.
+    pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
+        if let Some(intent) = sandbox.attachment.as_ref().and_then(Attachment::intent) {
+            self.release_network(sandbox, intent).await?;
+        }
+        self.unpin(&sandbox.id).await
+    }
+
+    async fn release_network(
+        &self,
+        sandbox: &SandboxRecord,
+        intent: &AttachmentIntent,
+    ) -> Result<(), SandboxError> {
+        self.rooms.network.detach(intent).await?;
+        self.remember(sandbox, Attachment::Released, Durability::Written).await
+    }
+
+    /// Lets go of the namespace.
+    pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let path = self.pin_of(id);
+        let at = path.clone();
+        let unpinned = tokio::task::spawn_blocking(move || netns::unpin(&at)).await;
+        let cause = match unpinned {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(lost) => lost.to_string(),
+        };
+        Err(SandboxError::Pin { id: id.to_string(), path, cause })
+    }
+
+    /// Ends the pause; nothing in it is worth asking politely.
+    async fn stop_pause(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
+        let Some(process) = &sandbox.process else { return Ok(()) };
+        let id = sandbox.id.as_str();
+        if process.is_running() {
+            match self.rooms.engine.kill_container(id, "SIGKILL").await {
+                Err(error)
+                    if !matches!(error.kind(), Kind::NotFound | Kind::FailedPrecondition) =>
+                {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        self.await_pause_end(&sandbox.id).await
+    }
+
+    async fn await_pause_end(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let wanted = id.clone();
+        let ended = self.rooms.store.wait(EVENT_PATIENCE, move |now| {
+            let pause = now.sandbox(wanted.as_str());
+            pause.is_none_or(|pause| pause.pid().is_none()).then_some(())
+        });
+        if ended.await.is_none() {
+            self.rooms.store.refresh_container(id.as_str()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// After the kill was answered, how long the exit event may take before we ask.
+const EVENT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);

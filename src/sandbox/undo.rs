@@ -1,0 +1,44 @@
+//! Undo is a value: every acquired thing pushes its release.
+//!
+//! Rolling back goes in reverse order, carries on after a failure and reports all of them.
+
+use std::{fmt::Display, future::Future, pin::Pin};
+
+/// Releases of what a verb has acquired so far.
+#[derive(Default)]
+pub struct Undo {
+    steps: Vec<Step>,
+}
+
+struct Step {
+    what: &'static str,
+    release: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
+}
+
+impl Undo {
+    /// Remembers how to release what was just acquired, or is about to be.
+    pub fn push<E: Display>(
+        &mut self,
+        what: &'static str,
+        release: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let release = Box::pin(async move { release.await.map_err(|error| error.to_string()) });
+        self.steps.push(Step { what, release });
+    }
+
+    /// Releases everything, newest first; returns what could not be released and why.
+    pub async fn roll_back(mut self) -> Vec<String> {
+        let mut failures = Vec::new();
+        while let Some(step) = self.steps.pop() {
+            if let Err(error) = step.release.await {
+                failures.push(format!("{}: {error}", step.what));
+            }
+        }
+        failures
+    }
+
+    /// The verb succeeded: nothing is released.
+    pub fn keep(self) {
+        drop(self.steps);
+    }
+}
