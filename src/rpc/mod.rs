@@ -1,1 +1,14 @@
-//! The edge: each method parses, calls and renders.
+//! The edge: the unix socket, the two CRI services, and gRPC's codes.
+//!
+//! Each method parses, calls a verb and renders, in a few lines; `runtime` and `image` read as
+//! tables of contents. Nothing below this room knows gRPC.
+
+pub mod image;
+pub mod layer;
+pub mod listener;
+pub mod runtime;
+pub mod server;
+pub mod status;
+
+#[cfg(test)]
+mod tests;

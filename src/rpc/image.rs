@@ -1,0 +1,101 @@
+//! `runtime.v1.ImageService`: a table of contents. Each method parses, calls, renders.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use tonic::{Request, Response, Status};
+
+use super::status::failed;
+use crate::{
+    container::create::SYNC_PATIENCE,
+    image::images::Images,
+    model::{record::ImageRecord, time::Nanos},
+    store::{handle::Store, snapshot::Snapshot},
+    translate::{parse, render},
+    wire::cri::{self, image_service_server::ImageService},
+};
+
+/// The image service over the rooms that do its work.
+#[derive(Clone)]
+pub struct ImageRpc {
+    /// Image verbs.
+    pub images: Images,
+    /// What is true now.
+    pub store: Store,
+}
+
+impl ImageRpc {
+    async fn now(&self) -> Result<Arc<Snapshot>, Status> {
+        self.store.synced(SYNC_PATIENCE).await.map_err(failed)
+    }
+
+    fn render(&self, image: &ImageRecord) -> cri::Image {
+        render::image::image(image, self.images.is_pinned(image))
+    }
+}
+
+#[tonic::async_trait]
+impl ImageService for ImageRpc {
+    async fn list_images(
+        &self,
+        request: Request<cri::ListImagesRequest>,
+    ) -> Result<Response<cri::ListImagesResponse>, Status> {
+        let filter = parse::filter::image_filter(request.get_ref().filter.as_ref());
+        let now = self.now().await?;
+        let images = match filter {
+            None => now.images().iter().map(|image| self.render(image)).collect(),
+            Some(name) => now.image(&name).map(|image| self.render(image)).into_iter().collect(),
+        };
+        Ok(Response::new(cri::ListImagesResponse { images }))
+    }
+
+    async fn image_status(
+        &self,
+        request: Request<cri::ImageStatusRequest>,
+    ) -> Result<Response<cri::ImageStatusResponse>, Status> {
+        let request = request.into_inner();
+        let name = parse::image::image_name(request.image.as_ref()).map_err(failed)?;
+        let now = self.now().await?;
+        let image = now.image(&name);
+        let info = image.filter(|_| request.verbose).map(|image| render::image::info(image));
+        Ok(Response::new(cri::ImageStatusResponse {
+            image: image.map(|image| self.render(image)),
+            info: info.unwrap_or_default(),
+        }))
+    }
+
+    async fn pull_image(
+        &self,
+        request: Request<cri::PullImageRequest>,
+    ) -> Result<Response<cri::PullImageResponse>, Status> {
+        let request = request.into_inner();
+        let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref());
+        let id = self.images.pull(wanted.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
+    }
+
+    async fn remove_image(
+        &self,
+        request: Request<cri::RemoveImageRequest>,
+    ) -> Result<Response<cri::RemoveImageResponse>, Status> {
+        let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
+        self.images.remove(&name).await.map_err(failed)?;
+        Ok(Response::new(cri::RemoveImageResponse {}))
+    }
+
+    async fn image_fs_info(
+        &self,
+        _request: Request<cri::ImageFsInfoRequest>,
+    ) -> Result<Response<cri::ImageFsInfoResponse>, Status> {
+        let usage = self.images.filesystem().await.map_err(failed)?;
+        Ok(Response::new(render::image::filesystem(&usage, now())))
+    }
+}
+
+/// The clock, as CRI counts.
+fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

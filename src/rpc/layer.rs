@@ -1,0 +1,111 @@
+//! What every RPC gets: a span, one line in the log when it fails, a net under its panics, and
+//! the right code where the transport refused the message before we saw it.
+
+use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{Request, Response};
+use tonic::{Code, Status, body::Body, server::NamedService};
+use tower::{Layer, Service};
+use tracing::{Instrument, debug, error, info_span, warn};
+
+/// Wraps a service in [`Guarded`].
+#[derive(Clone, Copy, Debug)]
+pub struct Guard;
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner }
+    }
+}
+
+/// A service whose calls are told of and cannot take the process down.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+}
+
+impl<S: NamedService> NamedService for Guarded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B> Service<Request<B>> for Guarded<S>
+where
+    S: Service<Request<B>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+    B: 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let span = info_span!("rpc", name = rpc);
+        // tonic builds the future first and runs our code only when it is polled.
+        let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
+        let told = async move {
+            let begun = Instant::now();
+            let answer = match answer.await {
+                Ok(answer) => answer?,
+                Err(panic) => {
+                    error!(rpc, panic = panic_text(&*panic), "a request made us panic");
+                    Status::internal("dockbridge panicked on this request; its log says where")
+                        .into_http()
+                }
+            };
+            let answer = corrected(answer);
+            tell(&rpc, begun, &answer);
+            Ok(answer)
+        };
+        Box::pin(told.instrument(span))
+    }
+}
+
+/// tonic answers Internal to a message that is no protobuf and OutOfRange to one that is too
+/// large; gRPC's words for them are InvalidArgument and ResourceExhausted.
+fn corrected(answer: Response<Body>) -> Response<Body> {
+    let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
+    let code = match (status.code(), status.message()) {
+        (Code::Internal, text) if text.starts_with("failed to decode Protobuf") => {
+            Code::InvalidArgument
+        }
+        (Code::OutOfRange, text) if text.contains("message length too large") => {
+            Code::ResourceExhausted
+        }
+        _ => return answer,
+    };
+    Status::new(code, status.message()).into_http()
+}
+
+fn tell(rpc: &str, begun: Instant, answer: &Response<Body>) {
+    let took = begun.elapsed();
+    let Some(status) = Status::from_header_map(answer.headers()) else {
+        debug!(rpc, ?took, "answered");
+        return;
+    };
+    match status.code() {
+        Code::Ok => debug!(rpc, ?took, "answered"),
+        Code::NotFound | Code::Unimplemented => {
+            debug!(rpc, ?took, code = ?status.code(), reason = status.message(), "refused");
+        }
+        code => warn!(rpc, ?took, ?code, reason = status.message(), "failed"),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}

@@ -1,0 +1,93 @@
+//! The unix socket: made with the right mode, never stolen from a living server, taken away at
+//! the end.
+
+use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use tokio::net::{UnixListener, UnixStream};
+
+/// The socket cannot be served.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// Another process answers on it.
+    #[error("{0} is served by another process: stop it, or choose another --listen")]
+    InUse(PathBuf),
+    /// Something that is no socket is in the way.
+    #[error("{0} exists and is not a socket: move it away, or choose another --listen")]
+    NotASocket(PathBuf),
+    /// The file system says no.
+    #[error("listen on {path}")]
+    Io {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A bound socket whose path disappears with this value.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Socket {
+    /// Binds `path` with mode 0660, replacing a socket nobody serves any more.
+    ///
+    /// # Errors
+    /// See [`ListenError`].
+    pub async fn bind(path: &Path) -> Result<(Self, UnixListener), ListenError> {
+        let io = |source| ListenError::Io { path: path.to_owned(), source };
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(io)?;
+        }
+        clear_stale(path).await?;
+        // Bound under a name nobody knows and renamed when the mode is right: there is no
+        // moment in which others could connect.
+        let hidden = path.with_extension(format!("{}.new", std::process::id()));
+        remove_socket(&hidden).map_err(io)?;
+        let listener = UnixListener::bind(&hidden).map_err(io)?;
+        std::fs::set_permissions(&hidden, Permissions::from_mode(0o660)).map_err(io)?;
+        std::fs::rename(&hidden, path).map_err(io)?;
+        let inode = std::fs::symlink_metadata(path).map_err(io)?.ino();
+        Ok((Self { path: path.to_owned(), inode }, listener))
+    }
+}
+
+impl Drop for Socket {
+    /// Takes the path away, unless somebody else's socket is there by now.
+    fn drop(&mut self) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+async fn clear_stale(path: &Path) -> Result<(), ListenError> {
+    let io = |source| ListenError::Io { path: path.to_owned(), source };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(ListenError::InUse(path.to_owned())),
+        Err(_) => remove_socket(path).map_err(io),
+    }
+}
+
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,255 @@
+//! `runtime.v1.RuntimeService`: a table of contents. Each method parses, calls, renders.
+//!
+//! RPCs that are not here answer Unimplemented, as the generated default does.
+
+use std::{sync::Arc, time::Duration};
+
+use tonic::{Request, Response, Status};
+
+use super::status::failed;
+use crate::{
+    checkpoint::directory::Checkpoints,
+    container::{create::SYNC_PATIENCE, room::Containers},
+    model::network::{NetworkMode, NetworkStatus},
+    network::service::Network,
+    sandbox::room::Sandboxes,
+    store::{handle::Store, snapshot::Snapshot},
+    translate::{parse, render},
+    wire::cri::{self, runtime_service_server::RuntimeService},
+};
+
+/// The runtime service over the rooms that do its work.
+#[derive(Clone)]
+pub struct RuntimeRpc {
+    /// Pod verbs.
+    pub sandboxes: Sandboxes,
+    /// Container verbs.
+    pub containers: Containers,
+    /// What is true now.
+    pub store: Store,
+    /// Network readiness.
+    pub network: Network,
+    /// What is in force, as JSON, for verbose Status.
+    pub config: Arc<serde_json::Value>,
+    /// Where changed pod CIDRs are kept.
+    pub checkpoints: Checkpoints,
+    /// Whether CNI's readiness is the node's.
+    pub network_mode: NetworkMode,
+}
+
+impl RuntimeRpc {
+    /// What is true now, or why nobody knows yet.
+    async fn now(&self) -> Result<Arc<Snapshot>, Status> {
+        self.store.synced(SYNC_PATIENCE).await.map_err(failed)
+    }
+}
+
+#[tonic::async_trait]
+impl RuntimeService for RuntimeRpc {
+    async fn version(
+        &self,
+        _request: Request<cri::VersionRequest>,
+    ) -> Result<Response<cri::VersionResponse>, Status> {
+        let now = self.now().await?;
+        let engine = now.engine.as_ref().ok_or_else(|| Status::unavailable(NOT_DESCRIBED))?;
+        Ok(Response::new(render::runtime::version(engine)))
+    }
+
+    async fn run_pod_sandbox(
+        &self,
+        request: Request<cri::RunPodSandboxRequest>,
+    ) -> Result<Response<cri::RunPodSandboxResponse>, Status> {
+        let request = request.into_inner();
+        let config = request.config.as_ref();
+        let spec =
+            parse::sandbox::sandbox_spec(config, &request.runtime_handler).map_err(failed)?;
+        let id = self.sandboxes.run(spec).await.map_err(failed)?;
+        Ok(Response::new(cri::RunPodSandboxResponse { pod_sandbox_id: id.into() }))
+    }
+
+    async fn stop_pod_sandbox(
+        &self,
+        request: Request<cri::StopPodSandboxRequest>,
+    ) -> Result<Response<cri::StopPodSandboxResponse>, Status> {
+        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
+        self.sandboxes.stop(&id.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::StopPodSandboxResponse {}))
+    }
+
+    async fn remove_pod_sandbox(
+        &self,
+        request: Request<cri::RemovePodSandboxRequest>,
+    ) -> Result<Response<cri::RemovePodSandboxResponse>, Status> {
+        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
+        self.sandboxes.remove(&id.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::RemovePodSandboxResponse {}))
+    }
+
+    async fn pod_sandbox_status(
+        &self,
+        request: Request<cri::PodSandboxStatusRequest>,
+    ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
+        let request = request.into_inner();
+        let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        let now = self.now().await?;
+        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
+        let engine = now.engine.as_deref();
+        let info = request.verbose.then(|| render::sandbox::info(sandbox, engine));
+        Ok(Response::new(cri::PodSandboxStatusResponse {
+            status: Some(render::sandbox::status(sandbox)),
+            info: info.unwrap_or_default(),
+            ..cri::PodSandboxStatusResponse::default()
+        }))
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<cri::ListPodSandboxRequest>,
+    ) -> Result<Response<cri::ListPodSandboxResponse>, Status> {
+        let filter = parse::filter::sandbox_filter(request.get_ref().filter.as_ref());
+        let now = self.now().await?;
+        let asked = now.sandboxes().iter().filter(|sandbox| filter.matches(sandbox));
+        let items = asked.map(|sandbox| render::sandbox::item(sandbox)).collect();
+        Ok(Response::new(cri::ListPodSandboxResponse { items }))
+    }
+
+    async fn create_container(
+        &self,
+        request: Request<cri::CreateContainerRequest>,
+    ) -> Result<Response<cri::CreateContainerResponse>, Status> {
+        let request = request.into_inner();
+        let sandbox =
+            parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        let spec = parse::container::container_spec(
+            request.config.as_ref(),
+            request.sandbox_config.as_ref(),
+        );
+        let id = self.containers.create(&sandbox, spec.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::CreateContainerResponse { container_id: id.into() }))
+    }
+
+    async fn start_container(
+        &self,
+        request: Request<cri::StartContainerRequest>,
+    ) -> Result<Response<cri::StartContainerResponse>, Status> {
+        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
+        self.containers.start(&id.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::StartContainerResponse {}))
+    }
+
+    async fn stop_container(
+        &self,
+        request: Request<cri::StopContainerRequest>,
+    ) -> Result<Response<cri::StopContainerResponse>, Status> {
+        let request = request.into_inner();
+        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
+        let grace = Duration::from_secs(u64::try_from(request.timeout).unwrap_or(0));
+        self.containers.stop(&id, grace).await.map_err(failed)?;
+        Ok(Response::new(cri::StopContainerResponse {}))
+    }
+
+    async fn remove_container(
+        &self,
+        request: Request<cri::RemoveContainerRequest>,
+    ) -> Result<Response<cri::RemoveContainerResponse>, Status> {
+        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
+        self.containers.remove(&id.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::RemoveContainerResponse {}))
+    }
+
+    async fn list_containers(
+        &self,
+        request: Request<cri::ListContainersRequest>,
+    ) -> Result<Response<cri::ListContainersResponse>, Status> {
+        let filter = parse::filter::container_filter(request.get_ref().filter.as_ref());
+        let now = self.now().await?;
+        let asked = now.containers().iter().filter(|container| filter.matches(container));
+        let containers = asked.map(|container| render::container::item(container)).collect();
+        Ok(Response::new(cri::ListContainersResponse { containers }))
+    }
+
+    async fn container_status(
+        &self,
+        request: Request<cri::ContainerStatusRequest>,
+    ) -> Result<Response<cri::ContainerStatusResponse>, Status> {
+        let request = request.into_inner();
+        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
+        let now = self.now().await?;
+        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
+        let image = now.image(container.document.image_id.as_str());
+        let info = request.verbose.then(|| render::container::info(container));
+        Ok(Response::new(cri::ContainerStatusResponse {
+            status: Some(render::container::status(container, image.map(|image| &**image))),
+            info: info.unwrap_or_default(),
+        }))
+    }
+
+    async fn update_runtime_config(
+        &self,
+        request: Request<cri::UpdateRuntimeConfigRequest>,
+    ) -> Result<Response<cri::UpdateRuntimeConfigResponse>, Status> {
+        let config = request.into_inner().runtime_config.and_then(|config| config.network_config);
+        let text = config.map(|network| network.pod_cidr).unwrap_or_default();
+        let cidrs = parse::network::pod_cidrs(&text).map_err(failed)?;
+        if !cidrs.is_empty() {
+            self.checkpoints.save_pod_cidrs(&cidrs).await.map_err(failed)?;
+            self.network.set_pod_cidrs(cidrs);
+        }
+        Ok(Response::new(cri::UpdateRuntimeConfigResponse {}))
+    }
+
+    async fn runtime_config(
+        &self,
+        _request: Request<cri::RuntimeConfigRequest>,
+    ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
+        // Never a guess: kubelet falls back to its own flag on an answer, retries on an error.
+        let now = self.now().await?;
+        let engine = now.engine.as_ref().ok_or_else(|| Status::unavailable(NOT_DESCRIBED))?;
+        Ok(Response::new(render::runtime::config(engine)))
+    }
+
+    async fn status(
+        &self,
+        request: Request<cri::StatusRequest>,
+    ) -> Result<Response<cri::StatusResponse>, Status> {
+        // Unlike a list, this is answered whatever the engine does: that is its purpose.
+        let now = self.store.snapshot();
+        self.store.probe();
+        let handlers = now.engine.as_deref().map(render::runtime::handlers);
+        let network = self.network_status();
+        let info = request.get_ref().verbose.then(|| self.verbose(&now));
+        Ok(Response::new(cri::StatusResponse {
+            status: Some(render::runtime::conditions(&now.health, &network)),
+            info: info.unwrap_or_default(),
+            runtime_handlers: handlers.unwrap_or_else(render::runtime::default_handlers),
+            features: Some(render::runtime::features()),
+        }))
+    }
+}
+
+impl RuntimeRpc {
+    /// The engine's own network needs no configuration of ours.
+    fn network_status(&self) -> NetworkStatus {
+        match self.network_mode {
+            NetworkMode::Cni => self.network.status(),
+            NetworkMode::Docker | NetworkMode::Host => {
+                NetworkStatus { ready: true, reason: String::new(), message: String::new() }
+            }
+        }
+    }
+
+    /// What `crictl info` shows below the conditions; kubeadm reads `config.sandboxImage`.
+    fn verbose(&self, now: &Snapshot) -> std::collections::HashMap<String, String> {
+        let engine = now.engine.as_deref().map(render::runtime::engine_info);
+        [("config", Some(self.config.to_string())), ("engine", engine)]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+}
+
+fn missing(what: &str, id: &str) -> Status {
+    Status::not_found(format!("{what} {id} is not known"))
+}
+
+const NOT_DESCRIBED: &str = "the Docker Engine has not described itself yet";

@@ -1,0 +1,62 @@
+//! Both services on one socket, until told to stop.
+
+use std::{future::Future, time::Duration};
+
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tower::Layer;
+use tracing::warn;
+
+use super::{image::ImageRpc, layer::Guard, runtime::RuntimeRpc};
+use crate::wire::cri::{
+    image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
+};
+
+/// Serves until `stop` resolves, then lets calls under way finish, for at most
+/// [`DRAIN_PATIENCE`].
+///
+/// # Errors
+/// The listener failed.
+pub async fn serve(
+    listener: UnixListener,
+    runtime: RuntimeRpc,
+    image: ImageRpc,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), tonic::transport::Error> {
+    let runtime = RuntimeServiceServer::new(runtime)
+        .max_decoding_message_size(LARGEST_MESSAGE)
+        .max_encoding_message_size(LARGEST_MESSAGE);
+    let image = ImageServiceServer::new(image)
+        .max_decoding_message_size(LARGEST_MESSAGE)
+        .max_encoding_message_size(LARGEST_MESSAGE);
+    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    let stop = async move {
+        stop.await;
+        stopping.send_replace(true);
+    };
+    let serving = Server::builder()
+        .add_service(Guard.layer(runtime))
+        .add_service(Guard.layer(image))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop);
+    let patience = async move {
+        // An error means that serving ended first.
+        if stopped.wait_for(|stop| *stop).await.is_ok() {
+            tokio::time::sleep(DRAIN_PATIENCE).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        served = serving => served,
+        () = patience => {
+            warn!(patience = ?DRAIN_PATIENCE, "some calls did not finish in time, leaving");
+            Ok(())
+        }
+    }
+}
+
+/// Kubelet refuses answers beyond this, and sends none beyond it.
+pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
+/// How long calls under way may take once we are told to stop.
+pub const DRAIN_PATIENCE: Duration = Duration::from_secs(5);

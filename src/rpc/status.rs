@@ -1,0 +1,82 @@
+//! Failure kinds become gRPC codes here and nowhere else.
+
+use std::error::Error;
+
+use tonic::{Code, Status};
+
+use crate::{
+    checkpoint::error::CheckpointError, container::error::ContainerError,
+    engine::error::EngineError, error::Kind, image::error::ImageError,
+    network::error::NetworkError, sandbox::error::SandboxError, store::error::StoreError,
+    translate::parse::error::ParseError,
+};
+
+/// The code kubelet reads for a kind of failure.
+pub const fn code(kind: Kind) -> Code {
+    match kind {
+        Kind::InvalidArgument => Code::InvalidArgument,
+        Kind::NotFound => Code::NotFound,
+        Kind::AlreadyExists => Code::AlreadyExists,
+        Kind::FailedPrecondition => Code::FailedPrecondition,
+        Kind::ResourceExhausted => Code::ResourceExhausted,
+        Kind::Unavailable => Code::Unavailable,
+        Kind::DeadlineExceeded => Code::DeadlineExceeded,
+        Kind::Cancelled => Code::Cancelled,
+        Kind::PermissionDenied => Code::PermissionDenied,
+        Kind::Unimplemented => Code::Unimplemented,
+        Kind::Unknown => Code::Unknown,
+        Kind::Internal => Code::Internal,
+    }
+}
+
+/// An error with all its causes on one line, none said twice.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// A failed verb as kubelet sees it.
+pub fn failed<E: Into<Failure>>(error: E) -> Status {
+    let Failure { kind, text } = error.into();
+    let mut text = text;
+    if text.len() > LONGEST_TEXT {
+        let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    Status::new(code(kind), text)
+}
+
+/// What is left of a room's error at the edge.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    kind: Kind,
+    text: String,
+}
+
+macro_rules! failures {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self { kind: error.kind(), text: chain(&error) }
+            }
+        }
+    )*};
+}
+
+failures! {
+    CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StoreError,
+}
+
+/// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and
+/// percent-encoding can triple it.
+const LONGEST_TEXT: usize = 2048;
