@@ -1,1 +1,170 @@
-//! Wiring: config, rooms bottom-up, spawn, drain.
+//! Wiring: settings in, rooms bottom-up, serve, drain.
+
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+
+use thiserror::Error;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
+
+use crate::{
+    checkpoint::{directory::Checkpoints, error::CheckpointError},
+    config::settings::Settings,
+    container::room::Containers,
+    engine::client::{Engine, Patience},
+    flight::lock::Locks,
+    image::{images::Images, settings::ImageSettings},
+    model::network::NetworkMode,
+    network::service::{Network, NetworkSettings},
+    rpc::{
+        image::ImageRpc,
+        listener::{ListenError, Socket},
+        runtime::RuntimeRpc,
+        server::serve,
+    },
+    sandbox::room::{SandboxRooms, Sandboxes},
+    store::{handle::Store, settings::StoreSettings},
+};
+
+/// dockbridge could not start, or could not go on.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] CheckpointError),
+    /// The CRI socket cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Serving ended by itself.
+    #[error("the CRI server failed")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+/// Serves the CRI by `settings` until `stop` resolves, then lets what is under way finish.
+///
+/// Docker need not be there: it is awaited while the socket already answers.
+///
+/// # Errors
+/// See [`AppError`].
+pub async fn run(
+    settings: Settings,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), AppError> {
+    let tracker = TaskTracker::new();
+    let rooms = build(&settings, &tracker).await?;
+    let recovered = tokio::spawn(recover(rooms.sandboxes.clone(), rooms.runtime.store.clone()));
+    if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
+        warn!("Docker does not answer yet: serving what is known, looking on");
+    }
+    let (socket, listener) = Socket::bind(&settings.listen).await?;
+    info!(
+        listen = %settings.listen.display(),
+        docker = %settings.docker.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        "dockbridge serves the container runtime interface"
+    );
+    let served = serve(listener, rooms.runtime, rooms.image, stop).await;
+    drop(socket);
+    tracker.close();
+    if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
+        warn!(tasks = tracker.len(), "leaving before all work under way has ended");
+    }
+    info!("dockbridge has stopped; pods keep running");
+    Ok(served?)
+}
+
+/// The rooms the edge speaks to.
+struct Rooms {
+    sandboxes: Sandboxes,
+    runtime: RuntimeRpc,
+    image: ImageRpc,
+}
+
+async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppError> {
+    let checkpoints = Checkpoints::open(&settings.state_dir)?;
+    let loaded = checkpoints.load().await;
+    for damaged in &loaded.quarantined {
+        error!(path = %damaged.path.display(), reason = damaged.reason, "damaged checkpoint set aside");
+    }
+    let patience = Patience { short: settings.request_timeout, ..Patience::default() };
+    let engine = Engine::new(settings.docker.clone(), patience);
+    let store = Store::start(engine.clone(), loaded.sandboxes, StoreSettings::default());
+    let network = start_network(settings, &checkpoints).await;
+    let images = Images::new(
+        engine.clone(),
+        store.clone(),
+        ImageSettings {
+            sandbox_image: settings.sandbox_image.clone(),
+            pull_stall: settings.pull_stall,
+            registry_config: Some(PathBuf::from(REGISTRY_CONFIG)),
+        },
+    );
+    let locks = Locks::default();
+    let containers =
+        Containers::new(engine.clone(), store.clone(), locks.clone(), &settings.state_dir, tracker);
+    let rooms = SandboxRooms {
+        engine,
+        store: store.clone(),
+        checkpoints: checkpoints.clone(),
+        network: network.clone(),
+        images: images.clone(),
+        containers: containers.clone(),
+    };
+    let sandboxes = Sandboxes::new(rooms, locks, settings.network, &settings.run_dir, tracker);
+    let config = Arc::new(shown(settings));
+    let image = ImageRpc { images, store: store.clone() };
+    let runtime = RuntimeRpc {
+        sandboxes: sandboxes.clone(),
+        containers,
+        store,
+        network,
+        config,
+        checkpoints,
+        network_mode: settings.network,
+    };
+    Ok(Rooms { sandboxes, runtime, image })
+}
+
+async fn start_network(settings: &Settings, checkpoints: &Checkpoints) -> Network {
+    let network = Network::start(NetworkSettings {
+        conf_dir: settings.cni.conf_dir.clone(),
+        bin_dirs: settings.cni.bin_dirs.clone(),
+        cache_dir: settings.cni.cache_dir.clone(),
+        plugin_deadline: PLUGIN_DEADLINE,
+    });
+    // What kubelet told us last outlives a restart; until it has spoken, the flag counts.
+    let told = checkpoints.load_pod_cidrs().await;
+    network.set_pod_cidrs(told.unwrap_or_else(|| settings.pod_cidrs.clone()));
+    network
+}
+
+/// Puts right, once Docker has answered, what a lost directory or a crash left behind.
+async fn recover(sandboxes: Sandboxes, store: Store) {
+    while store.synced(Duration::from_secs(3600)).await.is_err() {}
+    sandboxes.recover().await;
+}
+
+/// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.
+fn shown(settings: &Settings) -> serde_json::Value {
+    let pause = crate::pause::archive::reference();
+    serde_json::json!({
+        "sandboxImage": settings.sandbox_image.as_deref().unwrap_or(pause),
+        "docker": settings.docker,
+        "stateDir": settings.state_dir,
+        "runDir": settings.run_dir,
+        "network": match settings.network {
+            NetworkMode::Docker => "docker",
+            NetworkMode::Cni | NetworkMode::Host => "cni",
+        },
+        "cniConfDir": settings.cni.conf_dir,
+        "cniBinDirs": settings.cni.bin_dirs,
+    })
+}
+
+/// How long the socket waits for Docker's first answer, so that the first list is complete.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long all CNI plugins of one pod may take together; longer than any that works.
+const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);
+/// Where `docker login` leaves root's credentials; a configured pause image may need them.
+const REGISTRY_CONFIG: &str = "/root/.docker/config.json";
+/// How long work that outlived its callers may take at the end.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);

@@ -9,6 +9,7 @@ use std::{
 
 use clap::Parser as _;
 use dockbridge::{
+    app,
     cli::verb::{CommandLine, Order, Verb},
     config::resolve::{Resolved, resolve},
     telemetry,
@@ -52,5 +53,9 @@ fn run(order: Order) -> Result<ExitCode, Box<dyn Error>> {
 fn serve(resolved: &Resolved) -> Result<(), Box<dyn Error>> {
     let log = resolved.settings.log;
     telemetry::log::start(log.format, log.level)?;
-    Err("not wired yet".into())
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = telemetry::signal::stop()?;
+        Ok(app::run(resolved.settings.clone(), stop).await?)
+    })
 }

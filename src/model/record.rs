@@ -136,10 +136,10 @@ impl Process {
         matches!(self, Self::Running { .. })
     }
 
-    /// Host pid while running.
+    /// Host pid while running; none while Docker restarts it.
     pub const fn pid(&self) -> Option<u32> {
         match self {
-            Self::Running { pid, .. } => Some(*pid),
+            Self::Running { pid, .. } if *pid > 0 => Some(*pid),
             _ => None,
         }
     }

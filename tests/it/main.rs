@@ -11,5 +11,4 @@
 )]
 
 mod engine;
-mod image;
 mod support;

@@ -57,7 +57,7 @@ pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     let main = stage.recipes.sleeper("main");
     let first = cri.create(&sandbox, &main, &pod).await?;
     let second = cri.create(&sandbox, &main, &pod).await?;
-    ensure!(first != second, "the created container was given again");
+    ensure_eq!(first, second);
     cri.start(&second).await?;
     ensure_eq!(cri.containers().await?.len(), 1_usize);
     cri.clear().await?;
@@ -72,7 +72,10 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     let main = stage.recipes.sleeper("main");
     let sandbox = cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, std::slice::from_ref(&main)).await?;
-    let again = cri.run(&pod).await.err().map(|refused| refused.code);
+    ensure_eq!(cri.run(&pod).await?, sandbox);
+    let mut other = pod.clone();
+    other.hostname = "somebody-else".to_owned();
+    let again = cri.run(&other).await.err().map(|refused| refused.code);
     ensure_eq!(again, Some(Code::AlreadyExists));
     let again = cri.create(&sandbox, &main, &pod).await.err().map(|refused| refused.code);
     ensure_eq!(again, Some(Code::AlreadyExists));

@@ -54,7 +54,9 @@ fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    exited(state, reason, started_at, finished_at)
+    // Docker stamps the start after the runtime returned: a process that is done by then has
+    // "finished" before it "started".
+    exited(state, reason, started_at, finished_at.max(started_at))
 }
 
 fn never_ran(state: &InspectState, created_at: Nanos) -> Process {

@@ -1,0 +1,22 @@
+//! The signals an operator or a service manager stops us with.
+
+use std::{future::Future, io};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+/// Resolves when the process is asked to end, by SIGTERM or SIGINT.
+///
+/// # Errors
+/// The handlers cannot be installed.
+pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        let name = tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        info!(signal = name, "stopping");
+    })
+}
