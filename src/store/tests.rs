@@ -1,1 +1,92 @@
-//! The store against a scripted engine.
+//! Finding records, and the bounds on looks.
+
+#![allow(clippy::string_slice, reason = "a test fails by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    fixture,
+    index::{Index, Workloads},
+    look::{Looks, Target},
+    settings::StoreSettings,
+};
+use crate::model::{
+    id::SandboxId,
+    record::{ContainerRecord, Process},
+    time::Nanos,
+};
+
+fn containers(numbers: impl IntoIterator<Item = u64>) -> Index<ContainerRecord> {
+    let sandbox_of = |number: u64| number / 10 * 10;
+    let record = |n: u64| fixture::container(n, sandbox_of(n), Process::Created);
+    Index::new(numbers.into_iter().map(|number| Arc::new(record(number))).collect())
+}
+
+fn target(number: u64) -> Target {
+    Target::Container(fixture::hex(number))
+}
+
+#[test]
+fn an_id_is_found_whole_or_by_a_beginning_of_its_own() {
+    let index = containers([0x11, 0x12, 0x20]);
+    for number in [0x11, 0x12, 0x20] {
+        assert_eq!(index.find(&fixture::hex(number)).unwrap().id.as_str(), fixture::hex(number));
+    }
+    let shared = &fixture::hex(0x11)[..63];
+    assert!(index.find(shared).is_none(), "two begin so");
+    assert_eq!(index.find(&fixture::hex(0x20)[..63]).unwrap().id.as_str(), fixture::hex(0x20));
+    let longer = format!("{}0", fixture::hex(0x20));
+    for text in ["", "0", "000", "zzzz", "../../x", &longer, &fixture::hex(0x13)] {
+        assert!(index.find(text).is_none(), "{text:?}");
+    }
+    let alone = containers([0x11]);
+    assert!(alone.find("0000").is_some());
+    assert!(alone.find("000").is_none(), "too short to mean anything");
+}
+
+#[test]
+fn lists_begin_with_the_newest() {
+    let index = containers([1, 2, 3]);
+    let order: Vec<Nanos> = index.newest().iter().map(|record| record.created_at).collect();
+    assert_eq!(order, [Nanos(3), Nanos(2), Nanos(1)]);
+}
+
+#[test]
+fn containers_are_grouped_by_sandbox() {
+    let workloads = Workloads::new(&containers([11, 12, 21, 31, 33]));
+    let count = |number| workloads.of(&SandboxId::try_from(fixture::hex(number)).unwrap()).len();
+    assert_eq!([10, 20, 30, 40, 0].map(count), [2, 1, 2, 0, 0]);
+    let pod = workloads.of(&fixture::sandbox_id(10));
+    assert_eq!(pod[0].created_at, Nanos(12), "newest first");
+}
+
+#[test]
+fn quick_and_slow_looks_are_bounded_and_verbs_pass_by() {
+    let settings = StoreSettings { looks: 2, slow_looks: 1, ..StoreSettings::default() };
+    let mut looks: Looks<()> = Looks::new(&settings);
+    (1..=6).for_each(|number| looks.want(&target(number)));
+    let first = looks.start().unwrap();
+    let second = looks.start().unwrap();
+    assert!(looks.start().is_none(), "two are under way");
+    looks.slowed(first.1);
+    let third = looks.start().expect("a slow one makes room");
+    looks.slowed(second.1);
+    assert!(looks.start().is_none(), "as far as the bound on slow ones goes");
+    looks.ask(target(6), ());
+    assert_eq!(looks.start().unwrap().0, target(6), "a verb does not queue");
+    looks.finish(&third.0, third.1, true);
+    assert_eq!(looks.start().unwrap().0, target(4), "nor is its target looked at twice");
+    looks.finish(&first.0, first.1, true);
+    looks.finish(&second.0, second.1, false);
+    assert_eq!(looks.start().unwrap().0, target(5));
+    assert!(looks.start().is_none());
+}
+
+#[test]
+fn the_defaults_keep_the_promises() {
+    let settings = StoreSettings::default();
+    // Readiness must turn false within 10 s of a freeze, asked every 5 s.
+    assert!(settings.connect_deadline <= Duration::from_secs(5));
+    assert!(settings.slow_after < settings.inspect_deadline);
+    assert!(settings.slow_looks >= 20, "twenty hanging containers must not be felt");
+}

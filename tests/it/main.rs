@@ -11,4 +11,5 @@
 )]
 
 mod engine;
+mod store;
 mod support;

@@ -1,0 +1,152 @@
+//! The engine comes late, goes away, comes back, freezes, or is dropped.
+
+use std::time::{Duration, Instant};
+
+use dockbridge::{error::Kind, model::engine::EngineHealth};
+use serde_json::json;
+
+use super::{
+    SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, start, synced, until,
+};
+use crate::support::fake_dockerd::{
+    fault::{Fault, Rule},
+    server::{FakeDockerd, eventually},
+};
+
+#[tokio::test]
+async fn the_store_waits_for_an_engine_that_starts_later() {
+    let docker = FakeDockerd::start().await;
+    docker.stop().await;
+    let store = start(&docker);
+    let error = store.synced(Duration::from_millis(300)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("docker.sock"), "{error}");
+    assert!(is_away(&store.snapshot()));
+    let id = docker.world(|world| pod(world, "a"));
+    let began = Instant::now();
+    docker.start_again(45, 24);
+    let shown = store.synced(SOON).await.unwrap();
+    assert!(shown.sandbox(&id).is_some());
+    assert_eq!(shown.engine.as_ref().unwrap().version, "26.1.5");
+    elapsed_below(began, Duration::from_secs(4));
+}
+
+#[tokio::test]
+async fn a_restart_keeps_the_view_and_then_corrects_it() {
+    let docker = FakeDockerd::start().await;
+    let (a, b) = docker.world(|world| {
+        let (a, b) = (pod(world, "a"), pod(world, "b"));
+        world.start(&a);
+        world.start(&b);
+        (a, b)
+    });
+    let store = synced(&docker).await;
+    docker.stop().await;
+    let shown = until(&store, "the loss is noticed", is_away).await;
+    assert!(runs(&shown, &a) && runs(&shown, &b), "what was known stays");
+    store.synced(Duration::ZERO).await.expect("reads go on from memory");
+    assert_eq!(store.refresh_container(&a).await.unwrap_err().kind(), Kind::Unavailable);
+    let c = docker.world(|world| {
+        end_silently(world, &a);
+        world.remove(&b);
+        pod(world, "c")
+    });
+    let began = Instant::now();
+    docker.start_again(53, 44);
+    let shown = until(&store, "it is back", is_up).await;
+    elapsed_below(began, Duration::from_secs(4));
+    assert!(ended(&shown, &a) && shown.sandbox(&b).is_none() && shown.sandbox(&c).is_some());
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_opened_again_and_nothing_falls_between() {
+    let docker = FakeDockerd::start().await;
+    let store = synced(&docker).await;
+    for round in 0..5 {
+        docker.hang_up();
+        let id = docker.world(|world| pod(world, &format!("p{round}")));
+        until(&store, "what came meanwhile", |s| s.sandbox(&id).is_some()).await;
+        until(&store, "it is up", is_up).await;
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_engine_is_found_out_by_asking_and_comes_back_by_itself() {
+    let docker = FakeDockerd::start().await;
+    let id = docker.world(|world| pod(world, "a"));
+    let store = synced(&docker).await;
+    docker.inject(Rule::new("HEAD /_ping", Fault::StalledHeaders));
+    docker.inject(Rule::new("GET /_ping", Fault::StalledHeaders));
+    let began = Instant::now();
+    store.probe();
+    let shown = until(&store, "its silence is noticed", is_away).await;
+    elapsed_below(began, Duration::from_secs(4));
+    assert!(shown.sandbox(&id).is_some());
+    docker.clear_faults();
+    until(&store, "it answers again", is_up).await;
+}
+
+#[tokio::test]
+async fn probing_often_asks_rarely() {
+    let docker = FakeDockerd::start().await;
+    let store = synced(&docker).await;
+    docker.forget_requests();
+    for _ in 0..50 {
+        store.probe();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(docker.requests().len() <= 2, "{:?}", docker.requests());
+    assert_eq!(store.snapshot().health, EngineHealth::Reachable);
+}
+
+#[tokio::test]
+async fn a_reload_of_the_daemon_is_read() {
+    let docker = FakeDockerd::start().await;
+    let store = synced(&docker).await;
+    docker.world(|world| {
+        world.info["Runtimes"]["kata"] = json!({ "path": "kata" });
+        world.emit("daemon", "reload", "x", &json!({}));
+    });
+    until(&store, "the new runtime", |s| {
+        s.engine.as_ref().is_some_and(|engine| engine.runtimes.contains_key("kata"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_way_to_fail_the_start_heals() {
+    let faults = [
+        Fault::Status(500, "no".to_owned()),
+        Fault::Status(503, "no".to_owned()),
+        Fault::Reset,
+        Fault::Garbage,
+        Fault::CutBody,
+        Fault::CutJson,
+        Fault::StalledHeaders,
+        Fault::StalledBody,
+    ];
+    let healings = faults.map(heals);
+    futures_util::future::join_all(healings).await;
+}
+
+async fn heals(fault: Fault) {
+    let docker = FakeDockerd::start().await;
+    let id = docker.world(|world| pod(world, "a"));
+    for call in ["* /_ping", "GET /info", "GET /version", "GET /events", "GET /containers/json"] {
+        docker.inject(Rule::new(call, fault.clone()).times(1));
+    }
+    let store = start(&docker);
+    let shown = until(&store, &format!("healed of {fault:?}"), is_up).await;
+    assert!(shown.sandbox(&id).is_some(), "{fault:?}");
+}
+
+#[tokio::test]
+async fn the_writer_ends_with_the_last_handle() {
+    let docker = FakeDockerd::start().await;
+    let store = synced(&docker).await;
+    let other = store.clone();
+    drop(store);
+    other.refresh_image("nothing").await.unwrap();
+    drop(other);
+    eventually(|| docker.open() == 0).await;
+}

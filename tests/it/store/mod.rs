@@ -1,0 +1,123 @@
+//! The store against the fake dockerd: what readers see while the engine comes, goes, hangs,
+//! forgets to tell, or tells too much.
+
+mod hanging;
+mod images;
+mod link;
+mod sync;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use dockbridge::{
+    checkpoint::record::SandboxCheckpoint,
+    engine::client::{Engine, Patience},
+    model::{engine::EngineHealth, label, record::Process},
+    store::{handle::Store, settings::StoreSettings, snapshot::Snapshot},
+};
+use serde_json::{Value, json};
+
+use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
+
+/// Far above what a busy machine needs, far below a stuck test.
+const SOON: Duration = Duration::from_secs(10);
+
+fn settings() -> StoreSettings {
+    StoreSettings {
+        inspect_deadline: Duration::from_millis(900),
+        connect_deadline: Duration::from_millis(900),
+        list_deadline: Duration::from_millis(900),
+        slow_after: Duration::from_millis(200),
+        ..StoreSettings::default()
+    }
+}
+
+fn start(docker: &FakeDockerd) -> Store {
+    start_with(docker, Vec::new(), settings())
+}
+
+fn start_with(
+    docker: &FakeDockerd,
+    checkpoints: Vec<SandboxCheckpoint>,
+    settings: StoreSettings,
+) -> Store {
+    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    Store::start(engine, checkpoints, settings)
+}
+
+async fn synced(docker: &FakeDockerd) -> Store {
+    let store = start(docker);
+    store.synced(SOON).await.expect("the store sees everything soon");
+    store
+}
+
+/// A pause container of ours, not started.
+fn pod(world: &mut World, name: &str) -> String {
+    let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "attempt": 0 });
+    let document = json!({ "version": 1, "spec": { "metadata": metadata }, "network": "host" });
+    let labels = json!({
+        label::TYPE: label::TYPE_SANDBOX,
+        label::SANDBOX_DOCUMENT: document.to_string(),
+    });
+    world.add_container(&format!("k8s_POD_{name}_ns_{name}_0"), json!({ "Labels": labels }))
+}
+
+/// A workload container of ours, not started.
+fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
+    let image = format!("sha256:{:064x}", 1);
+    let spec = json!({ "metadata": { "name": name, "attempt": 0 }, "image": image });
+    let document = json!({
+        "version": 1, "spec": spec, "sandbox": sandbox, "image_id": image, "image_ref": image,
+    });
+    let labels = json!({
+        label::TYPE: label::TYPE_CONTAINER,
+        label::SANDBOX_ID: sandbox,
+        label::CONTAINER_DOCUMENT: document.to_string(),
+    });
+    world.add_container(&format!("k8s_{name}_pod_ns_uid_0"), json!({ "Labels": labels }))
+}
+
+/// Changes a container without an event.
+fn end_silently(world: &mut World, id: &str) {
+    let container = world.container_mut(id).unwrap();
+    container.status = "exited".to_owned();
+    container.finished = "2024-01-01T00:00:00Z".to_owned();
+    container.pid = 0;
+}
+
+async fn until(
+    store: &Store,
+    what: &str,
+    mut holds: impl FnMut(&Snapshot) -> bool,
+) -> Arc<Snapshot> {
+    let found = store.wait(SOON, |snapshot| holds(snapshot).then_some(())).await;
+    let shown = store.snapshot();
+    assert!(found.is_some(), "never: {what}; shown: {shown:#?}");
+    shown
+}
+
+fn runs(snapshot: &Snapshot, id: &str) -> bool {
+    snapshot.sandbox(id).is_some_and(|s| s.process.as_ref().is_some_and(Process::is_running))
+}
+
+fn ended(snapshot: &Snapshot, id: &str) -> bool {
+    snapshot.sandbox(id).is_some_and(|s| matches!(s.process, Some(Process::Exited { .. })))
+}
+
+fn is_up(snapshot: &Snapshot) -> bool {
+    snapshot.health == EngineHealth::Reachable
+}
+
+fn is_away(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.health, EngineHealth::Unreachable { .. })
+}
+
+fn event(kind: &str, action: &str, id: &str) -> Value {
+    json!({ "Type": kind, "Action": action, "Actor": { "ID": id } })
+}
+
+fn elapsed_below(began: Instant, limit: Duration) {
+    assert!(began.elapsed() < limit, "it took {:?}", began.elapsed());
+}
