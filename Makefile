@@ -86,8 +86,8 @@ test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 wit
 
 .PHONY: bench
 bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
-	$(CARGO) bench --no-run
-	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline
+	$(CARGO) bench --bench lifecycle --no-run
+	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle
 
 ##@ Care
 
