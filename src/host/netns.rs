@@ -85,6 +85,15 @@ pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }
 
+/// Whether there is certainly no namespace at `at`: nothing, or a plain file. What may not be
+/// looked at may well be there.
+pub fn is_gone(at: &Path) -> bool {
+    match statfs(at) {
+        Ok(facts) => facts.filesystem_type() != NSFS_MAGIC,
+        Err(error) => matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH),
+    }
+}
+
 /// Whether `at` is the namespace this process lives in, which on a node is the host's. A path
 /// through `/proc/<pid>` becomes that when the pid is used again.
 pub fn is_our_own(at: &Path) -> bool {
@@ -199,5 +208,7 @@ const LOOPBACK: &[u8] = b"lo";
 const UP: libc::c_short = 1;
 const MAX_STACKED: usize = 16;
 
+#[cfg(test)]
+pub(crate) mod resident;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@
 //! background process it may have left is not touched, and is not waited for either.
 
 use std::{
-    io,
+    fmt, io,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -44,11 +45,36 @@ pub struct Job<'a> {
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// How it ended.
-    pub status: ExitStatus,
+    pub ending: Ending,
     /// What it printed.
     pub stdout: Vec<u8>,
     /// The beginning of what it printed as errors, made readable.
     pub stderr: String,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with a code; 0 is success.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Ending {
+    fn of(status: ExitStatus) -> Self {
+        // One of the two is always there.
+        status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+        }
+    }
 }
 
 /// A program that did not get to its own end.
@@ -113,7 +139,8 @@ pub async fn run(job: Job<'_>) -> Result<Finished, ProcessError> {
     let program = job.program.to_owned();
     match end {
         Ok(Ok(status)) => {
-            Ok(Finished { status, stdout: heard.stdout, stderr: readable(&heard.stderr) })
+            let ending = Ending::of(status);
+            Ok(Finished { ending, stdout: heard.stdout, stderr: readable(&heard.stderr) })
         }
         Ok(Err(Stop::TooMuch)) => Err(ProcessError::TooMuch { program, limit: job.output_limit }),
         Ok(Err(Stop::Lost(source))) => Err(ProcessError::Follow { program, source }),

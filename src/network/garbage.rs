@@ -50,7 +50,7 @@ pub(super) fn sort(entries: Vec<Entry>, live: &[AttachmentIntent]) -> (Vec<Entry
 
 fn is_abandoned(entry: &Entry) -> bool {
     let Some(netns) = entry.netns.as_deref() else { return false };
-    (entry.ours || is_of_process(netns)) && !netns::is_pinned(Path::new(netns))
+    (entry.ours || is_of_process(netns)) && netns::is_gone(Path::new(netns))
 }
 
 /// Only shims over Docker name a namespace by its process; pids are looked up in our view.

@@ -18,3 +18,6 @@ pub mod service;
 
 mod garbage;
 mod keeper;
+
+#[cfg(test)]
+mod stage;

@@ -356,4 +356,6 @@ const INTERFACE: &str = "eth0";
 const QUESTION: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
+mod real_plugins;
+#[cfg(test)]
 mod tests;

@@ -1,35 +1,8 @@
 //! Pins on namespaces of our own making; the machine's is never entered.
 
-use std::{process::Command, sync::mpsc, thread};
+use std::process::Command;
 
-use nix::{sched::unshare, unistd::gettid};
-
-use super::*;
-
-/// A thread that sits in a fresh network namespace until dropped; none without the right to.
-struct Resident {
-    tid: u32,
-    leave: mpsc::Sender<()>,
-}
-
-impl Resident {
-    fn new() -> Option<Self> {
-        let (tell, told) = mpsc::channel();
-        let (leave, left) = mpsc::channel::<()>();
-        thread::spawn(move || {
-            let made = unshare(CloneFlags::CLONE_NEWNET).map(|()| gettid().as_raw());
-            tell.send(made).unwrap();
-            let _ = left.recv();
-        });
-        match told.recv().unwrap() {
-            Ok(tid) => Some(Self { tid: u32::try_from(tid).unwrap(), leave }),
-            Err(e) => {
-                println!("skipped: cannot make a network namespace: {e}");
-                None
-            }
-        }
-    }
-}
+use super::{resident::Resident, *};
 
 fn loopback_is_up(at: &Path) -> bool {
     within(at, || {
@@ -45,13 +18,13 @@ fn a_pin_outlives_its_process_and_goes_without_trace() {
     let Some(resident) = Resident::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("netns/pod");
-    assert!(!is_pinned(&at));
+    assert!(!is_pinned(&at) && is_gone(&at));
     pin(resident.tid, &at).unwrap();
     pin(resident.tid, &at).unwrap();
     assert!(is_pinned(&at));
-    assert!(!is_our_own(&at));
+    assert!(!is_our_own(&at) && !is_gone(&at));
     assert!(is_our_own(Path::new("/proc/self/ns/net")));
-    drop(resident.leave);
+    drop(resident);
     assert!(!loopback_is_up(&at));
     raise_loopback(&at).unwrap();
     raise_loopback(&at).unwrap();
@@ -91,7 +64,7 @@ fn unpin_after_a_reboot_is_fine() {
     unpin(&dir.path().join("gone/pod")).unwrap();
     let plain = dir.path().join("plain");
     fs::write(&plain, "").unwrap();
-    assert!(!is_pinned(&plain));
+    assert!(!is_pinned(&plain) && is_gone(&plain));
     assert!(raise_loopback(&plain).is_err());
     assert!(raise_loopback(&dir.path().join("absent")).unwrap_err().is_not_found());
     unpin(&plain).unwrap();

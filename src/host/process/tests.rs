@@ -56,7 +56,7 @@ async fn feeds_listens_and_tells_the_exit() {
     job.input = b"in ";
     job.environment = &[("WORD", "out")];
     let done = run(job).await.unwrap();
-    assert_eq!(done.status.code(), Some(3));
+    assert_eq!(done.ending, Ending::Code(3));
     assert_eq!(done.stdout, b"in out\n");
     assert_eq!(done.stderr, "a b; c");
 }
@@ -133,7 +133,7 @@ async fn a_process_left_behind_is_neither_waited_for_nor_killed() {
 
 #[tokio::test]
 async fn a_crash_is_a_status() {
-    use std::os::unix::process::ExitStatusExt;
     let program = script("kill -SEGV $$");
-    assert_eq!(run(job(&program.path)).await.unwrap().status.signal(), Some(11));
+    let ending = run(job(&program.path)).await.unwrap().ending;
+    assert_eq!(ending.to_string(), "killed by signal 11");
 }

@@ -4,9 +4,8 @@ use std::{
     collections::HashMap,
     error::Error as _,
     fs,
-    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::ExitStatus,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -19,7 +18,7 @@ use tracing::{debug, warn};
 use super::version::{Supported, Version};
 use crate::{
     error::Kind,
-    host::process::{Finished, Job, ProcessError, run},
+    host::process::{Ending, Finished, Job, ProcessError, run},
 };
 
 /// The plugins installed on this node.
@@ -250,7 +249,7 @@ impl Plugins {
 }
 
 fn judge(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {
-    if done.status.success() {
+    if done.ending == Ending::Code(0) {
         if !done.stderr.is_empty() {
             debug!(plugin = kind, command = call.command, stderr = %done.stderr, "plugin output");
         }
@@ -263,7 +262,7 @@ fn judge(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure>
         );
     }
     Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        how: ending(done.status),
+        how: done.ending.to_string(),
         said: said(&done.stdout, &done.stderr),
     }))
 }
@@ -324,14 +323,6 @@ fn reported(printed: &[u8]) -> Option<Failure> {
 /// The failure of an answer that is not the JSON it should be.
 pub(super) fn garbled(error: &serde_json::Error, printed: &[u8]) -> Failure {
     Failure::Garbled { reason: error.to_string(), said: said(printed, "") }
-}
-
-fn ending(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => "ended badly".to_owned(),
-    }
 }
 
 fn said(stdout: &[u8], stderr: &str) -> String {

@@ -1,1 +1,103 @@
-//! Tests come with the next step.
+//! The format is the reference library's, in both directions.
+
+use serde_json::json;
+
+use super::*;
+
+/// Written by the reference library as containerd 1.6 carries it; id and a path replaced.
+const BY_LIBCNI: &str = include_str!("../../../../tests/fixtures/network/cached-by-libcni.json");
+const ID: &str = "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c";
+
+fn entry() -> Entry {
+    Entry {
+        network: "pods".to_owned(),
+        container: ID.to_owned(),
+        interface: "eth0".to_owned(),
+        netns: Some("/run/n".to_owned()),
+        config: Some("{\"name\":\"pods\"}".to_owned()),
+        arguments: vec![("IgnoreUnknown".to_owned(), "1".to_owned())],
+        capabilities: json!({"dns": {"servers": []}}).as_object().cloned().unwrap(),
+        result: json!({"ips": [{"address": "10.0.0.2/24"}]}),
+        ours: true,
+    }
+}
+
+fn cache() -> (tempfile::TempDir, Cache) {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::new(&dir.path().join("cache"));
+    (dir, cache)
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (dir, cache) = cache();
+    assert_eq!(cache.read("pods", ID, "eth0"), None);
+    assert!(cache.all().is_empty());
+    cache.write(&entry()).unwrap();
+    assert_eq!(cache.read("pods", ID, "eth0"), Some(entry()));
+    assert_eq!(cache.find(ID, "eth0"), Some(entry()));
+    assert_eq!(cache.find(ID, "net1"), None);
+    assert_eq!(cache.all(), [entry()]);
+    let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
+    let written: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(
+        written,
+        json!({
+            "kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "pods",
+            "netns": "/run/n", "config": "eyJuYW1lIjoicG9kcyJ9", "cniArgs": [["IgnoreUnknown", "1"]],
+            "capabilityArgs": {"dns": {"servers": []}}, "owner": "dockbridge",
+            "result": {"ips": [{"address": "10.0.0.2/24"}]},
+        })
+    );
+    cache.remove("pods", ID, "eth0").unwrap();
+    cache.remove("pods", ID, "eth0").unwrap();
+    assert_eq!(cache.read("pods", ID, "eth0"), None);
+}
+
+#[test]
+fn reads_what_the_reference_library_wrote() {
+    let (dir, cache) = cache();
+    let results = dir.path().join("cache/results");
+    fs::create_dir_all(&results).unwrap();
+    fs::write(results.join(format!("pods-{ID}-eth0")), BY_LIBCNI).unwrap();
+    let found = cache.find(ID, "eth0").unwrap();
+    assert_eq!(cache.read("pods", ID, "eth0").as_ref(), Some(&found));
+    assert_eq!(found.netns.as_deref(), Some("/proc/27750/ns/net"));
+    assert!(found.config.unwrap().contains("\"type\": \"portmap\""));
+    assert_eq!(result::addresses(&found.result, "eth0").unwrap()[0].to_string(), "10.99.0.2");
+    assert!(!found.ours);
+}
+
+#[test]
+fn the_oldest_form_is_the_bare_result() {
+    let (dir, cache) = cache();
+    let results = dir.path().join("cache/results");
+    fs::create_dir_all(&results).unwrap();
+    let path = results.join(format!("pods-{ID}-eth0"));
+    fs::write(&path, r#"{"cniVersion":"0.4.0","ips":[]}"#).unwrap();
+    let entry = cache.read("pods", ID, "eth0").unwrap();
+    assert_eq!((entry.config, entry.netns), (None, None));
+    assert_eq!(entry.result["cniVersion"], "0.4.0");
+    assert!(cache.all().is_empty());
+}
+
+#[test]
+fn broken_files_are_as_good_as_none() {
+    let (dir, cache) = cache();
+    let results = dir.path().join("cache/results");
+    fs::create_dir_all(results.join("directory")).unwrap();
+    let path = results.join(format!("pods-{ID}-eth0"));
+    for text in ["", "{", "[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(cache.read("pods", ID, "eth0"), None, "{text}");
+        assert_eq!(cache.find(ID, "eth0"), None, "{text}");
+        assert!(cache.all().is_empty(), "{text}");
+    }
+    let odd = json!({
+        "kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "pods",
+        "config": "!!", "cniArgs": null, "capabilityArgs": null, "result": null,
+    });
+    fs::write(&path, odd.to_string()).unwrap();
+    let entry = cache.read("pods", ID, "eth0").unwrap();
+    assert_eq!((entry.config, entry.result), (None, Value::Null));
+}

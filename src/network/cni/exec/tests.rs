@@ -1,1 +1,154 @@
-//! Tests come with the next step.
+//! Every way a plugin can fail, and what is made of it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::network::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn plugins(stage: &Stage) -> Plugins {
+    Plugins::new(stage.settings().bin_dirs)
+}
+
+async fn run_as(stage: &Stage, patience: Duration) -> Result<Vec<u8>, PluginError> {
+    let call = Call { command: "ADD", container: "abc", netns: "/run/n", ..Call::default() };
+    plugins(stage).call("p", call, &Map::new(), patience).await
+}
+
+async fn failure(body: &str) -> PluginError {
+    let stage = Stage::new();
+    stage.script("p", body);
+    run_as(&stage, PATIENCE).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn sees_its_whole_environment() {
+    let stage = Stage::new();
+    stage.plugin("p", "echo ok");
+    let call = Call {
+        command: "ADD",
+        container: "abc",
+        netns: "/run/n",
+        interface: "eth0",
+        arguments: "A=1;B=2",
+    };
+    let printed = plugins(&stage).call("p", call, &Map::new(), PATIENCE).await.unwrap();
+    assert_eq!(printed, b"ok\n");
+    let path = [stage.path("nothing"), stage.path("bin")].map(|p| p.display().to_string());
+    assert_eq!(
+        stage.environment("p", "ADD"),
+        format!(
+            "CNI_ARGS=A=1;B=2\nCNI_COMMAND=ADD\nCNI_CONTAINERID=abc\nCNI_IFNAME=eth0\n\
+             CNI_NETNS=/run/n\nCNI_PATH={}\n",
+            path.join(":")
+        )
+    );
+    assert_eq!(stage.input("p", "ADD"), json!({}));
+}
+
+#[tokio::test]
+async fn absent_and_not_executable() {
+    let stage = Stage::new();
+    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    assert!(matches!(*error.failure, Failure::Missing { .. }));
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("not found in /"), "{error}");
+    fs::write(stage.path("bin/p"), "x").unwrap();
+    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    assert!(error.to_string().ends_with("bin/p is not executable"), "{error}");
+    fs::create_dir(stage.path("nothing")).unwrap();
+    fs::create_dir(stage.path("nothing/p")).unwrap();
+    stage.script("p", "exit 0");
+    run_as(&stage, PATIENCE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reported_error_is_understood() {
+    let error = failure(r#"echo '{"code": 7, "msg": "bad", "details": "very"}'; exit 1"#).await;
+    assert_eq!(error.to_string(), "network plugin p, ADD: bad: very (code 7)");
+    assert_eq!(error.kind(), Kind::Unknown);
+    let error = failure(r#"echo '{"code": 11, "msg": "busy"}'; exit 1"#).await;
+    assert_eq!(error.to_string(), "network plugin p, ADD: busy (code 11)");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    let error = failure(r#"echo '{"code": 999, "details": {"a": 1}}'; exit 1"#).await;
+    assert_eq!(error.to_string(), "network plugin p, ADD: {\"a\":1} (code 999)");
+}
+
+#[tokio::test]
+async fn an_exit_without_report_keeps_what_was_said() {
+    for (body, text) in [
+        ("exit 3", "exit code 3, it said: nothing"),
+        ("echo '{}'; exit 1", "exit code 1, it said: {}"),
+        ("echo out; echo err >&2; exit 1", "exit code 1, it said: out; err"),
+        ("printf 'a\\001b\\377'; exit 1", "it said: a b\u{fffd}"),
+        ("kill -KILL $$", "killed by signal 9, it said: nothing"),
+        ("echo '{\"code\": \"x\"}'; exit 1", "it said: {\"code\": \"x\"}"),
+    ] {
+        let error = failure(body).await;
+        assert!(error.to_string().ends_with(text), "{error}");
+        assert_eq!(error.kind(), Kind::Unknown);
+    }
+    let error = failure("head -c 100000 /dev/zero | tr '\\0' x; exit 1").await;
+    assert!(error.to_string().len() < 2 * EXCERPT);
+}
+
+#[tokio::test]
+async fn hang_flood_and_nonsense_binary() {
+    let stage = Stage::new();
+    stage.script("p", "sleep 100");
+    let error = run_as(&stage, Duration::from_millis(300)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::DeadlineExceeded);
+    assert!(error.to_string().contains("still running after 300ms"), "{error}");
+    let error = failure("yes").await;
+    assert!(error.to_string().contains("printed more than"), "{error}");
+    fs::write(stage.path("bin/p"), [0x7f, b'E', b'L', b'F', 0, 0]).unwrap();
+    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    assert!(error.to_string().contains("cannot start"), "{error}");
+    assert!(error.to_string().contains("Exec format error"), "{error}");
+}
+
+#[tokio::test]
+async fn a_gone_namespace_is_recognised() {
+    let gone = |message: &str| PluginError {
+        plugin: "p".to_owned(),
+        command: "DEL",
+        failure: Box::new(Failure::Reported { code: 999, message: message.to_owned() }),
+    };
+    for message in [
+        "failed to open netns \"/run/n\": failed to Statfs \"/run/n\": no such file or directory",
+        "cannot enter NS path: No such file or directory",
+        "open /proc/7/ns/net: no such file or directory",
+    ] {
+        assert!(gone(message).is_about_gone_namespace("/run/n"), "{message}");
+    }
+    for message in [
+        "open /etc/kubeconfig: no such file or directory",
+        "failed to open netns: permission denied",
+    ] {
+        assert!(!gone(message).is_about_gone_namespace("/run/n"), "{message}");
+        assert!(!gone(message).is_about_gone_namespace(""), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn versions_are_asked_once_per_binary() {
+    let stage = Stage::new();
+    stage.plugin("p", "");
+    let plugins = plugins(&stage);
+    for _ in 0..3 {
+        let known = plugins.versions("p", PATIENCE).await.unwrap();
+        assert_eq!(known.last(), Some(&Version::REPORTS));
+    }
+    assert_eq!(stage.questions(), 1);
+    stage.plugin("p", "# another build");
+    plugins.versions("p", PATIENCE).await.unwrap();
+    assert_eq!(stage.questions(), 2);
+    stage.script("p", "echo what");
+    let error = plugins.versions("p", PATIENCE).await.unwrap_err();
+    assert!(error.to_string().contains("VERSION: unreadable answer"), "{error}");
+    stage.script("p", "exit 1");
+    assert!(plugins.versions("p", PATIENCE).await.is_err());
+}

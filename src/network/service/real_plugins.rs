@@ -1,0 +1,201 @@
+//! The plugins of the reference project, where they are installed: an address, a way to it and
+//! a host port come and go. The node's side is a namespace of our own as well.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    host::netns::{self, resident::inhabit},
+    model::network::PortMapping,
+    network::stage::{Pinned, Stage},
+};
+
+const INSTALLED: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
+
+fn installed() -> Option<PathBuf> {
+    let complete = |place: &&&str| {
+        ["bridge", "host-local", "portmap"].iter().all(|name| Path::new(place).join(name).exists())
+    };
+    let found = INSTALLED.iter().find(complete).map(PathBuf::from);
+    if found.is_none() {
+        println!("skipped: no network plugins in {INSTALLED:?}");
+    }
+    found
+}
+
+/// Runs a story with a runtime whose threads, and so its plugins, live in a fresh namespace.
+fn on_a_node_of_its_own(story: impl AsyncFnOnce() + Send + 'static) {
+    let node = thread::spawn(move || {
+        if !inhabit() {
+            return;
+        }
+        netns::raise_loopback(Path::new("/proc/thread-self/ns/net")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(story());
+    });
+    node.join().unwrap();
+}
+
+fn bridge(stage: &Stage, version: &str, ranges: &Value) -> Value {
+    let ipam = json!({
+        "type": "host-local", "dataDir": stage.path("ipam"), "ranges": ranges,
+        "routes": [{"dst": "0.0.0.0/0"}],
+    });
+    json!({
+        "name": "pods", "cniVersion": version,
+        "plugins": [
+            {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": ipam},
+            {"type": "portmap", "snat": true, "capabilities": {"portMappings": true}},
+        ],
+    })
+}
+
+fn start(stage: &Stage, plugins: PathBuf) -> Network {
+    let mut settings = stage.settings();
+    settings.bin_dirs = vec![plugins];
+    Network::start(settings)
+}
+
+fn reservations(stage: &Stage) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(stage.path("ipam/pods")) else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.parse::<IpAddr>().is_ok()).collect()
+}
+
+/// Answers one connection in the pod with a word.
+fn serve(pod: &Path) -> thread::JoinHandle<()> {
+    let listener = netns::within(pod, || TcpListener::bind("0.0.0.0:80")).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"hello").unwrap();
+    })
+}
+
+fn hear(address: &str) -> std::io::Result<String> {
+    let address: SocketAddr = address.parse().unwrap();
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[test]
+fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
+    let Some(plugins) = installed() else { return };
+    on_a_node_of_its_own(async move || {
+        let stage = Stage::new();
+        stage.conf(
+            "10-pods.conflist",
+            &bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
+        );
+        let network = start(&stage, plugins);
+        let mut pod = stage.pod('a');
+        pod.ports =
+            vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
+        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let intent = network.prepare(pod).await.unwrap();
+        let attached = match network.attach(&intent).await {
+            Err(error) if error.to_string().contains("iptables") => {
+                return println!("skipped: {error}");
+            }
+            attached => attached.unwrap(),
+        };
+        assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
+        assert_eq!(reservations(&stage), ["10.9.0.2"]);
+        for address in ["10.9.0.2:80", "127.0.0.1:12000"] {
+            let server = serve(&intent.pod.netns);
+            assert_eq!(hear(address).unwrap(), "hello", "{address}");
+            server.join().unwrap();
+        }
+        network.detach(&intent).await.unwrap();
+        assert!(reservations(&stage).is_empty());
+        assert!(hear("127.0.0.1:12000").is_err());
+        network.detach(&intent).await.unwrap();
+        drop(pinned);
+        network.detach(&intent).await.unwrap();
+    });
+}
+
+#[test]
+fn a_pod_that_died_first_still_gives_its_addresses_back() {
+    let Some(plugins) = installed() else { return };
+    on_a_node_of_its_own(async move || {
+        let stage = Stage::new();
+        let ranges = json!([[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]);
+        stage.conf("10-pods.conflist", &bridge(&stage, "0.4.0", &ranges));
+        let network = start(&stage, plugins);
+        network.set_pod_cidrs(vec!["10.9.0.0/24".to_owned(), "fd00:9::/64".to_owned()]);
+        let pod = stage.pod('a');
+        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let intent = network.prepare(pod).await.unwrap();
+        let attached = network.attach(&intent).await.unwrap();
+        let expected: Vec<IpAddr> =
+            ["10.9.0.2", "fd00:9::2"].map(|text| text.parse().unwrap()).to_vec();
+        assert_eq!(attached.addresses, expected);
+        assert_eq!(reservations(&stage).len(), 2);
+        network.check(&intent).await.unwrap();
+        drop(pinned);
+        fs::remove_file(stage.path("conf/10-pods.conflist")).unwrap();
+        network.detach(&intent).await.unwrap();
+        assert!(reservations(&stage).is_empty());
+    });
+}
+
+#[test]
+fn a_lost_pod_is_found_by_garbage_collection() {
+    let Some(plugins) = installed() else { return };
+    on_a_node_of_its_own(async move || {
+        let stage = Stage::new();
+        stage.conf(
+            "10-pods.conflist",
+            &bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
+        );
+        let network = start(&stage, plugins);
+        let pod = stage.pod('a');
+        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let intent = network.prepare(pod).await.unwrap();
+        network.attach(&intent).await.unwrap();
+        network.gc(&[]).await.unwrap();
+        assert_eq!(reservations(&stage).len(), 1);
+        drop(pinned);
+        network.gc(&[]).await.unwrap();
+        assert!(reservations(&stage).is_empty());
+    });
+}
+
+/// Scenario 21 of the known pains: many failures, then success, then an end without leaks.
+#[test]
+fn many_failures_in_a_row_leak_nothing() {
+    let Some(plugins) = installed() else { return };
+    on_a_node_of_its_own(async move || {
+        let stage = Stage::new();
+        for name in ["bridge", "host-local", "portmap"] {
+            std::os::unix::fs::symlink(plugins.join(name), stage.path("bin").join(name)).unwrap();
+        }
+        stage.plugin("moody", "if [ $CNI_COMMAND = ADD ]; then exit 1; fi");
+        let mut text = bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/29"}]]));
+        text["plugins"].as_array_mut().unwrap().push(json!({"type": "moody"}));
+        stage.conf("10-pods.conflist", &text);
+        let network = start(&stage, stage.path("bin"));
+        let pod = stage.pod('a');
+        let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+        let intent = network.prepare(pod).await.unwrap();
+        for _ in 0..20 {
+            network.attach(&intent).await.unwrap_err();
+            network.detach(&intent).await.unwrap();
+        }
+        stage.plugin("moody", "cat > /dev/null; echo '{\"ips\":[{\"address\":\"10.9.0.2/29\"}]}'");
+        network.attach(&intent).await.unwrap();
+        network.detach(&intent).await.unwrap();
+        assert!(reservations(&stage).is_empty());
+    });
+}

@@ -1,0 +1,156 @@
+//! A node for tests: directories, plugins that are shell scripts, and a namespace if we may.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::service::{Network, NetworkSettings};
+use crate::{
+    host::netns::{self, resident::Resident},
+    model::{network::PodNetwork, sandbox::PodMetadata},
+};
+
+/// A node that lives in a temporary directory.
+pub(super) struct Stage {
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        let stage = Self { dir: tempfile::tempdir().unwrap() };
+        for name in ["bin", "conf", "log"] {
+            fs::create_dir(stage.path(name)).unwrap();
+        }
+        stage
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Installs a plugin that notes every call and then does `body`.
+    pub(super) fn plugin(&self, name: &str, body: &str) {
+        let log = self.path("log");
+        let versions = r#"{"supportedVersions":["0.2.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
+        let log = log.display();
+        self.script(
+            name,
+            &format!(
+                "input=$(cat)\n\
+                 echo \"{name} $CNI_COMMAND\" >> {log}/calls\n\
+                 if [ \"$CNI_COMMAND\" = VERSION ]; then echo '{versions}'; exit 0; fi\n\
+                 printf %s \"$input\" > {log}/{name}.$CNI_COMMAND\n\
+                 env | grep ^CNI_ | sort > {log}/{name}.$CNI_COMMAND.env\n\
+                 {body}"
+            ),
+        );
+    }
+
+    /// Installs any script as a plugin. Renamed into place, so that nobody finds it half written.
+    pub(super) fn script(&self, name: &str, body: &str) {
+        let (draft, path) =
+            (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
+        fs::write(&draft, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(draft, path).unwrap();
+    }
+
+    /// Writes a configuration list of plugins by name.
+    pub(super) fn list(&self, file: &str, version: &str, plugins: &[&str]) {
+        let plugins: Vec<Value> = plugins.iter().map(|kind| json!({"type": kind})).collect();
+        self.conf(file, &json!({"name": "pods", "cniVersion": version, "plugins": plugins}));
+    }
+
+    pub(super) fn conf(&self, file: &str, content: &Value) {
+        let draft = self.path("conf").join("draft");
+        fs::write(&draft, content.to_string()).unwrap();
+        fs::rename(draft, self.path("conf").join(file)).unwrap();
+    }
+
+    /// What was called, in order, without VERSION.
+    pub(super) fn calls(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
+        text.lines().filter(|line| !line.ends_with("VERSION")).map(str::to_owned).collect()
+    }
+
+    /// How often VERSION was asked.
+    pub(super) fn questions(&self) -> usize {
+        let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
+        text.lines().filter(|line| line.ends_with("VERSION")).count()
+    }
+
+    pub(super) fn forget_calls(&self) {
+        let _ = fs::remove_file(self.path("log/calls"));
+    }
+
+    /// What a plugin read at its last call of a command.
+    pub(super) fn input(&self, plugin: &str, command: &str) -> Value {
+        let text = fs::read(self.path("log").join(format!("{plugin}.{command}"))).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    /// The variables a plugin saw at its last call of a command.
+    pub(super) fn environment(&self, plugin: &str, command: &str) -> String {
+        fs::read_to_string(self.path("log").join(format!("{plugin}.{command}.env"))).unwrap()
+    }
+
+    pub(super) fn settings(&self) -> NetworkSettings {
+        NetworkSettings {
+            conf_dir: self.path("conf"),
+            bin_dirs: vec![self.path("nothing"), self.path("bin")],
+            cache_dir: self.path("cache"),
+            plugin_deadline: Duration::from_secs(20),
+        }
+    }
+
+    pub(super) fn network(&self) -> Network {
+        Network::start(self.settings())
+    }
+
+    /// A pod whose namespace would be pinned at `netns`.
+    pub(super) fn pod(&self, digit: char) -> PodNetwork {
+        let id = digit.to_string().repeat(64);
+        PodNetwork {
+            netns: self.path("run").join(&id),
+            id: id.as_str().try_into().unwrap(),
+            metadata: PodMetadata {
+                name: "web".to_owned(),
+                namespace: "shop".to_owned(),
+                uid: "u-1".to_owned(),
+                attempt: 0,
+            },
+            ports: Vec::new(),
+            dns: None,
+            annotations: std::collections::BTreeMap::new(),
+            cgroup_parent: String::new(),
+        }
+    }
+}
+
+/// A fresh network namespace pinned at a path until dropped.
+pub(super) struct Pinned(PathBuf);
+
+impl Pinned {
+    /// None, with a word on why, where we may not make one.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let resident = Resident::new()?;
+        let pinned = netns::pin(resident.tid, path);
+        pinned.inspect_err(|why| println!("skipped: cannot pin a namespace: {why}")).ok()?;
+        Some(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = netns::unpin(&self.0);
+    }
+}
+
+/// Prints a result with one address, as the last plugin of a chain may.
+pub(super) const ANSWER: &str =
+    r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
