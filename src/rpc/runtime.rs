@@ -214,7 +214,6 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::StatusResponse>, Status> {
         // Unlike a list, this is answered whatever the engine does: that is its purpose.
         let now = self.store.snapshot();
-        self.store.probe();
         let handlers = now.engine.as_deref().map(render::runtime::handlers);
         let network = self.network_status();
         let info = request.get_ref().verbose.then(|| self.verbose(&now));

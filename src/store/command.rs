@@ -14,6 +14,4 @@ pub(super) enum Command {
     Put { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
     /// The sandbox has no checkpoint any more.
     Forget { id: SandboxId, reply: oneshot::Sender<()> },
-    /// Somebody wants to know whether the engine answers at all.
-    Probe,
 }

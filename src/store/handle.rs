@@ -100,14 +100,6 @@ impl Store {
         time::timeout(patience, search).await.ok().flatten()
     }
 
-    /// Makes sure, soon and without waiting, that [`Snapshot::health`] is true: an engine that is
-    /// frozen keeps its event stream open, so only asking tells. At most one question is under
-    /// way, and an answer is good for two seconds.
-    pub fn probe(&self) {
-        // A full queue means a busy writer; the next Status asks again.
-        let _ = self.commands.try_send(Command::Probe);
-    }
-
     async fn refresh(&self, target: Target) -> Result<(), StoreError> {
         self.ask(|reply| Command::Refresh { target, reply }).await?
     }

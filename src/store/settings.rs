@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// How often everything is looked at again although no event asked for it.
     pub relist_every: Duration,
+    /// How often the engine is pinged: a frozen one is noticed by nothing else.
+    pub ping_every: Duration,
     /// How long one inspect may take.
     pub inspect_deadline: Duration,
     /// How long a ping, `/info` or the opening of the event stream may take.
@@ -25,6 +27,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             relist_every: Duration::from_secs(300),
+            ping_every: Duration::from_secs(5),
             inspect_deadline: Duration::from_secs(10),
             connect_deadline: Duration::from_secs(5),
             list_deadline: Duration::from_secs(30),

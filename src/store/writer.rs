@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use tokio::{
     sync::{mpsc, watch},
     task::{self, AbortHandle, JoinError, JoinSet},
-    time::{self, Instant},
+    time,
 };
 use tracing::{debug, warn};
 
@@ -60,7 +60,9 @@ struct Writer {
     work: JoinSet<Done>,
     looking: HashMap<task::Id, (Target, Ticket)>,
     link: AbortHandle,
-    ping: Ping,
+    /// When the engine is asked next whether it answers at all.
+    heartbeat: time::Interval,
+    pinging: bool,
 }
 
 /// What a task of the writer comes back with.
@@ -73,17 +75,12 @@ enum Done {
     Unlinked,
 }
 
-/// Whether a ping is under way, and until when the last one holds.
-struct Ping {
-    running: bool,
-    good_until: Instant,
-}
-
 /// What wakes the writer.
 enum Wake {
     Command(Command),
     Signal(Signal),
     Work(Result<(task::Id, Done), JoinError>),
+    Heartbeat,
     Publish,
     Close,
 }
@@ -97,6 +94,8 @@ impl Writer {
     ) -> Self {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let mut work = JoinSet::new();
+        let mut heartbeat = time::interval(settings.ping_every);
+        heartbeat.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let link = follow(&mut work, &engine, &settings, &to_signals);
         Self {
             ledger: Ledger::new(&settings, checkpoints),
@@ -108,7 +107,8 @@ impl Writer {
             work,
             looking: HashMap::new(),
             link,
-            ping: Ping { running: false, good_until: Instant::now() },
+            heartbeat,
+            pinging: false,
         }
     }
 
@@ -134,6 +134,7 @@ impl Writer {
             order = orders.recv() => order.map_or(Wake::Close, Wake::Command),
             Some(signal) = self.signals.recv() => Wake::Signal(signal),
             Some(done) = self.work.join_next_with_id() => Wake::Work(done),
+            _ = self.heartbeat.tick() => Wake::Heartbeat,
             () = time::sleep_until(self.outlet.not_before()), if self.ledger.is_due() => Wake::Publish,
         }
     }
@@ -153,6 +154,7 @@ impl Writer {
                 self.take_back(done);
             }
             Wake::Work(Err(error)) => self.bear(&error),
+            Wake::Heartbeat => self.ping(),
             Wake::Publish | Wake::Close => {}
         }
     }
@@ -168,7 +170,6 @@ impl Writer {
                 self.ledger.forget(&id);
                 self.outlet.announce(reply);
             }
-            Command::Probe => self.probe(),
         }
     }
 
@@ -205,7 +206,7 @@ impl Writer {
                 warn!(error = link::chain(&error), "cannot read what the docker engine is");
             }
             Done::Pinged(silence) => self.pinged(silence),
-            Done::PingDue => self.probe(),
+            Done::PingDue => self.ping(),
             Done::Unlinked => {}
         }
     }
@@ -219,7 +220,7 @@ impl Writer {
             self.ledger.lost("following it failed inside dockbridge".to_owned());
             self.link = follow(&mut self.work, &self.engine, &self.settings, &self.to_signals);
         } else {
-            self.ping.running = false;
+            self.pinging = false;
         }
     }
 
@@ -267,12 +268,12 @@ impl Writer {
         });
     }
 
-    /// Asks whether the engine answers, unless that is known or being asked.
-    fn probe(&mut self) {
-        if self.ping.running || !self.ledger.is_linked() || Instant::now() < self.ping.good_until {
+    /// Asks whether the engine answers at all: a frozen one keeps its event stream open.
+    fn ping(&mut self) {
+        if self.pinging || !self.ledger.is_linked() {
             return;
         }
-        self.ping.running = true;
+        self.pinging = true;
         let (engine, patience) = (self.engine.clone(), self.settings.connect_deadline);
         self.work.spawn(async move {
             Done::Pinged(match time::timeout(patience, engine.negotiate()).await {
@@ -283,15 +284,8 @@ impl Writer {
         });
     }
 
-    /// A silent engine is asked until it answers, so that health comes back by itself.
     fn pinged(&mut self, silence: Option<String>) {
-        self.ping = Ping { running: false, good_until: Instant::now() + PING_GOOD_FOR };
-        if silence.is_some() {
-            self.work.spawn(async {
-                time::sleep(PING_GOOD_FOR).await;
-                Done::PingDue
-            });
-        }
+        self.pinging = false;
         self.ledger.pinged(silence);
     }
 }
@@ -322,4 +316,3 @@ const SIGNALS: usize = 4096;
 /// Wake-ups taken in before looks are started and a snapshot is published.
 const BATCH: usize = 4096;
 const FIRST_REST: Duration = Duration::from_millis(250);
-const PING_GOOD_FOR: Duration = Duration::from_secs(2);
