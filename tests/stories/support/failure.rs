@@ -39,15 +39,19 @@ macro_rules! ensure {
     };
 }
 
-/// Ends the story unless both sides are equal.
+/// Ends the story unless both sides are equal; further text says what was being looked at.
 macro_rules! ensure_eq {
-    ($left:expr, $right:expr $(, $($text:tt)+)?) => {
+    ($left:expr, $right:expr) => {
+        $crate::support::failure::ensure_eq!($left, $right, "")
+    };
+    ($left:expr, $right:expr, $($text:tt)+) => {
         match (&$left, &$right) {
             (left, right) => {
                 if left != right {
                     $crate::support::failure::fail!(
-                        "{}{left:?}, expected {right:?}",
-                        concat!(stringify!($left), " is "),
+                        "{} is {left:?}, expected {right:?} {}",
+                        stringify!($left),
+                        format_args!($($text)+),
                     );
                 }
             }
