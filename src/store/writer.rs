@@ -94,7 +94,8 @@ impl Writer {
     ) -> Self {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let mut work = JoinSet::new();
-        let mut heartbeat = time::interval(settings.ping_every);
+        // An interval of zero would panic.
+        let mut heartbeat = time::interval(settings.ping_every.max(SILENCE_REST));
         heartbeat.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let link = follow(&mut work, &engine, &settings, &to_signals);
         Self {
@@ -284,8 +285,12 @@ impl Writer {
         });
     }
 
+    /// A silent engine is asked more often than a healthy one.
     fn pinged(&mut self, silence: Option<String>) {
         self.pinging = false;
+        if silence.is_some() {
+            self.heartbeat.reset_after(SILENCE_REST);
+        }
         self.ledger.pinged(silence);
     }
 }
@@ -316,3 +321,5 @@ const SIGNALS: usize = 4096;
 /// Wake-ups taken in before looks are started and a snapshot is published.
 const BATCH: usize = 4096;
 const FIRST_REST: Duration = Duration::from_millis(250);
+/// Between pings of a silent engine: readiness must be back within two seconds of its recovery.
+const SILENCE_REST: Duration = Duration::from_millis(500);

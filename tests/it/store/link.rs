@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use dockbridge::{error::Kind, model::engine::EngineHealth};
+use dockbridge::{error::Kind, store::settings::StoreSettings};
 use serde_json::json;
 
 use super::{
-    SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, start, synced, until,
+    SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, settings, start, start_with, synced, until,
 };
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
@@ -71,32 +71,22 @@ async fn a_broken_stream_is_opened_again_and_nothing_falls_between() {
 }
 
 #[tokio::test]
-async fn a_frozen_engine_is_found_out_by_asking_and_comes_back_by_itself() {
+async fn a_frozen_engine_is_found_out_and_comes_back_by_itself() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| pod(world, "a"));
-    let store = synced(&docker).await;
+    let quick = StoreSettings { ping_every: Duration::from_millis(500), ..settings() };
+    let store = start_with(&docker, Vec::new(), quick);
+    store.synced(SOON).await.unwrap();
     docker.inject(Rule::new("HEAD /_ping", Fault::StalledHeaders));
     docker.inject(Rule::new("GET /_ping", Fault::StalledHeaders));
     let began = Instant::now();
-    store.probe();
     let shown = until(&store, "its silence is noticed", is_away).await;
     elapsed_below(began, Duration::from_secs(4));
     assert!(shown.sandbox(&id).is_some());
     docker.clear_faults();
+    let began = Instant::now();
     until(&store, "it answers again", is_up).await;
-}
-
-#[tokio::test]
-async fn probing_often_asks_rarely() {
-    let docker = FakeDockerd::start().await;
-    let store = synced(&docker).await;
-    docker.forget_requests();
-    for _ in 0..50 {
-        store.probe();
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(docker.requests().len() <= 2, "{:?}", docker.requests());
-    assert_eq!(store.snapshot().health, EngineHealth::Reachable);
+    elapsed_below(began, Duration::from_secs(2));
 }
 
 #[tokio::test]

@@ -45,20 +45,25 @@ async fn events_carry_a_life_from_creation_to_removal() {
 }
 
 #[tokio::test]
-async fn an_idle_engine_is_asked_nothing() {
+async fn an_idle_engine_is_only_pinged_however_much_is_read() {
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         let id = pod(world, "a");
         world.start(&id);
         world.add_image("app:1");
     });
-    let store = synced(&docker).await;
+    let beating = StoreSettings { ping_every: Duration::from_millis(500), ..settings() };
+    let store = start_with(&docker, Vec::new(), beating);
+    store.synced(SOON).await.unwrap();
     docker.forget_requests();
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    for _ in 0..100 {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1600) {
         assert_eq!(store.snapshot().sandboxes().len(), 1);
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert!(docker.requests().is_empty(), "{:?}", docker.requests());
+    let asked = docker.requests();
+    assert!(asked.iter().all(|request| request.path == "/_ping"), "{asked:?}");
+    assert!((1..=5).contains(&asked.len()), "{asked:?}");
 }
 
 #[tokio::test]
