@@ -6,7 +6,8 @@ use dockbridge::{error::Kind, store::settings::StoreSettings};
 use serde_json::json;
 
 use super::{
-    SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, settings, start, start_with, synced, until,
+    SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, settings, start,
+    start_with, synced, until,
 };
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
