@@ -126,7 +126,10 @@ network() {
   "plugins": [
     {
       "type": "bridge", "bridge": "dockbridge0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-      "ipam": {"type": "host-local", "ranges": [[{"subnet": "$1"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+      "ipam": {
+        "type": "host-local", "dataDir": "$folder/cni/leases",
+        "ranges": [[{"subnet": "$1"}]], "routes": [{"dst": "0.0.0.0/0"}]
+      }
     },
     {"type": "portmap", "capabilities": {"portMappings": true}},
     {"type": "firewall"}
@@ -140,7 +143,6 @@ JSON
 serve() {
     local dockbridge=$1
     shift
-    mkdir -p /var/log/pods
     invite &
     exec "$dockbridge" serve --listen "unix://$socket" "$@"
 }
