@@ -29,13 +29,13 @@ const LEVELS: [(&str, u8); 26] = [
     ("sandbox", 6),
     ("rpc", 7),
     ("check", 8),
-    ("cli", 8),
     ("app", 9),
-    ("main", 10),
+    ("cli", 10),
+    ("main", 11),
     // Declares the rooms.
-    ("lib", 11),
+    ("lib", 12),
     // The crate seen from `main`.
-    ("dockbridge", 11),
+    ("dockbridge", 12),
 ];
 
 /// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.

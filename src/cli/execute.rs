@@ -1,0 +1,78 @@
+//! Does what the command line says.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use tokio::runtime;
+use tracing::warn;
+
+use super::verb::{Order, Verb};
+use crate::{
+    app,
+    check::command,
+    config::{resolve::resolve, settings::Settings},
+    telemetry,
+};
+
+/// Does what was asked. Answers go to `out`; `environment` looks a variable up.
+///
+/// # Errors
+/// For the operator's terminal: [`told`] puts one into words.
+pub fn execute(
+    order: Order,
+    environment: &dyn Fn(&str) -> Option<String>,
+    out: &mut (impl Write + Send),
+) -> Result<ExitCode, Box<dyn Error>> {
+    let Order { verb, given, config, warnings } = order;
+    if verb == Verb::Version {
+        writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let resolved = resolve(given, config, environment)?;
+    match verb {
+        Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings)?,
+        Verb::Config => write!(out, "{resolved}")?,
+        Verb::Check(args) => {
+            if !command::run(&resolved.settings, args.pod, out)? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error and what caused it, in one line. Causes that the error has named already are left out.
+pub fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Whether the reader of the output has just had enough of it.
+pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+/// Serves until a signal comes.
+fn serve(settings: &Settings, warnings: &[String]) -> Result<(), Box<dyn Error>> {
+    telemetry::log::start(settings.log.format, settings.log.level)?;
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = telemetry::signal::stop()?;
+        Ok(app::run(settings.clone(), stop).await?)
+    })
+}
