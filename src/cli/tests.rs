@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use super::verb::{CheckArgs, CommandLine, Order, Verb};
+use super::{
+    execute,
+    verb::{CheckArgs, CommandLine, Order, Verb},
+};
 use crate::config::{
     key::Key,
     resolve::{Given, Source},
@@ -117,6 +120,31 @@ fn flags_without_meaning_are_accepted_with_a_word() {
     assert_eq!(order.warnings.len(), 4);
     assert!(order.warnings[0].starts_with("--network-plugin-mtu has no effect here"));
     assert_eq!(self::order(&["--ipv6-dual-stack=false"]).warnings.len(), 1);
+}
+
+#[test]
+fn verbs_that_only_answer() {
+    assert_eq!(said(&["version"]).unwrap(), format!("dockbridge {}\n", env!("CARGO_PKG_VERSION")));
+    let text = said(&["config", "--state-dir", "/s"]).unwrap();
+    assert!(text.contains("state-dir = \"/s\"") && text.contains("# flag --state-dir"), "{text}");
+    let error = said(&["config", "--network", "kubenet"]).unwrap_err();
+    assert!(error.starts_with("flag --network: \"kubenet\" is not valid"), "{error}");
+    assert_eq!(error.matches("kubenet is not supported").count(), 1, "{error}");
+    let error = said(&["config", "--config", "/no/such.toml"]).unwrap_err();
+    assert_eq!(error.matches("No such file").count(), 1, "{error}");
+}
+
+#[test]
+fn an_error_is_told_with_its_causes() {
+    let io = std::io::Error::other("disk on fire");
+    let error = crate::config::error::ConfigError::Unreadable { path: "/x".into(), source: io };
+    assert_eq!(execute::told(&error).matches("disk on fire").count(), 1);
+}
+
+fn said(words: &[&str]) -> Result<String, String> {
+    let mut out = Vec::new();
+    execute::execute(order(words), &|_| None, &mut out).map_err(|error| execute::told(&*error))?;
+    Ok(String::from_utf8(out).unwrap())
 }
 
 fn order(words: &[&str]) -> Order {

@@ -153,6 +153,19 @@ fn what_is_printed_can_be_read_back() {
 }
 
 #[test]
+fn the_documentation_has_a_row_for_every_setting() {
+    let text = include_str!("../../docs/configuration.md");
+    for key in Key::ALL {
+        let default = match key.default() {
+            "" => "| |".to_owned(),
+            text => format!("| `{text}` |"),
+        };
+        let row = format!("| `{}` {default} ", key.name());
+        assert!(text.contains(&row), "docs/configuration.md lacks: {row}");
+    }
+}
+
+#[test]
 fn sockets() {
     for text in ["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"] {
         assert_eq!(value::listen_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
