@@ -21,9 +21,6 @@ pub struct SandboxCheckpoint {
     /// How far CNI has come; none before the intent was recorded.
     #[serde(default)]
     pub attachment: Option<Attachment>,
-    /// RunPodSandbox came to its end for this sandbox.
-    #[serde(default)]
-    pub complete: bool,
 }
 
 /// Everything a state directory holds that can be trusted, and what could not.

@@ -67,7 +67,6 @@ fn checkpoint(number: u64) -> SandboxCheckpoint {
         document: serde_json::from_value(document).unwrap(),
         created_at: Nanos(1_700_000_000_000_000_001),
         attachment: Some(Attachment::Released),
-        complete: true,
     }
 }
 
@@ -245,12 +244,13 @@ proptest! {
 
 #[test]
 fn a_file_written_today_reads_for_ever() {
+    // It also holds `complete`, which is written no more.
     let text = include_str!("../../tests/fixtures/checkpoint/sandbox-v1.json");
     let read: SandboxCheckpoint = envelope::open(text.as_bytes()).unwrap();
     assert_eq!(read, checkpoint(1));
     let bare =
         json!({ "id": id(1), "name": "n", "document": checkpoint(1).document, "created_at": 5 });
     let old: SandboxCheckpoint = envelope::open(&envelope::seal(&bare).unwrap()).unwrap();
-    assert_eq!((old.attachment, old.complete), (None, false));
+    assert_eq!(old.attachment, None);
     assert!(matches!(envelope::open::<SandboxCheckpoint>(b""), Err(Untrusted::Empty)));
 }

@@ -28,8 +28,6 @@ pub struct SandboxRecord {
     pub engine_addresses: Vec<IpAddr>,
     /// How far CNI has come ([`NetworkMode::Cni`]); none before the intent was recorded.
     pub attachment: Option<Attachment>,
-    /// RunPodSandbox came to its end for this sandbox.
-    pub complete: bool,
 }
 
 /// Whether a sandbox can hold containers.
@@ -92,8 +90,7 @@ pub struct ContainerRecord {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "taken apart at once, never kept")]
 pub enum Observed {
-    /// A pod's pause. What only the checkpoint knows is still missing: no attachment, not
-    /// complete.
+    /// A pod's pause. What only the checkpoint knows, the attachment, is still missing.
     Sandbox(SandboxRecord),
     /// A workload of a pod.
     Container(ContainerRecord),

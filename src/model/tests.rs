@@ -411,7 +411,6 @@ fn sandbox(network: NetworkMode) -> SandboxRecord {
         process: Some(running()),
         engine_addresses: Vec::new(),
         attachment: None,
-        complete: true,
     }
 }
 

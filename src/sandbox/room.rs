@@ -90,7 +90,6 @@ impl Sandboxes {
             name: sandbox.name.clone(),
             document: (*sandbox.document).clone(),
             created_at: sandbox.created_at,
-            complete: matches!(attachment, Attachment::Ready { .. }),
             attachment: Some(attachment),
         };
         self.rooms.checkpoints.save(&checkpoint, durability).await?;

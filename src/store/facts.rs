@@ -362,8 +362,7 @@ impl Pod {
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
         if let Some((record, _)) = &self.engine {
-            let complete = self.checkpoint.as_ref().is_some_and(|c| c.complete);
-            return Some(SandboxRecord { attachment, complete, ..record.clone() });
+            return Some(SandboxRecord { attachment, ..record.clone() });
         }
         let checkpoint = self.checkpoint.as_ref()?;
         let holds = attachment.as_ref().is_some_and(|a: &Attachment| a.intent().is_some());
@@ -375,7 +374,6 @@ impl Pod {
             process: self.listed.then_some(Process::Unknown),
             engine_addresses: Vec::new(),
             attachment,
-            complete: checkpoint.complete,
         })
     }
 

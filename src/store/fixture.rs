@@ -39,7 +39,6 @@ pub(super) fn sandbox(number: u64, process: Process) -> SandboxRecord {
         process: Some(process),
         engine_addresses: Vec::new(),
         attachment: None,
-        complete: false,
     }
 }
 
@@ -91,7 +90,6 @@ pub(super) fn checkpoint(number: u64, attachment: Option<Attachment>) -> Sandbox
         name: format!("k8s_POD_pod-{number}_ns_uid_0"),
         document: sandbox_document(number),
         created_at: Nanos(1),
-        complete: attachment.is_some(),
         attachment,
     }
 }

@@ -52,7 +52,6 @@ fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {
         process: Some(process::observe(&inspect.state, created_at)),
         engine_addresses: addresses(&inspect.network_settings),
         attachment: None,
-        complete: false,
     })
 }
 

@@ -605,7 +605,6 @@ fn record(plan: SandboxPlan) -> SandboxRecord {
         process: Some(Process::Running { pid: 1, started_at: Nanos(2) }),
         engine_addresses: Vec::new(),
         attachment: None,
-        complete: true,
     }
 }
 

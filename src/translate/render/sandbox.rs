@@ -70,7 +70,6 @@ pub fn info(record: &SandboxRecord, engine: Option<&EngineInfo>) -> HashMap<Stri
         "runtimeHandler": handler,
         "runtime": runtime,
         "shimGroup": document.shim_group,
-        "complete": record.complete,
         "config": verbose::part(&document.spec),
     }))
 }

@@ -64,7 +64,6 @@ fn sandbox_record() -> SandboxRecord {
         process: Some(running()),
         engine_addresses: Vec::new(),
         attachment: Some(Attachment::Ready { intent, addresses, result }),
-        complete: true,
     }
 }
 

@@ -193,17 +193,17 @@ async fn checkpoints_join_their_sandbox_at_once() {
     let id = docker.world(|world| pod(world, "a"));
     let store = synced(&docker).await;
     let record = store.snapshot().sandbox(&id).cloned().unwrap();
-    assert_eq!((record.attachment.as_ref(), record.complete), (None, false));
+    assert_eq!(record.attachment, None);
     let checkpoint = dockbridge::checkpoint::record::SandboxCheckpoint {
         id: record.id.clone(),
         name: record.name.clone(),
         document: (*record.document).clone(),
         created_at: record.created_at,
         attachment: Some(Attachment::Released),
-        complete: true,
     };
     store.put_checkpoint(checkpoint.clone()).await;
-    assert!(store.snapshot().sandbox(&id).unwrap().complete);
+    let shown = store.snapshot().sandbox(&id).cloned().unwrap();
+    assert_eq!(shown.attachment, Some(Attachment::Released));
     docker.world(|world| world.remove(&id));
     until(&store, "only the checkpoint is left", |s| s.spent_checkpoints().len() == 1).await;
     store.forget_checkpoint(&record.id).await;
