@@ -1,6 +1,6 @@
-//! `resolv.conf` and `hosts` of a pod, for containers to bind.
+//! `resolv.conf`, `hosts` and `hostname` of a pod, for containers to bind.
 //!
-//! A sandbox without an engine network gets neither from the engine, so they are ours,
+//! A sandbox without an engine network gets none of them from every engine, so they are ours,
 //! right from the first instruction of a container and with nothing to rewrite later. They
 //! follow from the specification and the pod's addresses alone: a lost state directory heals
 //! at the next create.
@@ -20,7 +20,7 @@ use crate::{
     },
     translate::plan::{
         container::PodFiles,
-        files::{hosts, resolv_conf},
+        files::{hostname, hosts, resolv_conf},
     },
 };
 
@@ -49,10 +49,12 @@ impl PodFilesRoot {
             None => None,
         };
         let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
+        // Engines before 28 make this one themselves, whatever the network.
+        let hostname = own_network.then(|| hostname(spec, &sandbox.id));
         Ok(PodFiles {
             resolv_conf: self.write(&sandbox.id, "resolv.conf", resolv_conf).await?,
             hosts: self.write(&sandbox.id, "hosts", hosts).await?,
-            hostname: None,
+            hostname: self.write(&sandbox.id, "hostname", hostname).await?,
         })
     }
 

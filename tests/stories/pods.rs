@@ -190,7 +190,7 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     });
     let sandbox = stage.cri.run(&pod).await?;
     let address = stage.cri.sandbox(&sandbox).await?.network.unwrap_or_default().ip;
-    let first = "cat /etc/resolv.conf /etc/hosts; hostname";
+    let first = "cat /etc/resolv.conf /etc/hosts; hostname; echo file $(cat /etc/hostname)";
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.container("reader", first)]).await?;
     let status = until_exited(&stage.cri, &ids[0]).await?;
     ensure!(status.mounts.is_empty(), "our own mounts are reported: {:?}", status.mounts);
@@ -201,6 +201,7 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
         "search story.svc.cluster.local svc.cluster.local",
         "options ndots:8",
         "a-name-of-its-own",
+        "file a-name-of-its-own",
     ] {
         ensure!(seen.lines().any(|found| found == line), "no line {line:?} in\n{seen}");
     }

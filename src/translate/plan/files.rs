@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, net::IpAddr};
 
-use crate::model::{network::DnsConfig, sandbox::SandboxSpec};
+use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 
 /// `/etc/resolv.conf`; empty when the configuration says nothing (a pod with DNS policy None).
 pub fn resolv_conf(dns: &DnsConfig) -> String {
@@ -28,11 +28,18 @@ pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     text
 }
 
-/// `/etc/hostname`; empty when the engine chose the name, and then better not mounted.
-pub fn hostname(spec: &SandboxSpec) -> String {
-    if spec.hostname.is_empty() { String::new() } else { format!("{}\n", spec.hostname) }
+/// `/etc/hostname`. A pod that wishes for no name has the one engines choose: the beginning of
+/// its id.
+pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
+    if !spec.hostname.is_empty() {
+        return format!("{}\n", spec.hostname);
+    }
+    let short: String = id.as_str().chars().take(SHORT_ID).collect();
+    format!("{short}\n")
 }
 
+/// Digits of an id in the engine's short form.
+const SHORT_ID: usize = 12;
 const LOOPBACK: &str = "\
 127.0.0.1\tlocalhost
 ::1\tlocalhost ip6-localhost ip6-loopback

@@ -185,8 +185,9 @@ fn text_of_pod_files() {
     let hosts = files::hosts(&named, &addresses);
     assert!(hosts.starts_with("127.0.0.1\tlocalhost\n"), "{hosts}");
     assert!(hosts.ends_with("\n10.1.2.3\tweb-0\nfd00::3\tweb-0\n"), "{hosts}");
-    assert_eq!(files::hostname(&named), "web-0\n");
-    assert_eq!(files::hostname(&pod()), "");
+    let id = SandboxId::try_from("0123456789abcdef".repeat(4)).unwrap();
+    assert_eq!(files::hostname(&named, &id), "web-0\n");
+    assert_eq!(files::hostname(&pod(), &id), "0123456789ab\n");
     assert!(!files::hosts(&pod(), &addresses).contains("10.1.2.3"));
 }
 
