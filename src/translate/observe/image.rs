@@ -9,7 +9,7 @@ use crate::{
 pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
     Some(ImageRecord {
         id: ImageId::try_from(inspect.id.as_str()).ok()?,
-        repo_tags: named(&inspect.repo_tags),
+        repo_tags: tags(&inspect.repo_tags),
         repo_digests: named(&inspect.repo_digests),
         // CRI clients reject a size of 0.
         size: u64::try_from(inspect.size).unwrap_or(0).max(1),
@@ -17,6 +17,12 @@ pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
         labels: inspect.config.labels.clone(),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|signal| !signal.is_empty()),
     })
+}
+
+/// The names with a tag. After a pull by digest the containerd store lists `name@digest` here as
+/// well; it belongs to the other list.
+fn tags(names: &[String]) -> Vec<String> {
+    named(names).into_iter().filter(|name| !name.contains('@')).collect()
 }
 
 /// The names without Docker's `<none>` place holders.

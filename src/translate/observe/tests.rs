@@ -350,7 +350,7 @@ fn an_engine_that_says_nothing() {
 fn images_without_names_or_size() {
     let inspect = json!({
         "Id": image_id(), "Size": 0, "Config": null,
-        "RepoTags": ["<none>:<none>", "a:1"], "RepoDigests": ["<none>@<none>", ""],
+        "RepoTags": ["<none>:<none>", "a:1", format!("b@{}", image_id())], "RepoDigests": ["<none>@<none>", ""],
     });
     let record = image::observe(&serde_json::from_value(inspect).unwrap()).unwrap();
     assert_eq!((record.repo_tags, record.repo_digests), (vec!["a:1".to_owned()], vec![]));
