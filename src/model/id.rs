@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::reference::is_digest;
+
 /// A text that is no engine id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
@@ -88,13 +90,7 @@ impl TryFrom<String> for ImageId {
     type Error = InvalidId;
 
     fn try_from(text: String) -> Result<Self, InvalidId> {
-        let ok = text.split_once(':').is_some_and(|(algorithm, hex)| {
-            !algorithm.is_empty()
-                && algorithm.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-                && hex.len() >= 32
-                && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        });
-        if ok { Ok(Self(text)) } else { Err(InvalidId(text)) }
+        if is_digest(&text) { Ok(Self(text)) } else { Err(InvalidId(text)) }
     }
 }
 

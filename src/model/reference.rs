@@ -145,11 +145,16 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// Whether the text is a whole image id (64 hexadecimal digits, with or without `sha256:`), which
-/// by the grammar could also be read as a name.
+/// Whether the text is a whole image id (a digest, or 64 hexadecimal digits alone), which by the
+/// grammar could also be read as a name.
 pub fn names_id(text: &str) -> bool {
-    let hex = text.strip_prefix("sha256:").unwrap_or(text);
-    hex.len() == 64 && is_lower_hex(hex)
+    is_digest(text) || (text.len() == 64 && is_lower_hex(text))
+}
+
+/// Whether the text is a digest of a known algorithm, with as many digits as that one makes. Any
+/// other `word:hex` is a repository with a tag.
+pub fn is_digest(text: &str) -> bool {
+    check_digest(text).is_ok()
 }
 
 /// Tells the registry from the rest; the rest may still lack `library/`.

@@ -51,7 +51,9 @@ fn image_ids_carry_their_algorithm() {
     for wrong in ["", ":", HEX, "sha256:", "sha256:abc", &upper, &format!("SHA256:{HEX}")] {
         assert!(ImageId::try_from(wrong).is_err(), "{wrong:?}");
     }
-    for wrong in [format!(":{HEX}"), format!("sha256:{HEX}:{HEX}"), format!("a/b:{HEX}")] {
+    let tagged = [format!("app:{HEX}"), format!("app:{}", &HEX[..40]), format!("sha512:{HEX}")];
+    let broken = [format!(":{HEX}"), format!("sha256:{HEX}:{HEX}"), format!("a/b:{HEX}")];
+    for wrong in broken.into_iter().chain(tagged) {
         assert!(ImageId::try_from(wrong.as_str()).is_err(), "{wrong:?}");
     }
 }

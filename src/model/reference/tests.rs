@@ -116,7 +116,11 @@ fn ids_are_told_from_names() {
     assert!(names_id(&format!("sha256:{HEX}")));
     assert!(!names_id(&HEX[..12]));
     assert!(!names_id("cafe"));
-    assert!(!names_id(&format!("app:{HEX}")));
+    assert!(names_id(&format!("sha512:{HEX}{HEX}")));
+    for name in [format!("app:{HEX}"), format!("sha512:{HEX}"), format!("sha256:{}", &HEX[..40])] {
+        assert!(!names_id(&name), "{name}");
+        assert!(ImageReference::parse(&name).is_ok(), "{name}");
+    }
 }
 
 proptest! {

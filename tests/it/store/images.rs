@@ -31,6 +31,25 @@ async fn an_image_is_found_by_every_name_it_has() {
 }
 
 #[tokio::test]
+async fn a_tag_of_hexadecimal_digits_is_a_name() {
+    let docker = FakeDockerd::start().await;
+    let store = synced(&docker).await;
+    let commit = format!("app:{}", "0123456789".repeat(4));
+    let id = docker.world(|world| world.add_image(&commit));
+    store.refresh_image(&commit).await.unwrap();
+    assert_eq!(store.snapshot().image(&commit).expect("by its tag").id.as_str(), id);
+    // A name can look like the beginning of another image's id.
+    let short = id.strip_prefix("sha256:").unwrap()[..12].to_owned();
+    assert_eq!(store.snapshot().image(&short).expect("by its id").id.as_str(), id);
+    let named = docker.world(|world| world.add_image(&format!("{short}:latest")));
+    store.refresh_image(&named).await.unwrap();
+    assert_eq!(store.snapshot().image(&short).expect("by its name").id.as_str(), named);
+    docker.world(|world| world.images.retain(|image| image.id != id));
+    store.refresh_image(&commit).await.unwrap();
+    until(&store, "it is gone", |s| s.image(&commit).is_none()).await;
+}
+
+#[tokio::test]
 async fn pulls_tags_and_removals_are_followed() {
     let docker = FakeDockerd::start().await;
     let store = synced(&docker).await;
