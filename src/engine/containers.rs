@@ -14,7 +14,7 @@ use super::{
     exchange::Exchange,
 };
 use crate::{
-    model::{label, record::Observed},
+    model::{id::ImageId, label, record::Observed},
     translate::observe,
     wire::docker,
 };
@@ -113,12 +113,28 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_containers(&self) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "label": [label::TYPE] }).to_string();
-        let target =
-            address::with_query("/containers/json", &[("all", "1"), ("filters", &filters)]);
+        Ok(ids(self.listed_containers(&filters).await?))
+    }
+
+    /// Ids of the containers made of an image, running or not, a pod's or not.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
+        let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
+        let listed = self.listed_containers(&filters).await?;
+        // To the engine an image is an ancestor of those built on it, too.
+        let own = |entry: &Option<Listed>| {
+            entry.as_ref().is_some_and(|entry| entry.image.as_deref() == Some(image.as_str()))
+        };
+        Ok(ids(listed.into_iter().filter(own).collect()))
+    }
+
+    async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<Listed>>, EngineError> {
+        let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
         let list = Exchange::new(call, Method::GET, Some(target), self.patience().short)?;
-        let listed: Vec<Option<Listed>> = self.json(list).await?;
-        Ok(ids(listed))
+        self.json(list).await
     }
 
     async fn wait_until_removed(&self, id: &str) -> Result<(), EngineError> {
@@ -150,6 +166,9 @@ impl Engine {
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Listed {
     id: Option<String>,
+    /// Of a container: the id of its image.
+    #[serde(rename = "ImageID")]
+    image: Option<String>,
 }
 
 /// The ids in the order listed, each once.

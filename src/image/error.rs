@@ -8,7 +8,7 @@ use crate::{
     engine::error::EngineError,
     error::Kind,
     model::{
-        id::{ContainerId, ImageId},
+        id::ImageId,
         reference::{ImageReference, InvalidReference},
     },
     store::error::StoreError,
@@ -32,13 +32,13 @@ pub enum ImageError {
         /// How long it was waited for.
         silent: Duration,
     },
-    /// A container of a pod was made from the image.
+    /// A container was made from the image.
     #[error("image {image} is used by container {container}")]
     InUse {
         /// The image.
         image: ImageId,
-        /// One of the containers.
-        container: ContainerId,
+        /// Engine id of one of the containers, a pod's or not.
+        container: String,
     },
     /// Whenever the image was removed, somebody gave it a name again.
     #[error("image {id} is still there after {attempts} removals")]

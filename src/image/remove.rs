@@ -1,7 +1,5 @@
 //! Removing an image with all its names, in an order that never leaves a used image nameless.
 
-use std::sync::Arc;
-
 use tracing::info;
 
 use super::{error::ImageError, images::Images};
@@ -9,7 +7,7 @@ use crate::{
     engine::error::{Clash, EngineError},
     model::{
         id::ImageId,
-        record::{ContainerRecord, ImageRecord},
+        record::ImageRecord,
         reference::{ImageReference, names_id},
     },
 };
@@ -64,13 +62,11 @@ impl Images {
     }
 
     /// Takes the names away one by one. The engine refuses only the last one of a used image,
-    /// so for the containers that are known the refusal comes from here, before the first.
+    /// so the refusal comes from here, before the first.
     async fn remove_names(&self, record: &ImageRecord) -> Result<(), ImageError> {
-        let snapshot = self.store.snapshot();
-        let of_image = |one: &&Arc<ContainerRecord>| one.document.image_id == record.id;
-        if let Some(user) = snapshot.containers().iter().find(of_image) {
-            let (image, container) = (record.id.clone(), user.id.clone());
-            return Err(ImageError::InUse { image, container });
+        let users = self.engine.containers_of_image(&record.id).await?;
+        if let Some(container) = users.into_iter().next() {
+            return Err(ImageError::InUse { image: record.id.clone(), container });
         }
         for name in record.repo_tags.iter().chain(&record.repo_digests) {
             self.remove_name(name).await?;
@@ -107,10 +103,10 @@ enum Remains {
 /// Whether an image is what `name` asks for: its id, enough of its id, or one of its names in
 /// any spelling.
 pub(super) fn bears(record: &ImageRecord, name: &str) -> bool {
-    let hex = name.strip_prefix("sha256:").unwrap_or(name);
-    if names_id(name) || record.id.as_str() == name {
-        return record.id.hex() == hex;
+    if names_id(name) {
+        return record.id.as_str() == name || record.id.hex() == name;
     }
+    let hex = name.strip_prefix("sha256:").unwrap_or(name);
     let Ok(wanted) = ImageReference::parse(name).map(ImageReference::with_default_tag) else {
         return is_beginning(record, hex);
     };

@@ -195,6 +195,20 @@ fn an_image_bears_its_names_and_its_id() {
 }
 
 #[test]
+fn a_tag_of_hexadecimal_digits_is_no_id() {
+    let commit = format!("app:{}", &HEX[..40]);
+    let whole = format!("app:{HEX}");
+    let short = &HEX[..12];
+    let image = record(&[&commit, &whole, &format!("{short}:latest")], &[]);
+    let other = ImageRecord { id: ImageId::try_from(format!("sha256:{OTHER}")).unwrap(), ..image };
+    for name in [&commit, &whole, short, &format!("docker.io/library/{commit}")] {
+        assert!(bears(&other, name), "{name}");
+    }
+    assert!(!bears(&record(&[], &[]), &whole));
+    assert!(!bears(&record(&[], &[]), &commit));
+}
+
+#[test]
 fn credentials_are_found_by_registry() {
     let config = json!({
         "auths": {

@@ -8,6 +8,7 @@ use dockbridge::{
     error::Kind,
     model::{
         engine::{ApiVersion, CgroupDriver},
+        id::ImageId,
         label,
         record::Observed,
     },
@@ -196,6 +197,20 @@ async fn an_image_in_use_says_so() {
     let error = engine(&docker).remove_image("busybox:1.36").await.unwrap_err();
     assert!(error.is_clash(Clash::ImageInUse), "{error}");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn the_containers_of_an_image_are_found_whoever_made_them() {
+    let docker = FakeDockerd::start().await;
+    let (used, unused, holder) = docker.world(|world| {
+        let (used, unused) = (world.add_image("busybox:1"), world.add_image("app:1"));
+        (used, unused, world.add_container("a-stranger", json!({ "Image": "busybox:1" })))
+    });
+    let engine = engine(&docker);
+    let users =
+        async |id: &str| engine.containers_of_image(&ImageId::try_from(id).unwrap()).await.unwrap();
+    assert_eq!(users(&used).await, [holder]);
+    assert!(users(&unused).await.is_empty());
 }
 
 #[tokio::test]

@@ -109,6 +109,7 @@ fn events(world: &World, request: &Recorded) -> Answer {
 fn list_containers(world: &World, request: &Recorded) -> Answer {
     let filters: Value = serde_json::from_str(request.parameter("filters")).unwrap_or_default();
     let (labels, ids) = (words(&filters["label"]), words(&filters["id"]));
+    let ancestors = words(&filters["ancestor"]);
     let all = matches!(request.parameter("all"), "1" | "true");
     let wanted = |container: &&Container| {
         let labelled = labels.iter().all(|label| match label.split_once('=') {
@@ -116,7 +117,8 @@ fn list_containers(world: &World, request: &Recorded) -> Answer {
             None => container.labels.contains_key(label),
         });
         let listed = ids.is_empty() || ids.iter().any(|id| container.id.starts_with(id));
-        labelled && listed && (all || container.status == "running")
+        let made_of = ancestors.is_empty() || ancestors.contains(&container.image);
+        labelled && listed && made_of && (all || container.status == "running")
     };
     let list = world.containers.iter().filter(wanted).map(|container| {
         json!({
