@@ -8,6 +8,7 @@
 //! this process is no longer what it was. Calls for one pod must come one after the other.
 
 use std::{
+    collections::HashSet,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,7 +18,7 @@ use std::{
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     arguments,
@@ -26,11 +27,11 @@ use super::{
         chain::{Chain, Link},
         config::NetworkList,
         directory::Chosen,
-        exec::Plugins,
+        exec::{PluginError, Plugins},
         result,
     },
     error::NetworkError,
-    garbage,
+    garbage::{self, Held, Links},
     keeper::Keeper,
 };
 use crate::{
@@ -68,6 +69,7 @@ pub struct Network {
     cache: Cache,
     deadline: Duration,
     pod_cidrs: Arc<ArcSwap<Vec<String>>>,
+    links: Arc<Links>,
     _keeping: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -86,6 +88,7 @@ impl Network {
             cache: Cache::new(&settings.cache_dir),
             deadline: settings.plugin_deadline,
             pod_cidrs: Arc::default(),
+            links: Arc::default(),
             _keeping: Arc::new(AbortOnDropHandle::new(task)),
         }
     }
@@ -141,6 +144,7 @@ impl Network {
         let link = link(intent)?;
         let path = intent.pod.netns.clone();
         blocking(&intent.pod.netns, move || enter(&path)).await??;
+        let _adding = self.links.add(Held::from(intent)).await;
         let result = self.chain(&list).add(&link).await?;
         // Remembered before it is judged: DEL wants it in any case.
         self.remember(intent, link, result.clone()).await?;
@@ -167,11 +171,12 @@ impl Network {
         let previous = entry.map(|entry| entry.result);
         NetworkError::gather(self.chain(&list).del(&link, previous.as_ref()).await)?;
         let (cache, intent) = (self.cache.clone(), intent.clone());
-        let id = intent.pod.id.clone();
+        let (id, held) = (intent.pod.id.clone(), Held::from(&intent));
         blocking(&intent.pod.netns.clone(), move || {
             cache.remove(&intent.network, intent.pod.id.as_str(), &intent.interface)
         })
         .await??;
+        self.links.forget(&held);
         info!(sandbox = %id, network = %list.name, namespace = there, "pod disconnected");
         Ok(())
     }
@@ -219,25 +224,33 @@ impl Network {
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
         let cache = self.cache.clone();
         let entries = blocking(Path::new("/"), move || cache.all()).await?;
+        let live = live.iter().map(Held::from).chain(self.links.all()).collect();
         let (stale, valid) = garbage::sort(entries, live);
         let mut failures = Vec::new();
         for entry in stale {
             failures.extend(self.release(entry).await?);
         }
-        if let Some(chosen) = self.keeper.findings().chosen() {
-            let network = &chosen.list.name;
-            let valid = valid.into_iter().filter(|link| link.network == *network);
-            let valid: Vec<(String, String)> =
-                valid.map(|link| (link.container, link.interface)).collect();
-            failures.extend(self.chain(&chosen.list).gc(&valid).await);
-        }
+        failures.extend(self.drop_all_but(valid).await);
         NetworkError::gather(failures)
     }
 
-    async fn release(
-        &self,
-        entry: Entry,
-    ) -> Result<Vec<super::cni::exec::PluginError>, NetworkError> {
+    async fn drop_all_but(&self, mut valid: HashSet<Held>) -> Vec<PluginError> {
+        let findings = self.keeper.findings();
+        let Some(chosen) = findings.chosen() else { return Vec::new() };
+        let Some(_quiet) = self.links.quiet(QUESTION).await else {
+            debug!("pods are being connected all the time; no garbage collected");
+            return Vec::new();
+        };
+        valid.extend(self.links.all());
+        let valid = valid.into_iter().filter(|link| link.network == chosen.list.name);
+        let valid: Vec<(String, String)> =
+            valid.map(|link| (link.container, link.interface)).collect();
+        // New pods wait meanwhile, so it must not take long.
+        let patience = self.deadline.min(QUESTION);
+        Chain { patience, ..self.chain(&chosen.list) }.gc(&valid).await
+    }
+
+    async fn release(&self, entry: Entry) -> Result<Vec<PluginError>, NetworkError> {
         let Some(list) = list_of(&entry) else { return Ok(Vec::new()) };
         let link = Link {
             container: entry.container.clone(),

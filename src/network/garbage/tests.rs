@@ -19,8 +19,8 @@ fn entry(container: &str, netns: Option<&str>, ours: bool) -> Entry {
     }
 }
 
-fn released(entries: Vec<Entry>, live: &[AttachmentIntent]) -> Vec<String> {
-    sort(entries, live).0.into_iter().map(|entry| entry.container).collect()
+fn released(entries: Vec<Entry>) -> Vec<String> {
+    sort(entries, HashSet::new()).0.into_iter().map(|entry| entry.container).collect()
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn only_abandoned_links_of_dockers_shims_are_stale() {
         entry("other-runtime", Some("/run/netns/cni-1"), false),
         entry("odd", Some("/proc/self/ns/net"), false),
     ];
-    assert_eq!(released(entries, &[]), ["ours-gone", "shim-gone"]);
+    assert_eq!(released(entries), ["ours-gone", "shim-gone"]);
 }
 
 #[test]
@@ -51,7 +51,24 @@ fn what_is_live_is_held_even_without_namespace() {
         pod_cidrs: Vec::new(),
     };
     let entries = vec![entry(&id, Some("/nowhere/n"), true)];
-    let (stale, held) = sort(entries, &[live]);
+    let (stale, held) = sort(entries, HashSet::from([Held::from(&live)]));
     assert!(stale.is_empty());
     assert_eq!(held.into_iter().map(|link| link.container).collect::<Vec<_>>(), [id]);
+}
+
+#[tokio::test]
+async fn collection_waits_for_connections_but_not_for_ever() {
+    let links = Links::default();
+    let link = Held {
+        network: "pods".to_owned(),
+        container: "abc".to_owned(),
+        interface: "eth0".to_owned(),
+    };
+    let adding = links.add(link.clone()).await;
+    assert!(links.quiet(Duration::from_millis(150)).await.is_none());
+    drop(adding);
+    assert!(links.quiet(Duration::from_millis(150)).await.is_some());
+    assert_eq!(links.all(), HashSet::from([link.clone()]));
+    links.forget(&link);
+    assert!(links.all().is_empty());
 }
