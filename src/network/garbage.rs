@@ -36,6 +36,16 @@ impl From<&AttachmentIntent> for Held {
     }
 }
 
+impl From<&Entry> for Held {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            network: entry.network.clone(),
+            container: entry.container.clone(),
+            interface: entry.interface.clone(),
+        }
+    }
+}
+
 /// The links this process made or is making. A list of live pods that a caller took a moment
 /// ago may miss the youngest; plugins told to drop all others would drop those.
 #[derive(Debug, Default)]
@@ -89,11 +99,7 @@ pub(super) fn sort(entries: Vec<Entry>, live: HashSet<Held>) -> (Vec<Entry>, Has
     let mut held = live;
     let mut stale = Vec::new();
     for entry in entries {
-        let link = Held {
-            network: entry.network.clone(),
-            container: entry.container.clone(),
-            interface: entry.interface.clone(),
-        };
+        let link = Held::from(&entry);
         if held.contains(&link) {
             continue;
         }

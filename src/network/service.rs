@@ -224,8 +224,7 @@ impl Network {
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
         let cache = self.cache.clone();
         let entries = blocking(Path::new("/"), move || cache.all()).await?;
-        let live = live.iter().map(Held::from).chain(self.links.all()).collect();
-        let (stale, valid) = garbage::sort(entries, live);
+        let (stale, valid) = garbage::sort(entries, live.iter().map(Held::from).collect());
         let mut failures = Vec::new();
         for entry in stale {
             failures.extend(self.release(entry).await?);
@@ -257,11 +256,12 @@ impl Network {
             netns: String::new(),
             interface: entry.interface.clone(),
             arguments: arguments::joined(&entry.arguments),
-            capabilities: entry.capabilities,
+            capabilities: entry.capabilities.clone(),
         };
         let failures = self.chain(&list).del(&link, Some(&entry.result)).await;
         if failures.is_empty() {
             info!(container = %entry.container, network = %list.name, "left-over link released");
+            self.links.forget(&Held::from(&entry));
             let cache = self.cache.clone();
             let forget = move || cache.remove(&entry.network, &entry.container, &entry.interface);
             blocking(Path::new("/"), forget).await??;
