@@ -102,7 +102,7 @@ find_cni() {
     fi
     mkdir -p "$conf"
     [ -e "$conf/10-dockbridge.conflist" ] || network "$(free_subnet)" >"$conf/10-dockbridge.conflist"
-    cni=(--cni-conf-dir "$conf")
+    cni=(--cni-conf-dir "$conf" --cni-cache-dir "$folder/cni/cache")
     say "no CNI configuration in /etc/cni/net.d: pods get the bridge of $conf"
 }
 
