@@ -11,5 +11,6 @@
 )]
 
 mod engine;
+mod image;
 mod store;
 mod support;
