@@ -25,42 +25,54 @@ pub(crate) async fn measure(
     let pods = amount("PODS", 60);
     let before = resident(stage)?;
     let begun = Instant::now();
-    let (sandbox, container) = fill(stage, &stage.cri, pods).await?;
+    let crowd = fill(stage, &stage.cri, pods).await?;
     println!("{pods} pods × 2 up, one after the other, in {:.1} s", begun.elapsed().as_secs_f32());
-    if let Some(peer) = peer {
-        fill(stage, peer, pods).await?;
-    }
+    let theirs = match peer {
+        Some(peer) => fill(stage, peer, pods).await?,
+        None => Vec::new(),
+    };
     let mut table = Table::default();
     for _ in 0..amount("READS", 200) {
         reads("dockbridge", &stage.cri, &mut table).await?;
-        raw_reads(engine, (&sandbox, &container), &mut table).await?;
+        if let Some((sandbox, container)) = crowd.last() {
+            raw_reads(engine, (sandbox, container), &mut table).await?;
+        }
         if let Some(peer) = peer {
             reads("peer", peer, &mut table).await?;
         }
     }
     println!("resident memory: {before:.1} MB empty, {:.1} MB beside the crowd", resident(stage)?);
     let begun = Instant::now();
-    stage.cri.clear().await?;
+    disperse(&stage.cri, &crowd).await?;
     println!("all gone, one after the other, in {:.1} s\n", begun.elapsed().as_secs_f32());
     if let Some(peer) = peer {
-        peer.clear().await?;
+        disperse(peer, &theirs).await?;
     }
     Ok(table)
 }
 
-/// Runs the pods; the Docker ids of the last sandbox and container.
-async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<(String, String)> {
-    let mut last = (String::new(), String::new());
+/// Runs the pods; the ids of each sandbox and of its last container.
+async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<Vec<(String, String)>> {
+    let mut crowd = Vec::new();
     for number in 0..pods {
         let pod = stage.recipes.pod(&format!("crowd{number}"));
         let sandbox = cri.run(&pod).await?;
+        let mut last = String::new();
         for name in ["one", "two"] {
-            let container = cri.create(&sandbox, &stage.recipes.sleeper(name), &pod).await?;
-            cri.start(&container).await?;
-            last = (sandbox.clone(), container);
+            last = cri.create(&sandbox, &stage.recipes.sleeper(name), &pod).await?;
+            cri.start(&last).await?;
         }
+        crowd.push((sandbox, last));
     }
-    Ok(last)
+    Ok(crowd)
+}
+
+async fn disperse(cri: &Cri, crowd: &[(String, String)]) -> Outcome {
+    for (sandbox, _) in crowd {
+        cri.stop(sandbox).await?;
+        cri.remove(sandbox).await?;
+    }
+    Ok(())
 }
 
 async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {

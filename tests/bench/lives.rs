@@ -88,7 +88,7 @@ impl RawLife {
         table.since(RAW, "(of it CNI ADD)", plugins);
         table.since(RAW, "RunPodSandbox", up);
         let step = Instant::now();
-        let body = self.recording.container.replace(&self.recording.sandbox_id, &sandbox);
+        let body = self.recording.container_in(&sandbox);
         let container = engine.create(&format!("raw-main-{round}"), &body).await?;
         table.since(RAW, "CreateContainer", step);
         let step = Instant::now();

@@ -16,30 +16,38 @@ pub(crate) struct Recording {
     pub(crate) version: String,
     /// The pause's body.
     pub(crate) sandbox: String,
-    /// The container's body.
-    pub(crate) container: String,
-    /// The sandbox id that occurs in it.
-    pub(crate) sandbox_id: String,
+    container: String,
+    sandbox_id: String,
 }
 
-/// Runs one pod through a dockbridge behind the proxy and keeps it up: the recorded bodies name
-/// files of this pod.
-pub(crate) async fn record(stage: &Stage, proxy: &Proxy) -> Outcome<Recording> {
+impl Recording {
+    /// The container's body, for another sandbox. Files of the recorded pod stay what they are.
+    pub(crate) fn container_in(&self, sandbox: &str) -> String {
+        let joins = |id: &str| format!("container:{id}");
+        self.container.replace(&joins(&self.sandbox_id), &joins(sandbox))
+    }
+}
+
+/// Runs one pod through a dockbridge behind the proxy and keeps the pod up, since the recorded
+/// bodies name its files; the dockbridge ends.
+pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;
     stage.up(&sandbox_id, &pod, &[stage.recipes.sleeper("main")]).await?;
+    stage.bridge.stop().await?;
     let mut bodies = Vec::new();
     for bytes in proxy.take_bytes() {
         bodies.extend(creations(&String::from_utf8_lossy(&bytes)));
     }
     let mut version = String::new();
     let (mut sandbox, mut container) = (None, None);
-    for (prefix, body) in bodies {
+    for (prefix, mut body) in bodies {
         version = prefix;
-        let labels = serde_json::from_str::<Value>(&body)?["Labels"].clone();
+        // Without labels no bridge takes the copies for its own and looks after them.
+        let labels = std::mem::take(&mut body["Labels"]);
         match labels["io.kubernetes.docker.type"].as_str() {
-            Some("podsandbox") => sandbox = Some(body),
-            _ => container = Some(body),
+            Some("podsandbox") => sandbox = Some(body.to_string()),
+            _ => container = Some(body.to_string()),
         }
     }
     let missing = || Failure("dockbridge sent no create request".to_owned());
@@ -52,7 +60,7 @@ pub(crate) async fn record(stage: &Stage, proxy: &Proxy) -> Outcome<Recording> {
 }
 
 /// Version prefix and body of every create request among the bytes of one connection.
-fn creations(bytes: &str) -> Vec<(String, String)> {
+fn creations(bytes: &str) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for request in bytes.split("POST ").skip(1) {
         let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
@@ -60,7 +68,7 @@ fn creations(bytes: &str) -> Vec<(String, String)> {
         let Some((version, _name)) = path.split_once("/containers/create?") else { continue };
         let mut values = serde_json::Deserializer::from_str(body).into_iter::<Value>();
         if let Some(Ok(value)) = values.next() {
-            found.push((version.to_owned(), value.to_string()));
+            found.push((version.to_owned(), value));
         }
     }
     found

@@ -7,6 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::{
     process::{Child, Command},
     time::sleep,
@@ -99,11 +103,27 @@ impl Bridge {
         self.child.as_ref().and_then(Child::id)
     }
 
+    /// Stops it from running, so that it neither answers nor listens.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn freeze(&self) -> Outcome {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it run on.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn thaw(&self) -> Outcome {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Outcome {
+        let Some(pid) = self.child.as_ref().and_then(Child::id) else { return Ok(()) };
+        Ok(kill(Pid::from_raw(i32::try_from(pid)?), signal)?)
+    }
+
     /// Ends it as an operator would, and checks that it obeys and removes its socket.
     pub(crate) async fn stop(&mut self) -> Outcome {
+        self.signal(Signal::SIGTERM)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
         match tokio::time::timeout(PATIENCE, child.wait()).await {
             Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => {}
             Ok(status) => fail!("dockbridge ended with {status:?}\n{}", self.tail()),
