@@ -1,6 +1,6 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
@@ -95,7 +95,7 @@ async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppE
         ImageSettings {
             sandbox_image: settings.sandbox_image.clone(),
             pull_stall: settings.pull_stall,
-            registry_config: Some(PathBuf::from(REGISTRY_CONFIG)),
+            registry_config: settings.registry_config.clone(),
         },
     );
     let locks = Locks::default();
@@ -164,7 +164,5 @@ fn shown(settings: &Settings) -> serde_json::Value {
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long all CNI plugins of one pod may take together; longer than any that works.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);
-/// Where `docker login` leaves root's credentials; a configured pause image may need them.
-const REGISTRY_CONFIG: &str = "/root/.docker/config.json";
 /// How long work that outlived its callers may take at the end.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);

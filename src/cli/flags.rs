@@ -47,6 +47,10 @@ pub struct Flags {
     /// Pause image to pull instead of the one in this program
     #[arg(long, global = true, value_name = "IMAGE")]
     pub sandbox_image: Option<String>,
+    /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are
+    /// honoured [default: /root/.docker/config.json]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub registry_config: Option<String>,
     /// Address for exec, attach and port-forward; port 0 is any free one [default: 127.0.0.1:0]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub streaming_addr: Option<String>,
@@ -78,6 +82,7 @@ impl Flags {
             (Key::CniCacheDir, "--cni-cache-dir", self.cni_cache_dir),
             (Key::PodCidr, "--pod-cidr", self.pod_cidr),
             (Key::SandboxImage, "--sandbox-image", self.sandbox_image),
+            (Key::RegistryConfig, "--registry-config", self.registry_config),
             (Key::StreamingAddr, "--streaming-addr", self.streaming_addr),
             (
                 Key::ImagePullProgressDeadline,

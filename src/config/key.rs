@@ -24,6 +24,8 @@ pub enum Key {
     PodCidr,
     /// Pause image to use instead of the embedded one.
     SandboxImage,
+    /// Docker client configuration with credentials for that image.
+    RegistryConfig,
     /// Where exec, attach and port-forward are served.
     StreamingAddr,
     /// How long a pull may make no progress.
@@ -38,7 +40,7 @@ pub enum Key {
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -49,6 +51,7 @@ impl Key {
         Self::CniCacheDir,
         Self::PodCidr,
         Self::SandboxImage,
+        Self::RegistryConfig,
         Self::StreamingAddr,
         Self::ImagePullProgressDeadline,
         Self::RuntimeRequestTimeout,
@@ -89,6 +92,7 @@ impl Key {
             Self::CniCacheDir => ("cni-cache-dir", "/var/lib/cni/cache"),
             Self::PodCidr => ("pod-cidr", ""),
             Self::SandboxImage => ("sandbox-image", ""),
+            Self::RegistryConfig => ("registry-config", "/root/.docker/config.json"),
             Self::StreamingAddr => ("streaming-addr", "127.0.0.1:0"),
             Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "1m"),
             Self::RuntimeRequestTimeout => ("runtime-request-timeout", "2m"),

@@ -63,6 +63,7 @@ pub fn resolve(
     if let Some(path) = path {
         layers.extend(file::read(&path)?);
     }
+    layers.extend(from_home(&variable));
     let origins: Vec<Given> = Key::ALL.into_iter().map(|key| topmost(&layers, key)).collect();
     Ok(Resolved { settings: Settings::new(&origins)?, origins })
 }
@@ -97,13 +98,31 @@ fn contradiction(flags: &[Given]) -> Result<(), ConfigError> {
 
 /// The value in the environment, under our name or one that Docker's own clients know.
 fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Option<Given> {
-    let mut names = vec![key.variable()];
-    if key == Key::Docker {
-        names.push("DOCKER_HOST".to_owned());
+    let given = |name: &str, text: String| {
+        Some(Given { key, text, source: Source::Environment(name.to_owned()) })
+    };
+    let ours = key.variable();
+    if let Some(text) = variable(&ours) {
+        return given(&ours, text);
     }
-    names.into_iter().find_map(|name| {
-        let text = variable(&name)?;
-        Some(Given { key, text, source: Source::Environment(name) })
+    match key {
+        Key::Docker => given("DOCKER_HOST", variable("DOCKER_HOST")?),
+        // A directory there.
+        Key::RegistryConfig => {
+            given("DOCKER_CONFIG", format!("{}/config.json", variable("DOCKER_CONFIG")?))
+        }
+        _ => None,
+    }
+}
+
+/// Where Docker's client looks when nobody says otherwise. Whose home it is says little about
+/// what the operator wants, so this counts least; services have none.
+fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<Given> {
+    let home = variable("HOME").filter(|home| home.starts_with('/'))?;
+    Some(Given {
+        key: Key::RegistryConfig,
+        text: format!("{}/.docker/config.json", home.trim_end_matches('/')),
+        source: Source::Environment("HOME".to_owned()),
     })
 }
 

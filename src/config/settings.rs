@@ -32,6 +32,9 @@ pub struct Settings {
     pub pod_cidrs: Vec<String>,
     /// Pause image to pull; none means the embedded one.
     pub sandbox_image: Option<String>,
+    /// Docker client configuration with the credentials for that image's registry; none to pull
+    /// it without any.
+    pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
     /// A pull without progress for this long is cut; none never cuts.
@@ -82,6 +85,7 @@ impl Settings {
             },
             pod_cidrs: texts.parse(Key::PodCidr, value::cidrs)?,
             sandbox_image: texts.parse(Key::SandboxImage, value::image)?,
+            registry_config: texts.parse(Key::RegistryConfig, value::file)?,
             streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
             pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
             request_timeout: texts.parse(Key::RuntimeRequestTimeout, value::request_timeout)?,

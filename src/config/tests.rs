@@ -56,6 +56,26 @@ fn docker_host_is_honoured_below_our_own_variable() {
 }
 
 #[test]
+fn registry_credentials_are_where_dockers_client_has_them() {
+    let place = |environment: &[(&str, &str)], file| {
+        let path = resolved(&[], environment, file).unwrap().settings.registry_config;
+        path.map(|path| path.display().to_string()).unwrap_or_default()
+    };
+    let home = ("HOME", "/home/me");
+    let docker = ("DOCKER_CONFIG", "/cfg");
+    let ours = ("DOCKBRIDGE_REGISTRY_CONFIG", "/ours.json");
+    let file = Some("registry-config = '/file.json'");
+    assert_eq!(place(&[], None), "/root/.docker/config.json");
+    assert_eq!(place(&[home], None), "/home/me/.docker/config.json");
+    assert_eq!(place(&[("HOME", "/")], None), "/.docker/config.json");
+    assert_eq!(place(&[("HOME", "odd")], None), "/root/.docker/config.json");
+    assert_eq!(place(&[home], file), "/file.json");
+    assert_eq!(place(&[home, docker], file), "/cfg/config.json");
+    assert_eq!(place(&[home, docker, ours], file), "/ours.json");
+    assert_eq!(place(&[home], Some("registry-config = ''")), "");
+}
+
+#[test]
 fn an_empty_variable_counts_as_not_set() {
     let resolved = resolved(&[], &[("DOCKBRIDGE_LISTEN", "")], None).unwrap();
     assert_eq!(resolved.origins[0].source, Source::Default);

@@ -90,6 +90,11 @@ pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
     if text.starts_with('/') { Ok(PathBuf::from(text)) } else { Err(Invalid::RelativePath) }
 }
 
+/// The absolute path of a file; empty means none.
+pub(super) fn file(text: &str) -> Result<Option<PathBuf>, Invalid> {
+    if text.is_empty() { Ok(None) } else { directory(text).map(Some) }
+}
+
 /// Absolute paths with commas between; empty parts are skipped.
 pub(super) fn directories(text: &str) -> Result<Vec<PathBuf>, Invalid> {
     let paths: Vec<PathBuf> = parts(text).map(directory).collect::<Result<_, _>>()?;

@@ -10,7 +10,7 @@ pub struct ImageSettings {
     /// How long a download may be silent before the pull is given up; none for no limit.
     /// Unpacking never counts.
     pub pull_stall: Option<Duration>,
-    /// Docker client configuration with the credentials for the pause image's registry, usually
-    /// `/root/.docker/config.json`; read when the image is pulled.
+    /// Docker client configuration with the credentials for the pause image's registry; read
+    /// when the image is pulled.
     pub registry_config: Option<PathBuf>,
 }
