@@ -77,9 +77,13 @@ impl Sandboxes {
         spec: &SandboxSpec,
     ) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
-        let Some(found) = snapshot.sandboxes().iter().find(|sandbox| sandbox.name == name) else {
+        let Some(held) = snapshot.sandboxes().iter().find(|sandbox| sandbox.name == name) else {
             return Ok(None);
         };
+        // The news of its end may still be on the way.
+        self.rooms.store.refresh_container(held.id.as_str()).await?;
+        let snapshot = self.rooms.store.snapshot();
+        let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
         if found.state() != SandboxState::Ready {
             self.remove(found.id.as_str()).await?;
             return Ok(None);
