@@ -42,7 +42,7 @@ install: release ## Install the release build below PREFIX (/usr/local)
 .PHONY: toolchain
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
-	  echo "cargo is missing. Rust 1.88 or newer is needed, and Debian 12 has an older one: see https://rustup.rs" >&2; exit 1; }
+	  echo "cargo is missing. Rust 1.89 or newer is needed, and Debian 12 has an older one: see https://rustup.rs" >&2; exit 1; }
 	@command -v cc >/dev/null || { $(AS_ROOT) apt-get update -q && $(AS_ROOT) apt-get install -y -q --no-install-recommends gcc libc6-dev; }
 
 .PHONY: build

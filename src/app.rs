@@ -1,6 +1,11 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
@@ -12,6 +17,10 @@ use crate::{
     container::room::Containers,
     engine::client::{Engine, Patience},
     flight::lock::Locks,
+    host::{
+        file,
+        lock::{Lock, LockError},
+    },
     image::{images::Images, settings::ImageSettings},
     model::network::NetworkMode,
     network::service::{Network, NetworkSettings},
@@ -31,6 +40,17 @@ pub enum AppError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] CheckpointError),
+    /// Another dockbridge has the state directory, or it cannot be locked.
+    #[error(
+        "the state directory {} cannot be taken: two of us never share one (--state-dir)",
+        state_dir.display()
+    )]
+    Taken {
+        /// The directory.
+        state_dir: PathBuf,
+        /// Who has it.
+        source: LockError,
+    },
     /// The CRI socket cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -49,6 +69,7 @@ pub async fn run(
     settings: Settings,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
+    let _owned = own(&settings.state_dir)?;
     let tracker = TaskTracker::new();
     let rooms = build(&settings, &tracker).await?;
     let recovered = tokio::spawn(recover(rooms.sandboxes.clone(), rooms.runtime.store.clone()));
@@ -77,6 +98,14 @@ struct Rooms {
     sandboxes: Sandboxes,
     runtime: RuntimeRpc,
     image: ImageRpc,
+}
+
+/// Makes the state directory ours alone, for as long as the lock is kept.
+fn own(state_dir: &Path) -> Result<Lock, AppError> {
+    file::ensure_directory(state_dir, STATE_MODE)
+        .map_err(LockError::from)
+        .and_then(|()| Lock::take(&state_dir.join("lock")))
+        .map_err(|source| AppError::Taken { state_dir: state_dir.to_owned(), source })
 }
 
 async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppError> {
@@ -162,6 +191,8 @@ fn shown(settings: &Settings) -> serde_json::Value {
 
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
+/// Nobody else has business in the state directory.
+const STATE_MODE: u32 = 0o700;
 /// How long all CNI plugins of one pod may take together; longer than any that works.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);
 /// How long work that outlived its callers may take at the end.

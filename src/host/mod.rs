@@ -6,6 +6,7 @@
 pub mod capability;
 pub mod error;
 pub mod file;
+pub mod lock;
 pub mod netns;
 pub mod process;
 pub mod watch;

@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod app;
 mod engine;
 mod image;
 mod store;
