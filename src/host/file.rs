@@ -85,9 +85,10 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
 /// Reads a whole file of at most `limit` bytes; none when it is absent.
 ///
 /// # Errors
-/// Unreadable, or longer than `limit`.
+/// Unreadable, longer than `limit`, or no regular file: a FIFO would keep the reader for ever.
 pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-    let file = match File::open(path) {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = match opened.and_then(regular) {
         Ok(file) => file,
         Err(e) if is_absence(&e) => return Ok(None),
         Err(e) => return Err(HostError::new("open", path, e)),
@@ -100,6 +101,13 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
         return Err(HostError::new("read", path, reason));
     }
     Ok(Some(bytes))
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
 /// Makes a directory and those above it, with `mode` for the ones it makes.

@@ -7,18 +7,21 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use tracing::warn;
 
-use crate::model::image::Credentials;
+use crate::{host::file::read_if_present, model::image::Credentials};
 
 /// The credentials for a registry in the configuration at `path`. What cannot be read is as good
 /// as absent: the pull is then anonymous, and its failure says what is missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
-    match tokio::fs::read(path).await {
-        Ok(bytes) => find(&bytes, domain),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => {
+    let place = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || read_if_present(&place, LONGEST_CONFIG)).await;
+    match read {
+        Ok(Ok(bytes)) => find(&bytes?, domain),
+        Ok(Err(refused)) => {
+            let error = refused.source;
             warn!(path = %path.display(), %error, "cannot read the registry credentials");
             None
         }
+        Err(_) => None,
     }
 }
 
@@ -80,3 +83,6 @@ fn domain_of(key: &str) -> &str {
         domain => domain,
     }
 }
+
+/// Far more than any client writes.
+const LONGEST_CONFIG: u64 = 1 << 20;

@@ -61,6 +61,12 @@ fn reading_is_bounded() {
     assert_eq!(read_if_present(&path, 3).unwrap().unwrap(), b"abc");
     assert!(read_if_present(&path, 2).is_err());
     assert!(read_if_present(dir.path(), 2).is_err());
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for odd in [&fifo, std::path::Path::new("/dev/zero")] {
+        let refused = read_if_present(odd, 2).unwrap_err();
+        assert_eq!(refused.source.to_string(), "not a regular file", "{}", odd.display());
+    }
 }
 
 #[test]
