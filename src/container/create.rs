@@ -1,16 +1,23 @@
 //! CreateContainer: facts in, plan, one create; what is there already is recognised.
 
-use std::{os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
+use std::{
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
+    log_link,
     name_conflict::{Verdict, create_named},
     room::Containers,
 };
 use crate::{
     error::Kind,
+    host::file::read_if_present,
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
@@ -59,7 +66,11 @@ impl Containers {
             return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
         }
         let plan = self.plan(&snapshot, &sandbox, spec).await?;
-        make_host_directories(&plan).await?;
+        make_mount_sources(&plan).await?;
+        let log_path = plan.document.spec.log_path.as_deref();
+        if let Err(error) = log_link::make_directory(log_path, &sandbox).await {
+            warn!(name = plan.name, %error, "the log will not be visible to the kubelet");
+        }
         let judge = |observed: &Observed| judge_holder(&plan.document, observed);
         let (engine, body) = (&self.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
@@ -143,30 +154,34 @@ async fn seccomp_profile(spec: &ContainerSpec) -> Result<Option<String>, Contain
     if spec.security.privileged {
         return Ok(None);
     }
-    match tokio::fs::read_to_string(path).await {
+    let path = PathBuf::from(path);
+    let place = path.clone();
+    let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
+    match read.unwrap_or_else(|lost| Err(lost.into())) {
         Ok(text) => Ok(Some(text)),
         Err(cause) => Err(ContainerError::File {
             action: "read the seccomp profile",
-            path: path.into(),
+            path,
             cause: Arc::new(cause),
             kind: Kind::InvalidArgument,
         }),
     }
 }
 
+fn read_profile(path: &Path) -> io::Result<String> {
+    let bytes = read_if_present(path, LONGEST_PROFILE).map_err(|refused| refused.source)?;
+    let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
+    String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
+}
+
 /// Bind sources that do not exist are made, as dockershim did; engines before API 1.42 have no
-/// switch for it. A bare client may also not have made the log directory.
-async fn make_host_directories(plan: &ContainerPlan) -> Result<(), ContainerError> {
+/// switch for it.
+async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
     for path in &plan.directories {
         match make_directory(path).await {
             Ok(()) => {}
             Err(cause) => return Err(ContainerError::file("create mount source", path, cause)),
         }
-    }
-    if let Some(directory) = plan.document.spec.log_path.as_deref().and_then(Path::parent)
-        && let Err(cause) = make_directory(directory).await
-    {
-        warn!(path = %directory.display(), %cause, "the log directory cannot be made");
     }
     Ok(())
 }
@@ -196,5 +211,7 @@ fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
     }
 }
 
+/// Far more than any profile needs; the engine would take the rest as well.
+const LONGEST_PROFILE: u64 = 1 << 20;
 /// How long a verb waits for the store's first look at the engine.
 pub const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);

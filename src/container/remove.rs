@@ -21,13 +21,15 @@ impl Containers {
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
         let _held = self.locks.write(id.as_str()).await;
-        let record = self.store.snapshot().container(id.as_str()).map(std::sync::Arc::clone);
+        let before = self.store.snapshot();
         self.remove_from_engine(id).await?;
         self.store.refresh_container(id.as_str()).await?;
-        if let Some(record) = record
-            && let Err(error) = log_link::remove(&record).await
-        {
-            warn!(container = %id, %error, "the log link stays behind");
+        if let Some(record) = before.container(id.as_str()) {
+            let sandbox = before.sandbox(record.document.sandbox.as_str());
+            let removed = log_link::remove(record, sandbox.map(|found| &**found)).await;
+            if let Err(error) = removed {
+                warn!(container = %id, %error, "the log link stays behind");
+            }
         }
         info!(container = %id, "container removed");
         Ok(())

@@ -30,8 +30,10 @@ impl Containers {
             return Err(error.into());
         }
         info!(container = id, name = container.name, "container started");
-        if let Some(record) = self.store.snapshot().container(id)
-            && let Err(error) = log_link::make(record).await
+        let now = self.store.snapshot();
+        let sandbox = now.sandbox(container.document.sandbox.as_str()).map(|found| &**found);
+        if let Some(record) = now.container(id)
+            && let Err(error) = log_link::make(record, sandbox).await
         {
             warn!(container = id, %error, "the log is not visible to the kubelet");
         }

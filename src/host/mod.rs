@@ -3,6 +3,7 @@
 //! Everything here blocks unless its name says otherwise: call it from `spawn_blocking` when it
 //! may touch a disk. Nothing here knows pods, plugins or Docker.
 
+pub mod beneath;
 pub mod capability;
 pub mod error;
 pub mod file;

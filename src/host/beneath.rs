@@ -1,0 +1,113 @@
+//! Links and directories below a directory, never reached through a symbolic link.
+//!
+//! Whoever may write below the directory, a pod for one, could otherwise lead us out of it. The
+//! directory itself may be reached in any way: its path is the operator's.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Component, Path},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{AtFlags, OFlag, openat, readlinkat},
+    sys::stat::{Mode, SFlag, fstatat, mkdirat},
+    unistd::{UnlinkatFlags, symlinkat, unlinkat},
+};
+
+use super::{error::HostError, file};
+
+/// Makes the directory `below` the directory `root`, with all that is missing on the way (0755).
+///
+/// # Errors
+/// Something that is no directory is in the way, or it is not permitted.
+pub fn make_directory(root: &Path, below: &Path) -> Result<(), HostError> {
+    file::ensure_directory(root, MODE)?;
+    descend(root, below, Missing::Made)
+        .map(drop)
+        .map_err(|e| HostError::new("create directory", &root.join(below), e))
+}
+
+/// Makes `below` the directory `root` a link to `target`, in place of another link. Directories
+/// on the way are made.
+///
+/// # Errors
+/// As [`make_directory`], and when something that is no link has the name.
+pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
+    let (parent, name) = split(root, below)?;
+    file::ensure_directory(root, MODE)?;
+    let made = descend(root, parent, Missing::Made).and_then(|directory| {
+        if readlinkat(&directory, name).is_ok_and(|now| now == *target) {
+            return Ok(());
+        }
+        unlink_in(&directory, name)?;
+        Ok(symlinkat(target, &directory, name)?)
+    });
+    made.map_err(|e| HostError::new("link", &root.join(below), e))
+}
+
+/// Removes the link `below` the directory `root`. What is absent, or no link, is left alone.
+///
+/// # Errors
+/// Something that is no directory is in the way, or it is not permitted.
+pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
+    let (parent, name) = split(root, below)?;
+    let directory = descend(root, parent, Missing::Refused);
+    match directory.and_then(|directory| Ok(unlink_in(&directory, name)?)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(HostError::new("unlink", &root.join(below), e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What becomes of directories that are not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Made,
+    Refused,
+}
+
+/// Opens the directory `below` the directory `root`, step by step.
+fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
+    let mut directory = OwnedFd::from(File::open(root)?);
+    for component in below.components() {
+        let step = match component {
+            Component::Normal(step) => step,
+            Component::CurDir => continue,
+            _ => return Err(io::ErrorKind::InvalidFilename.into()),
+        };
+        if missing == Missing::Made {
+            let made = mkdirat(&directory, step, Mode::from_bits_truncate(MODE));
+            made.or_else(|e| if e == Errno::EEXIST { Ok(()) } else { Err(e) })?;
+        }
+        let way = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        directory = openat(&directory, step, way, Mode::empty())?;
+    }
+    Ok(directory)
+}
+
+fn split<'a>(root: &Path, below: &'a Path) -> Result<(&'a Path, &'a OsStr), HostError> {
+    let parts = below.parent().zip(below.file_name());
+    parts.ok_or_else(|| HostError::new("name", &root.join(below), io::ErrorKind::InvalidFilename))
+}
+
+fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let found = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => return Ok(()),
+        found => SFlag::from_bits_truncate(found?.st_mode & SFlag::S_IFMT.bits()),
+    };
+    if found != SFlag::S_IFLNK {
+        return Ok(());
+    }
+    unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
+}
+
+/// Readable by all, as kubelet makes log directories.
+const MODE: u32 = 0o755;
+
+#[cfg(test)]
+mod tests;

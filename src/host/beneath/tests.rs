@@ -1,0 +1,59 @@
+//! Links are made and removed where they belong and nowhere else.
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+use super::*;
+
+#[test]
+fn links_come_move_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, below) = (dir.path().join("logs/pod"), Path::new("main/0.log"));
+    for target in ["/one", "/two", "/two"] {
+        link(&root, below, Path::new(target)).unwrap();
+        assert_eq!(fs::read_link(root.join(below)).unwrap(), PathBuf::from(target));
+    }
+    unlink(&root, below).unwrap();
+    unlink(&root, below).unwrap();
+    unlink(&root, Path::new("other/0.log")).unwrap();
+    unlink(&dir.path().join("nowhere"), below).unwrap();
+    assert_eq!(fs::read_dir(root.join("main")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_in_the_way_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("0.log"), "kept").unwrap();
+    assert!(link(dir.path(), Path::new("0.log"), Path::new("/one")).is_err());
+    unlink(dir.path(), Path::new("0.log")).unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("0.log")).unwrap(), "kept");
+}
+
+#[test]
+fn no_link_leads_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, outside) = (dir.path().join("pod"), dir.path().join("outside"));
+    fs::create_dir_all(&root).unwrap();
+    fs::create_dir_all(outside.join("deep")).unwrap();
+    symlink("/kept", outside.join("0.log")).unwrap();
+    symlink(&outside, root.join("main")).unwrap();
+    for below in ["main/0.log", "main/1.log", "main/deep/0.log", "../outside/0.log"] {
+        assert!(link(&root, Path::new(below), Path::new("/one")).is_err(), "{below}");
+        assert!(unlink(&root, Path::new(below)).is_err(), "{below}");
+    }
+    assert!(make_directory(&root, Path::new("main/new")).is_err());
+    assert_eq!(fs::read_link(outside.join("0.log")).unwrap(), PathBuf::from("/kept"));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(outside.join("deep")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_directory_itself_may_be_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, shown) = (dir.path().join("real"), dir.path().join("shown"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &shown).unwrap();
+    make_directory(&shown, Path::new("")).unwrap();
+    link(&shown, Path::new("main/0.log"), Path::new("/one")).unwrap();
+    assert!(real.join("main/0.log").is_symlink());
+    assert!(link(&shown, Path::new(""), Path::new("/one")).is_err());
+}
