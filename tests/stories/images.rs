@@ -1,11 +1,12 @@
 //! Images from registries, with and without credentials.
 
-use dockbridge::wire::cri;
+use dockbridge::{pause::archive, wire::cri};
+use tonic::Code;
 
 use crate::{
     pods::until_exited,
     support::{
-        failure::{Outcome, ensure, ensure_eq},
+        failure::{Outcome, ensure, ensure_eq, fail},
         stage::Stage,
         world::World,
     },
@@ -50,6 +51,86 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     // Removing one name removes the image, so the world's own name has to be pulled back.
     restore(&stage, &world).await?;
     stage.leaves_nothing().await
+}
+
+/// Somebody else's container, even a stopped one, keeps an image and all its names.
+pub(crate) async fn used_by_a_stranger(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "used_by_a_stranger").await?;
+    let pulled = format!("{}/busybox:1", world.registry);
+    let id = stage.cri.pull(&pulled, None).await?;
+    stage.engine.docker(&["tag", &pulled, "stranger.test/own:1"]).await?;
+    let stranger = stage.engine.docker(&["create", "stranger.test/own:1", "true"]).await?;
+    let names = sorted(stage.cri.image(&id).await?.unwrap_or_default().repo_tags);
+    for name in [&pulled, &id] {
+        let refused = stage.cri.remove_image(name).await.err();
+        let Some(refused) = refused else { fail!("{name} was removed") };
+        ensure_eq!(refused.code, Code::FailedPrecondition, "{refused}");
+        ensure!(refused.message.contains(&stranger[..12]), "the holder is not named: {refused}");
+        ensure_eq!(sorted(stage.cri.image(&id).await?.unwrap_or_default().repo_tags), names);
+    }
+    stage.engine.docker(&["rm", &stranger]).await?;
+    stage.cri.remove_image(&pulled).await?;
+    ensure_eq!(stage.cri.image(&id).await?, None);
+    restore(&stage, &world).await?;
+    stage.leaves_nothing().await
+}
+
+/// A tag of hexadecimal digits, as builds take them from commits, is a name in every verb.
+pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "tagged_like_an_id").await?;
+    let id = stage.cri.image(&world.image).await?.unwrap_or_default().id;
+    let hex = id.strip_prefix("sha256:").unwrap_or(&id).to_owned();
+    let commit = format!("app:{}", "0123456789".repeat(4));
+    let whole = format!("app:{hex}");
+    for name in [&commit, &whole] {
+        ensure_eq!(stage.cri.image(name).await?, None);
+        stage.cri.remove_image(name).await?;
+        stage.engine.docker(&["tag", &world.image, name]).await?;
+        runs(&stage, name, &id).await?;
+        ensure_eq!(stage.cri.image(name).await?.unwrap_or_default().id, id);
+        stage.engine.docker(&["rmi", name]).await?;
+    }
+    stage.leaves_nothing().await
+}
+
+/// The pause goes by every spelling, is pinned, stays while a pod runs, and comes back after it
+/// was removed.
+pub(crate) async fn the_pause(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "the_pause").await?;
+    let cri = &stage.cri;
+    let sandbox = cri.run(&stage.recipes.pod("paused")).await?;
+    let pause = archive::reference();
+    let image = cri.image(pause).await?.unwrap_or_default();
+    let hex = image.id.strip_prefix("sha256:").unwrap_or_default();
+    let long = format!("docker.io/{pause}");
+    let digests = image.repo_digests.iter().map(String::as_str);
+    let spellings: Vec<&str> = [pause, &long, &image.id, hex, &hex[..12], &image.id[..19]]
+        .into_iter()
+        .chain(digests)
+        .collect();
+    let pinned = |images: &[cri::Image]| -> Vec<String> {
+        images.iter().filter(|image| image.pinned).map(|image| image.id.clone()).collect()
+    };
+    ensure_eq!(pinned(&cri.list_images().await?), std::slice::from_ref(&image.id));
+    for name in &spellings {
+        ensure_eq!(cri.image(name).await?, Some(image.clone()), "{name}");
+        let Some(refused) = cri.remove_image(name).await.err() else { fail!("{name} is gone") };
+        ensure_eq!(refused.code, Code::FailedPrecondition, "{refused}");
+        ensure_eq!(cri.image(name).await?, Some(image.clone()), "{name}");
+    }
+    ensure_eq!(cri.sandbox(&sandbox).await?.state(), cri::PodSandboxState::SandboxReady);
+    cri.clear().await?;
+    cri.remove_image(pause).await?;
+    ensure_eq!(cri.image(&image.id).await?, None);
+    cri.run(&stage.recipes.pod("again")).await?;
+    ensure_eq!(pinned(&cri.list_images().await?).len(), 1);
+    cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
 }
 
 async fn runs(stage: &Stage, image: &str, id: &str) -> Outcome {

@@ -9,6 +9,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a test fails by panicking and reports by printing"
@@ -49,6 +50,9 @@ const STORIES: &[(&str, Story)] = stories![
     pods::with_names_and_dns,
     pods::asked_twice,
     images::from_a_private_registry,
+    images::used_by_a_stranger,
+    images::tagged_like_an_id,
+    images::the_pause,
     many::thirty_at_once,
     many::reads_cost_the_engine_nothing,
     many::writes_are_read_at_once,
