@@ -4,6 +4,7 @@
 //! run as tasks the daemon owns and are idempotent where CRI wants them so.
 
 pub mod create;
+pub mod end;
 pub mod error;
 pub mod log_link;
 pub mod name_conflict;

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
 };
 
 use tokio::{sync::watch, time::Instant};
@@ -31,8 +31,9 @@ pub struct Containers {
     pub(super) starting: Calls<ContainerId, Result<(), ContainerError>>,
     pub(super) stopping: Calls<ContainerId, Result<(), ContainerError>>,
     pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
-    /// When the stop under way turns into a kill, so that a later caller can make it sooner.
-    pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, watch::Sender<Instant>>>>,
+    /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
+    /// entry is dead when nobody waits for that stop any more.
+    pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
 }
 
 impl Containers {

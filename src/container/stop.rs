@@ -1,12 +1,22 @@
 //! StopContainer: ask, wait, kill. A later call with less patience makes the kill come sooner.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
-use tokio::{sync::watch, time::Instant};
-use tracing::{info, warn};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tracing::info;
 
-use super::{error::ContainerError, room::Containers};
-use crate::{engine::error::EngineError, error::Kind, model::id::ContainerId};
+use super::{
+    end::{await_end, ended_is_fine, kill},
+    error::ContainerError,
+    room::Containers,
+};
+use crate::{model::id::ContainerId, store::snapshot::Snapshot};
 
 impl Containers {
     /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended
@@ -16,18 +26,20 @@ impl Containers {
     /// The engine fails, or the process survives SIGKILL.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), ContainerError> {
         let Some(container) = self.find(id).await? else { return Ok(()) };
+        let id = container.id.clone();
         if !container.process.is_running() {
             // Perhaps the store is a blink behind a start; the engine's word counts.
-            self.store.refresh_container(container.id.as_str()).await?;
-            if !self.runs(&container.id) {
+            self.store.refresh_container(id.as_str()).await?;
+            if !runs(&self.store.snapshot(), &id) {
                 return Ok(());
             }
         }
         let grace = grace.min(LONGEST_GRACE);
-        self.hasten(&container.id, Instant::now() + grace);
-        let room = self.clone();
-        let id = container.id.clone();
-        self.stopping.run(id.clone(), async move { room.stop_known(&id, grace).await }).await?
+        // Held until the call is over: while anybody holds it, later calls find it.
+        let deadline = self.deadline(&id, Instant::now() + grace);
+        let (room, shared) = (self.clone(), Arc::clone(&deadline));
+        let stop = async move { room.stop_known(&container.id, grace, &shared).await };
+        self.stopping.run(id, stop).await?
     }
 
     /// Kills a container at once and waits until the store shows it ended.
@@ -38,13 +50,14 @@ impl Containers {
         self.stop(id.as_str(), Duration::ZERO).await
     }
 
-    async fn stop_known(&self, id: &ContainerId, grace: Duration) -> Result<(), ContainerError> {
-        let (sender, deadline) = watch::channel(Instant::now() + grace);
-        self.deadlines().insert(id.clone(), sender);
-        let stopped = self.ask_then_kill(id, grace, deadline).await;
-        self.deadlines().remove(id);
-        stopped?;
-        self.await_end(id).await?;
+    async fn stop_known(
+        &self,
+        id: &ContainerId,
+        grace: Duration,
+        deadline: &watch::Sender<Instant>,
+    ) -> Result<(), ContainerError> {
+        self.ask_then_kill(id, grace, deadline.subscribe()).await?;
+        await_end(&self.store, id.as_str(), |now| runs(now, id)).await?;
         info!(container = %id, "container stopped");
         Ok(())
     }
@@ -56,85 +69,42 @@ impl Containers {
         mut deadline: watch::Receiver<Instant>,
     ) -> Result<(), ContainerError> {
         if grace.is_zero() {
-            return self.send_kill(id).await;
+            return kill(&self.engine, id.as_str()).await;
         }
         let asking = self.engine.stop_container(id.as_str(), grace);
         tokio::pin!(asking);
         loop {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
-                answer = &mut asking => return tolerate(answer),
-                () = tokio::time::sleep_until(kill_at) => return self.send_kill(id).await,
+                answer = &mut asking => return ended_is_fine(answer),
+                () = sleep_until(kill_at) => return kill(&self.engine, id.as_str()).await,
                 Ok(()) = deadline.changed() => {}
             }
         }
     }
 
-    async fn send_kill(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        tolerate(self.engine.kill_container(id.as_str(), "SIGKILL").await)
-    }
-
-    /// Brings the kill of a stop under way forward to `at`, if that is sooner.
-    fn hasten(&self, id: &ContainerId, at: Instant) {
-        if let Some(deadline) = self.deadlines().get(id) {
+    /// When the stop of this container turns into a kill: `at`, or sooner if a stop under way
+    /// says so, which `at` brings forward otherwise.
+    fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
+        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
             deadline.send_if_modified(|kill_at| {
                 let sooner = at < *kill_at;
-                if sooner {
-                    *kill_at = at;
-                }
+                *kill_at = at.min(*kill_at);
                 sooner
             });
+            return deadline;
         }
-    }
-
-    /// Waits until the store shows the container ended or gone.
-    async fn await_end(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        let wanted = id.clone();
-        let ended = self.store.wait(EVENT_PATIENCE, move |now| {
-            let running = now.container(wanted.as_str()).is_some_and(|c| c.process.is_running());
-            (!running).then_some(())
-        });
-        if ended.await.is_some() {
-            return Ok(());
-        }
-        warn!(container = %id, "no exit event yet, asking the engine");
-        let until = Instant::now() + KILL_PATIENCE;
-        while Instant::now() < until {
-            self.store.refresh_container(id.as_str()).await?;
-            if !self.runs(id) {
-                return Ok(());
-            }
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        Err(ContainerError::Unkillable { id: id.to_string(), patience: KILL_PATIENCE })
-    }
-
-    fn runs(&self, id: &ContainerId) -> bool {
-        self.store.snapshot().container(id.as_str()).is_some_and(|c| c.process.is_running())
-    }
-
-    fn deadlines(
-        &self,
-    ) -> std::sync::MutexGuard<'_, std::collections::HashMap<ContainerId, watch::Sender<Instant>>>
-    {
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
+        deadlines.retain(|_, deadline| deadline.strong_count() > 0);
+        let deadline = Arc::new(watch::Sender::new(at));
+        deadlines.insert(id.clone(), Arc::downgrade(&deadline));
+        deadline
     }
 }
 
-/// A container that is gone or not running has been stopped by somebody else.
-fn tolerate(answer: Result<(), EngineError>) -> Result<(), ContainerError> {
-    match answer {
-        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::FailedPrecondition) => Ok(()),
-        Err(error) => Err(error.into()),
-        Ok(()) => Ok(()),
-    }
+fn runs(now: &Snapshot, id: &ContainerId) -> bool {
+    now.container(id.as_str()).is_some_and(|container| container.process.is_running())
 }
 
 /// A grace nobody means literally; it keeps deadline arithmetic in range.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);
-/// After a stop or kill was answered, how long the exit event may take before we ask.
-const EVENT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a process may take to disappear after SIGKILL.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
-/// How often we ask meanwhile.
-const POLL_EVERY: Duration = Duration::from_millis(200);

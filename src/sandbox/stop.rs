@@ -9,14 +9,17 @@ use tracing::info;
 
 use super::{error::SandboxError, room::Sandboxes};
 use crate::{
-    container::create::SYNC_PATIENCE,
-    error::Kind,
+    container::{
+        create::SYNC_PATIENCE,
+        end::{await_end, kill},
+    },
     host::{file::Durability, netns},
     model::{
         id::SandboxId,
         network::{Attachment, AttachmentIntent},
-        record::SandboxRecord,
+        record::{Process, SandboxRecord},
     },
+    store::snapshot::Snapshot,
 };
 
 impl Sandboxes {
@@ -106,33 +109,17 @@ impl Sandboxes {
 
     /// Ends the pause; nothing in it is worth asking politely.
     async fn stop_pause(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
-        let Some(process) = &sandbox.process else { return Ok(()) };
         let id = sandbox.id.as_str();
-        if process.is_running() {
-            match self.rooms.engine.kill_container(id, "SIGKILL").await {
-                Err(error)
-                    if !matches!(error.kind(), Kind::NotFound | Kind::FailedPrecondition) =>
-                {
-                    return Err(error.into());
-                }
-                _ => {}
-            }
+        match &sandbox.process {
+            None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
+            Some(Process::Running { .. } | Process::Unknown) => {}
         }
-        self.await_pause_end(&sandbox.id).await
-    }
-
-    async fn await_pause_end(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let wanted = id.clone();
-        let ended = self.rooms.store.wait(EVENT_PATIENCE, move |now| {
-            let pause = now.sandbox(wanted.as_str());
-            pause.is_none_or(|pause| pause.pid().is_none()).then_some(())
-        });
-        if ended.await.is_none() {
-            self.rooms.store.refresh_container(id.as_str()).await?;
-        }
-        Ok(())
+        kill(&self.rooms.engine, id).await?;
+        let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);
+        Ok(await_end(&self.rooms.store, id, runs).await?)
     }
 }
 
-/// After the kill was answered, how long the exit event may take before we ask.
-const EVENT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+fn is_running(sandbox: &Arc<SandboxRecord>) -> bool {
+    sandbox.process.as_ref().is_some_and(Process::is_running)
+}

@@ -11,6 +11,7 @@
 )]
 
 mod app;
+mod container;
 mod engine;
 mod image;
 mod store;

@@ -54,7 +54,7 @@ async fn synced(docker: &FakeDockerd) -> Store {
 }
 
 /// A pause container of ours, not started.
-fn pod(world: &mut World, name: &str) -> String {
+pub(crate) fn pod(world: &mut World, name: &str) -> String {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "attempt": 0 });
     let document = json!({ "version": 1, "spec": { "metadata": metadata }, "network": "host" });
     let labels = json!({
@@ -65,7 +65,7 @@ fn pod(world: &mut World, name: &str) -> String {
 }
 
 /// A workload container of ours, not started.
-fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
+pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
     let image = format!("sha256:{:064x}", 1);
     let spec = json!({ "metadata": { "name": name, "attempt": 0 }, "image": image });
     let document = json!({
