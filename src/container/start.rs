@@ -25,10 +25,9 @@ impl Containers {
         let _held = self.locks.write(id).await;
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then says why, and counts as exited.
-        self.store.refresh_container(id).await?;
-        if let Err(error) = started {
-            return Err(error.into());
-        }
+        let seen = self.store.refresh_container(id).await;
+        started?;
+        seen?;
         info!(container = id, name = container.name, "container started");
         let now = self.store.snapshot();
         let sandbox = now.sandbox(container.document.sandbox.as_str()).map(|found| &**found);
