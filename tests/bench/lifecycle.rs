@@ -90,6 +90,8 @@ async fn measure(world: &World) -> Outcome {
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
+    // It adopted the recorded pod when it came to know of it.
+    stage.cri.clear().await?;
     recorder.leaves_nothing().await?;
     let binary = fs::metadata(env!("CARGO_BIN_EXE_dockbridge"))?.len();
     println!("binary of this build: {:.1} MB", megabytes(binary));
