@@ -310,6 +310,11 @@ async fn a_used_image_stays() {
     let error = bench.images.remove("app:1").await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition, "{error}");
     assert!(bench.knows("app:1"), "its name is kept");
+    bench.docker.world(|world| world.images[0].tags.push("r.test/app:1".to_owned()));
+    bench.see(&image).await;
+    let error = bench.images.remove("r.test/app:1").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::FailedPrecondition, "{error}");
+    assert!(bench.knows("app:1") && bench.knows("r.test/app:1"), "all its names are kept");
 }
 
 #[tokio::test]
