@@ -1,8 +1,10 @@
 //! The closed list of failure kinds that every room's error answers to.
 //!
 //! Policy: a room has its own small error enum, with ids and paths as fields, and a `kind()`.
-//! Nobody below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into a code, once, and logs
-//! the whole chain of causes there.
+//! Nobody below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into a code, once, and tells
+//! the whole [`chain`] of causes there.
+
+use std::error::Error;
 
 /// What sort of failure it is, in the words of the caller's next step.
 ///
@@ -34,3 +36,21 @@ pub enum Kind {
     /// Our own fault, or an answer nobody expected.
     Internal,
 }
+
+/// An error with all its causes on one line. Some name their cause already: none is told twice.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,10 @@ use std::{
 };
 
 use clap::Parser as _;
-use dockbridge::cli::{execute, verb::CommandLine};
+use dockbridge::{
+    cli::{execute, verb::CommandLine},
+    error::chain,
+};
 
 fn main() -> ExitCode {
     let order = CommandLine::parse().order();
@@ -15,7 +18,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if execute::is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "dockbridge: {}", execute::told(&*error));
+            let _ = writeln!(io::stderr(), "dockbridge: {}", chain(&*error));
             ExitCode::FAILURE
         }
     }

@@ -20,7 +20,7 @@ use crate::{
 /// Does what was asked. Answers go to `out`; `environment` looks a variable up.
 ///
 /// # Errors
-/// For the operator's terminal: [`told`] puts one into words.
+/// For the operator's terminal: [`crate::error::chain`] puts one into words.
 pub fn execute(
     order: Order,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -42,20 +42,6 @@ pub fn execute(
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// An error and what caused it, in one line. Causes that the error has named already are left out.
-pub fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Whether the reader of the output has just had enough of it.

@@ -12,6 +12,7 @@ use crate::config::{
     key::Key,
     resolve::{Given, Source},
 };
+use crate::error::chain;
 
 #[test]
 fn the_definition_is_sound() {
@@ -138,12 +139,12 @@ fn verbs_that_only_answer() {
 fn an_error_is_told_with_its_causes() {
     let io = std::io::Error::other("disk on fire");
     let error = crate::config::error::ConfigError::Unreadable { path: "/x".into(), source: io };
-    assert_eq!(execute::told(&error).matches("disk on fire").count(), 1);
+    assert_eq!(chain(&error).matches("disk on fire").count(), 1);
 }
 
 fn said(words: &[&str]) -> Result<String, String> {
     let mut out = Vec::new();
-    execute::execute(order(words), &|_| None, &mut out).map_err(|error| execute::told(&*error))?;
+    execute::execute(order(words), &|_| None, &mut out).map_err(|error| chain(&*error))?;
     Ok(String::from_utf8(out).unwrap())
 }
 

@@ -1,13 +1,16 @@
 //! Failure kinds become gRPC codes here and nowhere else.
 
-use std::error::Error;
-
 use tonic::{Code, Status};
 
 use crate::{
-    checkpoint::error::CheckpointError, container::error::ContainerError,
-    engine::error::EngineError, error::Kind, image::error::ImageError,
-    network::error::NetworkError, sandbox::error::SandboxError, store::error::StoreError,
+    checkpoint::error::CheckpointError,
+    container::error::ContainerError,
+    engine::error::EngineError,
+    error::{Kind, chain},
+    image::error::ImageError,
+    network::error::NetworkError,
+    sandbox::error::SandboxError,
+    store::error::StoreError,
     translate::parse::error::ParseError,
 };
 
@@ -27,21 +30,6 @@ pub const fn code(kind: Kind) -> Code {
         Kind::Unknown => Code::Unknown,
         Kind::Internal => Code::Internal,
     }
-}
-
-/// An error with all its causes on one line, none said twice.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// A failed verb as kubelet sees it.

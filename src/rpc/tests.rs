@@ -2,10 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::{
-    listener::{ListenError, Socket},
-    status::chain,
-};
+use super::listener::{ListenError, Socket};
 
 #[tokio::test]
 async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
@@ -30,17 +27,4 @@ async fn what_is_no_socket_is_left_alone() {
     std::fs::write(&path, "data").unwrap();
     assert!(matches!(Socket::bind(&path).await, Err(ListenError::NotASocket(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
-}
-
-#[test]
-fn causes_are_told_once() {
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer")]
-    struct Outer(#[source] std::io::Error);
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer: inner")]
-    struct Repeating(#[source] std::io::Error);
-    let inner = || std::io::Error::other("inner");
-    assert_eq!(chain(&Outer(inner())), "outer: inner");
-    assert_eq!(chain(&Repeating(inner())), "outer: inner");
 }

@@ -4,7 +4,7 @@
 //! the list is being made the stream is read all the same: the engine drops events for readers
 //! that fall behind.
 
-use std::{convert::Infallible, error::Error, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     engine::{client::Engine, error::EngineError, events::Events},
+    error::chain,
     model::engine::{EngineEvent, EngineInfo},
 };
 
@@ -50,21 +51,6 @@ pub(super) async fn follow(engine: Engine, settings: StoreSettings, signals: mps
         time::sleep(session.pause).await;
         session.pause = (session.pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-/// The causes of an error in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        // Some errors already repeat their cause.
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 struct Session {

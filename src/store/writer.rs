@@ -30,6 +30,7 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     engine::{client::Engine, error::EngineError},
+    error::chain,
     model::engine::EngineInfo,
 };
 
@@ -204,7 +205,7 @@ impl Writer {
             Done::Rested(target) => self.ledger.rested(&target),
             Done::Described(Ok(engine)) => self.ledger.describe(*engine),
             Done::Described(Err(error)) => {
-                warn!(error = link::chain(&error), "cannot read what the docker engine is");
+                warn!(error = chain(&error), "cannot read what the docker engine is");
             }
             Done::Pinged(silence) => self.pinged(silence),
             Done::PingDue => self.ping(),
@@ -242,7 +243,7 @@ impl Writer {
 
     fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
         let result = result.map_err(|failure| failure.about(target.name()));
-        let told = result.as_ref().err().map(|error| link::chain(error));
+        let told = result.as_ref().err().map(|error| chain(error));
         let Some(failures) = self.ledger.looked(target, ticket, result) else { return };
         let rest = rest_after(failures, self.settings.relist_every);
         let (name, error) = (target.name(), told.unwrap_or_default());
@@ -279,7 +280,7 @@ impl Writer {
         self.work.spawn(async move {
             Done::Pinged(match time::timeout(patience, engine.negotiate()).await {
                 Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(link::chain(&error)),
+                Ok(Err(error)) => Some(chain(&error)),
                 Err(_) => Some(format!("it did not answer a ping within {patience:?}")),
             })
         });
