@@ -9,7 +9,7 @@ use std::{
 
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::{
     checkpoint::{directory::Checkpoints, error::CheckpointError},
@@ -72,7 +72,8 @@ pub async fn run(
     let _owned = own(&settings.state_dir)?;
     let tracker = TaskTracker::new();
     let rooms = build(&settings, &tracker).await?;
-    let recovered = tokio::spawn(recover(rooms.sandboxes.clone(), rooms.runtime.store.clone()));
+    let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
+    let recovered = tokio::spawn(recover(sandboxes, store, tracker.clone()));
     if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
         warn!("Docker does not answer yet: serving what is known, looking on");
     }
@@ -111,9 +112,6 @@ fn own(state_dir: &Path) -> Result<Lock, AppError> {
 async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppError> {
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
-    for damaged in &loaded.quarantined {
-        error!(path = %damaged.path.display(), reason = damaged.reason, "damaged checkpoint set aside");
-    }
     let patience = Patience { short: settings.request_timeout, ..Patience::default() };
     let engine = Engine::new(settings.docker.clone(), patience);
     let store = Store::start(engine.clone(), loaded.sandboxes, StoreSettings::default());
@@ -167,9 +165,10 @@ async fn start_network(settings: &Settings, checkpoints: &Checkpoints) -> Networ
 }
 
 /// Puts right, once Docker has answered, what a lost directory or a crash left behind.
-async fn recover(sandboxes: Sandboxes, store: Store) {
-    while store.synced(Duration::from_secs(3600)).await.is_err() {}
-    sandboxes.recover().await;
+async fn recover(sandboxes: Sandboxes, store: Store, tracker: TaskTracker) {
+    if store.synced(Duration::MAX).await.is_ok() {
+        tracker.track_future(sandboxes.recover()).await;
+    }
 }
 
 /// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.

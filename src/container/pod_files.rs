@@ -58,6 +58,16 @@ impl PodFilesRoot {
         })
     }
 
+    /// The pods that have files.
+    pub async fn owners(&self) -> Vec<SandboxId> {
+        let mut owners = Vec::new();
+        let Ok(mut entries) = tokio::fs::read_dir(&self.root).await else { return owners };
+        while let Ok(Some(entry)) = entries.next_entry().await {
+            owners.extend(entry.file_name().to_str().and_then(|id| SandboxId::try_from(id).ok()));
+        }
+        owners
+    }
+
     /// Forgets a pod's files.
     ///
     /// # Errors

@@ -1,13 +1,20 @@
 //! What can go wrong with a pod verb.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::{
-    checkpoint::error::CheckpointError, container::error::ContainerError,
-    engine::error::EngineError, error::Kind, flight::call::Lost, image::error::ImageError,
-    model::sandbox::PodMetadata, network::error::NetworkError, store::error::StoreError,
+    checkpoint::error::CheckpointError,
+    container::error::ContainerError,
+    engine::error::EngineError,
+    error::{Kind, chain},
+    flight::call::Lost,
+    host::error::HostError,
+    image::error::ImageError,
+    model::sandbox::PodMetadata,
+    network::error::NetworkError,
+    store::error::StoreError,
     translate::plan::error::PlanError,
 };
 
@@ -31,24 +38,22 @@ pub enum SandboxError {
         /// Docker id.
         id: String,
     },
-    /// The namespace could not be kept.
-    #[error("pin the network namespace of {id} at {path}: {cause}")]
+    /// The namespace could not be kept, or not be let go.
+    #[error("network namespace of sandbox {id}")]
     Pin {
         /// Docker id.
         id: String,
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        cause: String,
+        /// What the kernel refused.
+        source: Arc<HostError>,
     },
     /// Several parts of a verb failed.
-    #[error("{}", .causes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", told(causes))]
     Several {
         /// Each cause; never empty.
         causes: Vec<SandboxError>,
     },
     /// A verb failed, and so did parts of cleaning up after it.
-    #[error("{cause} (cleaning up: {})", .leftovers.join("; "))]
+    #[error("{} (cleaning up: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
         /// Why the verb failed.
         cause: Box<SandboxError>,
@@ -59,8 +64,8 @@ pub enum SandboxError {
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// The pause image.
-    #[error("sandbox image: {0}")]
-    Image(Arc<ImageError>),
+    #[error("sandbox image")]
+    Image(#[source] Arc<ImageError>),
     /// Connecting or disconnecting.
     #[error(transparent)]
     Network(Arc<NetworkError>),
@@ -87,7 +92,8 @@ impl SandboxError {
         match self {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
             Self::Ended { .. } => Kind::FailedPrecondition,
-            Self::Pin { .. } | Self::Lost(_) => Kind::Internal,
+            Self::Pin { source, .. } => source.kind(),
+            Self::Lost(_) => Kind::Internal,
             Self::Several { causes } => causes.first().map_or(Kind::Internal, Self::kind),
             Self::NotCleanedUp { cause, .. } => cause.kind(),
             Self::Container(error) => error.kind(),
@@ -147,4 +153,8 @@ impl From<StoreError> for SandboxError {
     fn from(error: StoreError) -> Self {
         Self::Store(Arc::new(error))
     }
+}
+
+fn told(causes: &[SandboxError]) -> String {
+    causes.iter().map(|cause| chain(cause)).collect::<Vec<_>>().join("; ")
 }

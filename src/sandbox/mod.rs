@@ -5,6 +5,7 @@
 //! acquired is known either to [`undo::Undo`] (we live) or to the checkpoint (we died).
 
 pub mod error;
+pub mod namespace;
 pub mod recover;
 pub mod remove;
 pub mod room;

@@ -1,31 +1,43 @@
-//! Making good what was lost while nobody looked: a state directory, a runtime directory.
+//! Making good what was lost while nobody looked: a state directory, a runtime directory, a
+//! sandbox.
 //!
 //! Docker's label holds what a sandbox is; CNI's own result cache holds what plugins answered.
-//! Where the checkpoint of a running sandbox is gone, the two together are as good. Pins live
-//! in a directory that a reboot or an operator may empty; while the pause runs they are remade.
+//! Where the checkpoint of a sandbox is gone, the two together are as good. Pins live in a
+//! directory that a reboot or an operator may empty; while the pause runs they are remade. What
+//! we keep of a sandbox that Docker no longer has goes, once its network is released.
+
+use std::collections::BTreeSet;
 
 use tracing::{info, warn};
 
-use super::{error::SandboxError, room::Sandboxes, run::pin_namespace};
+use super::{error::SandboxError, room::Sandboxes};
 use crate::{
+    error::chain,
     host::file::Durability,
     model::{
+        id::SandboxId,
         network::{Attachment, AttachmentIntent, NetworkMode},
         record::SandboxRecord,
     },
+    store::snapshot::Snapshot,
 };
 
 impl Sandboxes {
-    /// Restores checkpoints and pins of running sandboxes from what else there is, then lets
-    /// plugins collect what no sandbox holds. To be called after each first look at the engine.
+    /// Restores checkpoints and pins of sandboxes from what else there is, clears away what is
+    /// nobody's, then lets plugins collect what no sandbox holds. To be called after the first
+    /// look at the engine; verbs may be under way.
     pub async fn recover(&self) {
         let snapshot = self.rooms.store.snapshot();
         for sandbox in snapshot.sandboxes() {
-            if sandbox.document.network != NetworkMode::Cni || sandbox.pid().is_none() {
-                continue;
+            if let Err(error) = self.recover_one(&sandbox.id).await {
+                let error = chain(&error);
+                warn!(sandbox = %sandbox.id, error, "this sandbox could not be recovered");
             }
-            if let Err(error) = self.recover_one(sandbox).await {
-                warn!(sandbox = %sandbox.id, %error, "this sandbox could not be recovered");
+        }
+        for id in self.left_behind(&snapshot).await {
+            if let Err(error) = self.clear_away(&id).await {
+                let error = chain(&error);
+                warn!(sandbox = %id, error, "remains of this sandbox could not be cleared away");
             }
         }
         if self.mode == NetworkMode::Cni {
@@ -33,22 +45,46 @@ impl Sandboxes {
         }
     }
 
-    async fn recover_one(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
-        let _held = self.locks.write(sandbox.id.as_str()).await;
-        if sandbox.attachment.is_none() {
-            let pod = self.pod_network(&sandbox.id, &sandbox.document.spec);
-            if let Some(found) = self.rooms.network.recall(pod).await {
-                self.remember(sandbox, found, Durability::Synced).await?;
-                info!(sandbox = %sandbox.id, "network state recalled from the CNI cache");
-            }
+    async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let _held = self.locks.write(id.as_str()).await;
+        let snapshot = self.rooms.store.snapshot();
+        let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
+        if sandbox.document.network != NetworkMode::Cni {
+            return Ok(());
         }
-        let pin = self.pin_of(&sandbox.id);
-        if let Some(pid) = sandbox.pid()
-            && !tokio::fs::try_exists(&pin).await.unwrap_or(false)
-        {
-            let failed =
-                |cause| SandboxError::Pin { id: sandbox.id.to_string(), path: pin.clone(), cause };
-            pin_namespace(pid, pin.clone()).await.map_err(failed)?;
+        let recalled = match &sandbox.attachment {
+            None => self.recall(sandbox).await?,
+            Some(_) => None,
+        };
+        let attachment = sandbox.attachment.as_ref().or(recalled.as_ref());
+        match (sandbox.pid(), attachment.and_then(Attachment::intent)) {
+            (Some(pid), Some(_)) => self.pin(id, pid).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The attachment of a sandbox, running or not, whose checkpoint is lost.
+    async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
+        let pod = self.pod_network(&sandbox.id, &sandbox.document.spec);
+        let Some(found) = self.rooms.network.recall(pod).await else { return Ok(None) };
+        self.remember(sandbox, found.clone(), Durability::Synced).await?;
+        info!(sandbox = %sandbox.id, "network state recalled from the CNI cache");
+        Ok(Some(found))
+    }
+
+    /// Sandboxes that Docker does not have and that hold no network, but of which we keep files.
+    async fn left_behind(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
+        let files = self.rooms.containers.files().owners().await;
+        let spent = snapshot.spent_checkpoints().iter().cloned();
+        files.into_iter().chain(spent).filter(|id| is_nobodys(snapshot, id)).collect()
+    }
+
+    async fn clear_away(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let _held = self.locks.write(id.as_str()).await;
+        if is_nobodys(&self.rooms.store.snapshot(), id) {
+            self.unpin(id).await?;
+            self.forget(id).await?;
+            info!(sandbox = %id, "remains of a sandbox that docker lost cleared away");
         }
         Ok(())
     }
@@ -62,7 +98,11 @@ impl Sandboxes {
             .cloned()
             .collect();
         if let Err(error) = self.rooms.network.gc(&live).await {
-            warn!(%error, "network plugins could not collect garbage");
+            warn!(error = chain(&error), "network plugins could not collect garbage");
         }
     }
+}
+
+fn is_nobodys(snapshot: &Snapshot, id: &SandboxId) -> bool {
+    snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).is_empty()
 }

@@ -26,13 +26,12 @@ impl Sandboxes {
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,
-                None => Ok(()),
+                None => self.unpin(id).await,
             }
         };
         let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
         SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
         self.remove_pause(id).await?;
-        self.rooms.containers.files().remove(id).await?;
         self.forget(id).await?;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())

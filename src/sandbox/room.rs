@@ -73,11 +73,6 @@ impl Sandboxes {
         }
     }
 
-    /// Where the namespace of a sandbox is pinned.
-    pub(super) fn pin_of(&self, id: &SandboxId) -> PathBuf {
-        self.netns_dir.join(id.as_str())
-    }
-
     /// Remembers how far a sandbox's connection has come, on disk first, then in the store.
     pub(super) async fn remember(
         &self,
@@ -97,8 +92,9 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Forgets a sandbox's checkpoint, on disk first, then in the store.
+    /// Forgets all we keep of a sandbox, on disk first, then in the store.
     pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        self.rooms.containers.files().remove(id).await?;
         self.rooms.checkpoints.remove(id).await?;
         self.rooms.store.forget_checkpoint(id).await;
         Ok(())

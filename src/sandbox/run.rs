@@ -5,7 +5,7 @@
 //!    └─ each step pushes its undo; a crash leaves what the intent names ─┘
 //! ```
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use rand::Rng;
 use tracing::{info, warn};
@@ -17,7 +17,8 @@ use crate::{
         error::ContainerError,
         name_conflict::{Verdict, create_named},
     },
-    host::{file::Durability, netns},
+    error::chain,
+    host::file::Durability,
     model::{
         id::SandboxId,
         name::sandbox_name,
@@ -48,7 +49,7 @@ impl Sandboxes {
     async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
         let name = sandbox_name(&spec.metadata);
         let _held = self.locks.write(&name).await;
-        if let Some(id) = self.earlier(&name, &spec).await? {
+        if let Some(id) = self.earlier(&spec).await? {
             return Ok(id);
         }
         let plan = self.plan(spec).await?;
@@ -60,7 +61,8 @@ impl Sandboxes {
                 Ok(id)
             }
             Err(cause) => {
-                warn!(name, %cause, "pod sandbox failed, clearing it away");
+                let error = chain(&cause);
+                warn!(name, error, "pod sandbox failed, clearing it away");
                 let leftovers = undo.roll_back().await;
                 if leftovers.is_empty() {
                     return Err(cause);
@@ -70,16 +72,12 @@ impl Sandboxes {
         }
     }
 
-    /// A ready sandbox of the same wish is the answer; a dead one is cleared away.
-    async fn earlier(
-        &self,
-        name: &str,
-        spec: &SandboxSpec,
-    ) -> Result<Option<SandboxId>, SandboxError> {
+    /// A ready sandbox of the same wish is the answer; a dead one is cleared away. It need not
+    /// have the name of the scheme: that may have been taken when it was made.
+    async fn earlier(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
-        let Some(held) = snapshot.sandboxes().iter().find(|sandbox| sandbox.name == name) else {
-            return Ok(None);
-        };
+        let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
+        let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
         // The news of its end may still be on the way.
         self.rooms.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.rooms.store.snapshot();
@@ -153,7 +151,7 @@ impl Sandboxes {
         );
         started?;
         let record = intended?;
-        self.pin(id).await?;
+        self.pin(id, self.started(id).await?).await?;
         let attached = self.rooms.network.attach(&intent).await?;
         let ready =
             Attachment::Ready { intent, addresses: attached.addresses, result: attached.result };
@@ -169,16 +167,6 @@ impl Sandboxes {
         let record = self.record(id)?;
         self.remember(&record, Attachment::Adding(intent), Durability::Synced).await?;
         Ok(record)
-    }
-
-    async fn pin(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let pid = self.started(id).await?;
-        let path = self.pin_of(id);
-        pin_namespace(pid, path.clone()).await.map_err(|cause| SandboxError::Pin {
-            id: id.to_string(),
-            path,
-            cause,
-        })
     }
 
     /// The pid of a pause that was just started.
@@ -230,14 +218,5 @@ fn judge_holder(holder: &Observed) -> Verdict {
         Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
         Observed::Container(holder) => Verdict::Refuse(holder.id.to_string()),
         Observed::Foreign => Verdict::Evade,
-    }
-}
-
-/// Pins the namespace of `pid` at `path`; the mount is done off the runtime's threads.
-pub(super) async fn pin_namespace(pid: u32, path: PathBuf) -> Result<(), String> {
-    let pinned = tokio::task::spawn_blocking(move || netns::pin(pid, &path)).await;
-    match pinned {
-        Ok(done) => done.map_err(|error| error.to_string()),
-        Err(lost) => Err(lost.to_string()),
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         create::SYNC_PATIENCE,
         end::{await_end, kill},
     },
-    host::{file::Durability, netns},
+    host::file::Durability,
     model::{
         id::SandboxId,
         network::{Attachment, AttachmentIntent},
@@ -35,14 +35,16 @@ impl Sandboxes {
     }
 
     /// The sandbox the caller means. One that Docker lost still has an id while containers
-    /// carry it.
+    /// carry it, or we remember it.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
-        let orphaned = |id: &SandboxId| !snapshot.containers_of(id).is_empty();
-        Ok(SandboxId::try_from(id).ok().filter(orphaned))
+        let left = |id: &SandboxId| {
+            !snapshot.containers_of(id).is_empty() || snapshot.spent_checkpoints().contains(id)
+        };
+        Ok(SandboxId::try_from(id).ok().filter(left))
     }
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
@@ -63,7 +65,12 @@ impl Sandboxes {
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
             causes.extend([network, pause].into_iter().filter_map(Result::err));
         }
-        SandboxError::gather(causes)
+        SandboxError::gather(causes)?;
+        if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
+            // Docker lost it and now nothing shows it: nobody will ask for its removal.
+            self.forget(id).await?;
+        }
+        Ok(())
     }
 
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
@@ -92,19 +99,6 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         self.rooms.network.detach(intent).await?;
         self.remember(sandbox, Attachment::Released, Durability::Written).await
-    }
-
-    /// Lets go of the namespace.
-    pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let path = self.pin_of(id);
-        let at = path.clone();
-        let unpinned = tokio::task::spawn_blocking(move || netns::unpin(&at)).await;
-        let cause = match unpinned {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.to_string(),
-            Err(lost) => lost.to_string(),
-        };
-        Err(SandboxError::Pin { id: id.to_string(), path, cause })
     }
 
     /// Ends the pause; nothing in it is worth asking politely.

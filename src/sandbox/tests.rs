@@ -1,9 +1,16 @@
 //! Undo order and gathered causes.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use super::{error::SandboxError, undo::Undo};
-use crate::{error::Kind, flight::call::Lost};
+use crate::{
+    error::{Kind, chain},
+    flight::call::Lost,
+    host::error::HostError,
+};
 
 #[tokio::test]
 async fn undo_goes_newest_first_and_past_failures() {
@@ -13,7 +20,7 @@ async fn undo_goes_newest_first_and_past_failures() {
         let seen = Arc::clone(&seen);
         undo.push(what, async move {
             seen.lock().unwrap().push(what);
-            if fails { Err("stuck") } else { Ok(()) }
+            if fails { Err(io::Error::other("stuck")) } else { Ok(()) }
         });
     }
     assert_eq!(undo.roll_back().await, ["second: stuck"]);
@@ -29,4 +36,17 @@ fn gathered_causes_are_all_told() {
     let two = SandboxError::gather(vec![Lost.into(), ended()]).unwrap_err();
     assert_eq!(two.kind(), Kind::Internal);
     assert!(two.to_string().contains("; the sandbox process of x ended"), "{two}");
+}
+
+#[test]
+fn no_cause_is_swallowed() {
+    let stuck = || SandboxError::Pin {
+        id: "x".to_owned(),
+        source: Arc::new(HostError::new("unmount", "/pin".as_ref(), io::Error::other("busy"))),
+    };
+    let words = "network namespace of sandbox x: cannot unmount /pin: busy";
+    let several = SandboxError::gather(vec![stuck(), Lost.into()]).unwrap_err();
+    assert!(chain(&several).starts_with(words), "{several}");
+    let both = SandboxError::NotCleanedUp { cause: Box::new(stuck()), leftovers: Vec::new() };
+    assert!(chain(&both).starts_with(words), "{both}");
 }

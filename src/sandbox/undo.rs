@@ -2,7 +2,9 @@
 //!
 //! Rolling back goes in reverse order, carries on after a failure and reports all of them.
 
-use std::{fmt::Display, future::Future, pin::Pin};
+use std::{error::Error, future::Future, pin::Pin};
+
+use crate::error::chain;
 
 /// Releases of what a verb has acquired so far.
 #[derive(Default)]
@@ -17,12 +19,12 @@ struct Step {
 
 impl Undo {
     /// Remembers how to release what was just acquired, or is about to be.
-    pub fn push<E: Display>(
+    pub fn push<E: Error>(
         &mut self,
         what: &'static str,
         release: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
-        let release = Box::pin(async move { release.await.map_err(|error| error.to_string()) });
+        let release = Box::pin(async move { release.await.map_err(|error| chain(&error)) });
         self.steps.push(Step { what, release });
     }
 

@@ -14,5 +14,6 @@ mod app;
 mod container;
 mod engine;
 mod image;
+mod sandbox;
 mod store;
 mod support;

@@ -1,0 +1,159 @@
+//! Pod verbs against the fake dockerd: what Docker lost, and who has a name.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use dockbridge::{
+    checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    container::room::Containers,
+    engine::client::{Engine, Patience},
+    flight::lock::Locks,
+    host::file::Durability,
+    image::{images::Images, settings::ImageSettings},
+    model::{
+        document::SandboxDocument,
+        id::SandboxId,
+        network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
+        sandbox::SandboxSpec,
+        time::Nanos,
+    },
+    network::service::{Network, NetworkSettings},
+    sandbox::room::{SandboxRooms, Sandboxes},
+    store::{handle::Store, settings::StoreSettings},
+};
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+
+use crate::support::fake_dockerd::server::FakeDockerd;
+
+/// A process of dockbridge over a fake engine, with everything else below one directory.
+struct Node {
+    docker: FakeDockerd,
+    root: tempfile::TempDir,
+}
+
+impl Node {
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let plugin = root.path().join("bin/quiet");
+        fs::create_dir(root.path().join("bin")).unwrap();
+        let script = format!("#!/bin/sh\necho $CNI_COMMAND >> {}/calls\n", root.path().display());
+        fs::write(&plugin, script).unwrap();
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { docker: FakeDockerd::start().await, root }
+    }
+
+    /// The verbs of a process that starts now.
+    async fn start(&self) -> Sandboxes {
+        let checkpoints = self.checkpoints();
+        let known = checkpoints.load().await.sandboxes;
+        let engine = Engine::new(self.docker.socket().to_owned(), Patience::default());
+        let store = Store::start(engine.clone(), known, StoreSettings::default());
+        store.synced(Duration::from_secs(10)).await.unwrap();
+        let (tracker, locks) = (TaskTracker::new(), Locks::default());
+        let state = self.root.path().join("state");
+        let containers =
+            Containers::new(engine.clone(), store.clone(), locks.clone(), &state, &tracker);
+        let settings =
+            ImageSettings { sandbox_image: None, pull_stall: None, registry_config: None };
+        let images = Images::new(engine.clone(), store.clone(), settings);
+        let network = Network::start(NetworkSettings {
+            conf_dir: self.root.path().join("conf"),
+            bin_dirs: vec![self.root.path().join("bin")],
+            cache_dir: self.root.path().join("cache"),
+            plugin_deadline: Duration::from_secs(10),
+        });
+        let rooms = SandboxRooms { engine, store, checkpoints, network, images, containers };
+        Sandboxes::new(rooms, locks, NetworkMode::Cni, &self.root.path().join("run"), &tracker)
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::open(&self.root.path().join("state")).unwrap()
+    }
+
+    /// What an earlier process kept of a sandbox that Docker does not have.
+    async fn remember(&self, id: &SandboxId, released: bool) {
+        let spec = spec("lost", false);
+        let pod = PodNetwork {
+            id: id.clone(),
+            metadata: spec.metadata.clone(),
+            netns: self.root.path().join("run/netns").join(id.as_str()),
+            ports: Vec::new(),
+            dns: None,
+            annotations: Default::default(),
+            cgroup_parent: String::new(),
+        };
+        let config =
+            json!({ "cniVersion": "0.4.0", "name": "n", "plugins": [{ "type": "quiet" }] });
+        let intent = AttachmentIntent {
+            pod,
+            network: "n".to_owned(),
+            interface: "eth0".to_owned(),
+            config: config.to_string(),
+            pod_cidrs: Vec::new(),
+        };
+        let attachment = if released { Attachment::Released } else { Attachment::Adding(intent) };
+        let document =
+            SandboxDocument { version: 1, spec, network: NetworkMode::Cni, shim_group: None };
+        let checkpoint = SandboxCheckpoint {
+            id: id.clone(),
+            name: "k8s_POD_lost".to_owned(),
+            document,
+            created_at: Nanos(1),
+            attachment: Some(attachment),
+        };
+        self.checkpoints().save(&checkpoint, Durability::Written).await.unwrap();
+        fs::create_dir_all(self.files().join(id.as_str())).unwrap();
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        self.root.path().join("state/pods")
+    }
+
+    fn keeps_nothing(&self) -> bool {
+        is_empty(&self.files()) && is_empty(&self.root.path().join("state/sandboxes"))
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_sandbox_that_docker_lost_leaves_nothing() {
+    let node = Node::new().await;
+    let id = id('a');
+    node.remember(&id, false).await;
+    let sandboxes = node.start().await;
+    sandboxes.stop(id.as_str()).await.unwrap();
+    assert_eq!(fs::read_to_string(node.root.path().join("calls")).unwrap(), "DEL\n");
+    assert!(node.keeps_nothing());
+    sandboxes.remove(id.as_str()).await.unwrap();
+}
+
+#[tokio::test]
+async fn recovery_clears_away_what_is_nobodys() {
+    let node = Node::new().await;
+    node.remember(&id('a'), true).await;
+    fs::create_dir_all(node.files().join(id('b').as_str())).unwrap();
+    node.start().await.recover().await;
+    assert!(node.keeps_nothing());
+}
+
+#[tokio::test]
+async fn a_sandbox_under_another_name_is_still_the_earlier_one() {
+    let node = Node::new().await;
+    node.docker.world(|world| world.add_container("k8s_POD_web_ns_uid_0", json!({})));
+    let sandboxes = node.start().await;
+    let first = sandboxes.run(spec("web", true)).await.unwrap();
+    assert_eq!(sandboxes.run(spec("web", true)).await.unwrap(), first);
+}
+
+fn spec(name: &str, host_network: bool) -> SandboxSpec {
+    let metadata = json!({ "name": name, "namespace": "ns", "uid": "uid", "attempt": 0 });
+    let namespaces = json!({ "host_network": host_network });
+    serde_json::from_value(json!({ "metadata": metadata, "namespaces": namespaces })).unwrap()
+}
+
+fn id(digit: char) -> SandboxId {
+    SandboxId::try_from(digit.to_string().repeat(64)).unwrap()
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}
