@@ -311,7 +311,7 @@ async fn a_used_image_stays() {
     assert_eq!(error.kind(), Kind::FailedPrecondition, "{error}");
     assert!(bench.knows("app:1"), "its name is kept");
     bench.docker.world(|world| world.images[0].tags.push("r.test/app:1".to_owned()));
-    bench.see(&image).await;
+    bench.store.refresh_image(&image).await.unwrap();
     let error = bench.images.remove("r.test/app:1").await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition, "{error}");
     assert!(bench.knows("app:1") && bench.knows("r.test/app:1"), "all its names are kept");
