@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
+use futures_util::future::maybe_done;
 use proptest::prelude::*;
 use serde_json::json;
 use tempfile::TempDir;
@@ -194,13 +195,15 @@ async fn of_crossing_saves_the_last_one_asked_for_stays() {
     for count in 0..50 {
         let checkpoints = state.checkpoints.clone();
         let saved = SandboxCheckpoint { created_at: Nanos(count + 1), ..checkpoint(1) };
-        let mut save = Box::pin(async move { checkpoints.save(&saved, Durability::Written).await });
-        // The first poll takes the turn and hands the file to a thread.
+        let save = async move { checkpoints.save(&saved, Durability::Written).await };
+        let mut save = Box::pin(maybe_done(save));
+        // The first poll takes the turn and hands the file to a thread, which may be done at once.
         let _ = futures_util::poll!(save.as_mut());
         saves.push(save);
     }
-    for save in saves.into_iter().rev() {
-        save.await.unwrap();
+    for mut save in saves.into_iter().rev() {
+        save.as_mut().await;
+        save.as_mut().take_output().unwrap().unwrap();
     }
     assert_eq!(state.load().await.sandboxes[0].created_at, Nanos(50));
 }
