@@ -69,9 +69,42 @@ pub async fn run(
     settings: Settings,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
+    run_within(settings, Deadlines::default(), stop).await
+}
+
+/// How long the outside world may take, where no setting says so.
+#[derive(Clone, Debug)]
+pub struct Deadlines {
+    /// Calls to the engine; of the short ones the setting decides.
+    pub engine: Patience,
+    /// The store's own looks at the engine.
+    pub store: StoreSettings,
+    /// All CNI plugins of one ADD or DEL together.
+    pub plugins: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            engine: Patience::default(),
+            store: StoreSettings::default(),
+            plugins: PLUGIN_DEADLINE,
+        }
+    }
+}
+
+/// [`run`] with other deadlines, for those who cannot wait as long as a node can.
+///
+/// # Errors
+/// See [`AppError`].
+pub async fn run_within(
+    settings: Settings,
+    deadlines: Deadlines,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), AppError> {
     let _owned = own(&settings.state_dir)?;
     let tracker = TaskTracker::new();
-    let rooms = build(&settings, &tracker).await?;
+    let rooms = build(&settings, deadlines, &tracker).await?;
     let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
     let recovered = tokio::spawn(recover(sandboxes, store, tracker.clone()));
     if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
@@ -109,13 +142,17 @@ fn own(state_dir: &Path) -> Result<Lock, AppError> {
         .map_err(|source| AppError::Taken { state_dir: state_dir.to_owned(), source })
 }
 
-async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppError> {
+async fn build(
+    settings: &Settings,
+    deadlines: Deadlines,
+    tracker: &TaskTracker,
+) -> Result<Rooms, AppError> {
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
-    let patience = Patience { short: settings.request_timeout, ..Patience::default() };
+    let patience = Patience { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), patience);
-    let store = Store::start(engine.clone(), loaded.sandboxes, StoreSettings::default());
-    let network = start_network(settings, &checkpoints).await;
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store);
+    let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
         engine.clone(),
         store.clone(),
@@ -151,12 +188,16 @@ async fn build(settings: &Settings, tracker: &TaskTracker) -> Result<Rooms, AppE
     Ok(Rooms { sandboxes, runtime, image })
 }
 
-async fn start_network(settings: &Settings, checkpoints: &Checkpoints) -> Network {
+async fn start_network(
+    settings: &Settings,
+    plugin_deadline: Duration,
+    checkpoints: &Checkpoints,
+) -> Network {
     let network = Network::start(NetworkSettings {
         conf_dir: settings.cni.conf_dir.clone(),
         bin_dirs: settings.cni.bin_dirs.clone(),
         cache_dir: settings.cni.cache_dir.clone(),
-        plugin_deadline: PLUGIN_DEADLINE,
+        plugin_deadline,
     });
     // What kubelet told us last outlives a restart; until it has spoken, the flag counts.
     let told = checkpoints.load_pod_cidrs().await;
