@@ -5,9 +5,10 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test fails by panicking"
+    reason = "a test fails by panicking, and says aloud what it skips"
 )]
 
 mod app;
