@@ -74,12 +74,12 @@ where
     }
 }
 
-/// tonic answers Internal to a message that is no protobuf and OutOfRange to one that is too
-/// large; gRPC's words for them are InvalidArgument and ResourceExhausted.
+/// tonic answers Internal to a message that is no protobuf or no whole frame, and OutOfRange to
+/// one that is too large; gRPC's words for them are InvalidArgument and ResourceExhausted.
 fn corrected(answer: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
     let code = match (status.code(), status.message()) {
-        (Code::Internal, text) if text.starts_with("failed to decode Protobuf") => {
+        (Code::Internal, text) if MALFORMED.iter().any(|start| text.starts_with(start)) => {
             Code::InvalidArgument
         }
         (Code::OutOfRange, text) if text.contains("message length too large") => {
@@ -109,3 +109,11 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
+
+/// How tonic's texts about requests it could not read begin.
+const MALFORMED: [&str; 4] = [
+    "failed to decode Protobuf",
+    "Missing request message",
+    "Unexpected EOF decoding stream",
+    "protocol error: received message with",
+];

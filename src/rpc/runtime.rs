@@ -6,10 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::{Request, Response, Status};
 
-use super::status::failed;
+use super::status::{failed, status};
 use crate::{
     checkpoint::directory::Checkpoints,
     container::{create::SYNC_PATIENCE, room::Containers},
+    error::Kind,
     model::network::{NetworkMode, NetworkStatus},
     network::service::Network,
     sandbox::room::Sandboxes,
@@ -248,7 +249,7 @@ impl RuntimeRpc {
 }
 
 fn missing(what: &str, id: &str) -> Status {
-    Status::not_found(format!("{what} {id} is not known"))
+    status(Kind::NotFound, format!("{what} {id} is not known"))
 }
 
 const NOT_DESCRIBED: &str = "the Docker Engine has not described itself yet";

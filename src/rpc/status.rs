@@ -35,7 +35,11 @@ pub const fn code(kind: Kind) -> Code {
 /// A failed verb as kubelet sees it.
 pub fn failed<E: Into<Failure>>(error: E) -> Status {
     let Failure { kind, text } = error.into();
-    let mut text = text;
+    status(kind, text)
+}
+
+/// A failure in words that may quote the request, and so be of any length.
+pub fn status(kind: Kind, mut text: String) -> Status {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);
