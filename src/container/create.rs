@@ -180,7 +180,15 @@ async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> 
     for path in &plan.directories {
         match make_directory(path).await {
             Ok(()) => {}
-            Err(cause) => return Err(ContainerError::file("create mount source", path, cause)),
+            // The caller chose the place.
+            Err(cause) => {
+                return Err(ContainerError::File {
+                    action: "create mount source",
+                    path: path.clone(),
+                    cause: Arc::new(cause),
+                    kind: Kind::InvalidArgument,
+                });
+            }
         }
     }
     Ok(())
