@@ -16,5 +16,6 @@ mod container;
 mod engine;
 mod image;
 mod sandbox;
+mod server;
 mod store;
 mod support;

@@ -1,3 +1,4 @@
 //! What the stories stand on.
 
+pub(crate) mod bridge;
 pub(crate) mod fake_dockerd;

@@ -1,0 +1,256 @@
+//! The fault matrix: each verb, each end point it uses, each way that end point can fail. The
+//! answer has the right code and comes in time; once the fault is over the same call succeeds;
+//! and nothing stays behind.
+
+use std::time::Instant;
+
+use futures_util::stream::{self, StreamExt};
+use tonic::{Code, Status};
+
+use crate::support::{
+    bridge::{Bridge, LONG, container, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
+};
+
+/// What is asked, of what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Run,
+    StopPod,
+    RemovePod,
+    Create,
+    Start,
+    Stop,
+    Kill,
+    Remove,
+    Pull,
+    RemoveImage,
+}
+
+/// A pod with a container in it, as far as the verb needs them.
+struct Scene<'a> {
+    bridge: &'a Bridge,
+    name: String,
+    sandbox: String,
+    container: String,
+}
+
+impl<'a> Scene<'a> {
+    async fn set(bridge: &'a Bridge, docker: &FakeDockerd, verb: Verb, name: String) -> Self {
+        let mut scene = Self { bridge, name, sandbox: String::new(), container: String::new() };
+        match verb {
+            Verb::Run => return scene,
+            Verb::Pull => {
+                docker.world(|world| world.offer_image(&scene.image()));
+                return scene;
+            }
+            Verb::RemoveImage => {
+                docker.world(|world| world.offer_image(&scene.image()));
+                bridge.pull(&scene.image()).await.unwrap();
+                return scene;
+            }
+            _ => {}
+        }
+        scene.sandbox = bridge.run(&pod(&scene.name)).await.unwrap();
+        if verb == Verb::Create {
+            return scene;
+        }
+        scene.container = scene.create().await.unwrap();
+        if verb != Verb::Start {
+            bridge.start_container(&scene.container).await.unwrap();
+        }
+        scene
+    }
+
+    async fn act(&self, verb: Verb) -> Result<(), Status> {
+        let bridge = self.bridge;
+        match verb {
+            Verb::Run => bridge.run(&pod(&self.name)).await.map(drop),
+            Verb::StopPod => bridge.stop_pod(&self.sandbox).await,
+            Verb::RemovePod => bridge.remove_pod(&self.sandbox).await,
+            Verb::Create => self.create().await.map(drop),
+            Verb::Start => bridge.start_container(&self.container).await,
+            Verb::Stop => bridge.stop_container(&self.container, 1).await,
+            Verb::Kill => bridge.stop_container(&self.container, 0).await,
+            Verb::Remove => bridge.remove_container(&self.container).await,
+            Verb::Pull => bridge.pull(&self.image()).await.map(drop),
+            Verb::RemoveImage => bridge.remove_image(&self.image()).await,
+        }
+    }
+
+    async fn create(&self) -> Result<String, Status> {
+        self.bridge.create(&self.sandbox, &container("c"), &pod(&self.name)).await
+    }
+
+    fn image(&self) -> String {
+        format!("registry.example/{}:1", self.name)
+    }
+}
+
+/// Every way, with the codes that tell it; `Ok` where the verb may get by all the same.
+fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
+    let words = || "the engine's words".to_owned();
+    vec![
+        ("500", Fault::Status(500, words()), vec![Code::Unknown, Code::Ok]),
+        ("503", Fault::Status(503, words()), vec![Code::Unavailable, Code::Unknown, Code::Ok]),
+        (
+            "404",
+            Fault::Status(404, words()),
+            vec![Code::NotFound, Code::FailedPrecondition, Code::Internal, Code::Unknown, Code::Ok],
+        ),
+        (
+            "409",
+            Fault::Status(409, words()),
+            vec![Code::FailedPrecondition, Code::AlreadyExists, Code::Ok],
+        ),
+        (
+            "304",
+            Fault::Answer(304, serde_json::Value::Null),
+            vec![Code::Internal, Code::FailedPrecondition, Code::NotFound, Code::Ok],
+        ),
+        ("reset", Fault::Reset, vec![Code::Unavailable]),
+        ("half the JSON", Fault::CutJson, vec![Code::Internal, Code::Ok]),
+        ("half the body", Fault::CutBody, vec![Code::Unavailable]),
+        ("silence", Fault::StalledHeaders, vec![Code::DeadlineExceeded]),
+        ("half the body, silence", Fault::StalledBody, vec![Code::DeadlineExceeded]),
+        ("no HTTP", Fault::Garbage, vec![Code::Internal]),
+        ("done, answer lost", Fault::LostAnswer, vec![Code::Unavailable, Code::Ok]),
+    ]
+}
+
+/// All faults of each end point, some at a time: most of a case is waiting.
+async fn matrix(verb: Verb, end_points: &[&str]) {
+    let cases = end_points.iter().flat_map(|end_point| {
+        let faults = faults().into_iter().filter(|(what, ..)| !contradicts_itself(end_point, what));
+        faults.map(move |(what, fault, codes)| case(verb, end_point, what, fault, codes))
+    });
+    let told: Vec<String> = stream::iter(cases).buffer_unordered(AT_ONCE).collect().await;
+    println!("{}", told.join("\n"));
+}
+
+async fn case(
+    verb: Verb,
+    end_point: &str,
+    what: &str,
+    fault: Fault,
+    mut codes: Vec<Code>,
+) -> String {
+    if end_point == INSPECT || end_point.ends_with("/stop") {
+        // An event may tell what the look could not, and a kill end what a stop did not.
+        codes.push(Code::Ok);
+    }
+    let case = format!("{verb:?}, {end_point}: {what}");
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let scene = Scene::set(&bridge, &docker, verb, "p".to_owned()).await;
+    docker.inject(Rule::new(end_point, fault));
+    let began = Instant::now();
+    let answer = tokio::time::timeout(LONG, scene.act(verb)).await.expect(&case);
+    let took = began.elapsed();
+    docker.clear_faults();
+    bridge.until_ready(true).await;
+    let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
+    assert!(codes.contains(&code), "{case}: {answer:?}");
+    if let Err(again) = scene.act(verb).await {
+        panic!("{case}: {answer:?}, and again: {again:?}");
+    }
+    bridge.clear(&docker).await;
+    format!("{case}: {code:?} after {took:?}")
+}
+
+/// No engine denies a container in one answer and shows it running in the next.
+fn contradicts_itself(end_point: &str, what: &str) -> bool {
+    let ends = end_point.ends_with("/kill") || end_point.ends_with("/stop");
+    (ends && matches!(what, "404" | "409" | "304")) || (end_point == INSPECT && what == "404")
+}
+
+/// Cases under way at the same time.
+const AT_ONCE: usize = 8;
+const INSPECT: &str = "GET /containers/*/json";
+
+#[tokio::test]
+async fn run_pod_sandbox() {
+    matrix(Verb::Run, &["POST /containers/create", "POST /containers/*/start", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn run_pod_sandbox_without_a_pause() {
+    let load = ["POST /images/load", "GET /images/*/json"];
+    let cases = load.iter().flat_map(|end_point| {
+        faults().into_iter().map(move |(what, fault, _)| async move {
+            let docker = docker().await;
+            let bridge = Bridge::start(&docker).await;
+            docker.inject(Rule::new(end_point, fault));
+            let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(what);
+            docker.clear_faults();
+            bridge.until_ready(true).await;
+            if let Err(again) = bridge.run(&pod("p")).await {
+                panic!("{end_point}, {what}: {answer:?}, and again: {again:?}");
+            }
+            bridge.clear(&docker).await;
+        })
+    });
+    stream::iter(cases).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+#[tokio::test]
+async fn stop_pod_sandbox() {
+    matrix(Verb::StopPod, &["POST /containers/*/kill", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn remove_pod_sandbox() {
+    matrix(Verb::RemovePod, &["DELETE /containers/*", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn create_container() {
+    matrix(Verb::Create, &["POST /containers/create", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn start_container() {
+    matrix(Verb::Start, &["POST /containers/*/start", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn stop_container() {
+    matrix(Verb::Stop, &["POST /containers/*/stop", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn stop_container_at_once() {
+    matrix(Verb::Kill, &["POST /containers/*/kill", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn remove_container() {
+    matrix(Verb::Remove, &["DELETE /containers/*", INSPECT]).await;
+}
+
+#[tokio::test]
+async fn pull_image() {
+    matrix(Verb::Pull, &["POST /images/create", "GET /images/*/json"]).await;
+}
+
+#[tokio::test]
+async fn remove_image() {
+    matrix(Verb::RemoveImage, &["DELETE /images/*", "GET /images/*/json"]).await;
+}
+
+/// The rollback of a failed run fails as well: what is left is seen, and can be removed.
+#[tokio::test]
+async fn a_run_whose_cleaning_up_fails_is_still_seen() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    docker.inject(Rule::new("POST /containers/*/start", Fault::Status(500, "no".to_owned())));
+    docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "neither".to_owned())));
+    let error = bridge.run(&pod("p")).await.unwrap_err();
+    assert!(error.message().contains("neither"), "{error:?}");
+    docker.clear_faults();
+    assert_eq!(bridge.pods().await.unwrap().len(), 1);
+    bridge.clear(&docker).await;
+}

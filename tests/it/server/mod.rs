@@ -1,0 +1,18 @@
+//! The whole server over its socket, in front of the fake dockerd: what it makes of bad input,
+//! of every way the engine and plugins can fail, of callers that give up, and of an engine that
+//! comes and goes.
+
+#![allow(
+    clippy::needless_update,
+    clippy::type_complexity,
+    clippy::redundant_field_names,
+    reason = "requests are written as the fields that matter, whatever else the interface has"
+)]
+
+mod faults;
+mod frames;
+mod hostile;
+mod joins;
+mod networks;
+mod outages;
+mod random;

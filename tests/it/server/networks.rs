@@ -1,0 +1,298 @@
+//! Plugins that fail, crash, hang, babble or are missing, at ADD and at DEL: the pod is told
+//! why, and in the end nothing holds a namespace, an address or a file.
+
+use std::{
+    fs,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use dockbridge::model::network::NetworkMode;
+use nix::{
+    sched::{CloneFlags, unshare},
+    unistd::gettid,
+};
+use tonic::Code;
+
+use crate::support::{
+    bridge::{Bridge, LONG, Node, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
+};
+
+/// A thread in a network namespace of its own, as the process of every pod.
+struct Resident {
+    tid: u32,
+    _leave: mpsc::Sender<()>,
+}
+
+impl Resident {
+    fn new() -> Option<Self> {
+        let (tell, told) = mpsc::channel();
+        let (leave, left) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            let made = unshare(CloneFlags::CLONE_NEWNET).is_ok();
+            tell.send(made.then(|| gettid().as_raw().unsigned_abs())).unwrap();
+            let _ = left.recv();
+        });
+        let tid = told.recv().unwrap();
+        if tid.is_none() {
+            println!("skipped: cannot make a network namespace");
+        }
+        tid.map(|tid| Self { tid, _leave: leave })
+    }
+}
+
+/// An engine whose pods live in a namespace of their own, and a server with CNI.
+async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
+    let resident = Resident::new()?;
+    let docker = docker().await;
+    docker.world(|world| world.pid = resident.tid);
+    let node = Node::new();
+    node.network("fake");
+    well(&node);
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    Some((resident, docker, bridge))
+}
+
+/// A plugin that keeps one file for each address it gave away.
+fn script(node: &Node, add: &str, del: &str) {
+    let leases = node.path("host").display().to_string();
+    node.plugin(
+        "fake",
+        &format!(
+            "cat > /dev/null\n\
+             case $CNI_COMMAND in\n\
+             VERSION) echo '{{\"supportedVersions\":[\"0.4.0\",\"1.0.0\"]}}' ;;\n\
+             ADD) : > {leases}/$CNI_CONTAINERID\n {add}\n ;;\n\
+             DEL) {del}\n rm -f {leases}/$CNI_CONTAINERID ;;\n\
+             esac"
+        ),
+    );
+}
+
+fn well(node: &Node) {
+    script(node, ANSWER, "");
+}
+
+fn leases(bridge: &Bridge) -> usize {
+    fs::read_dir(bridge.node().path("host")).unwrap().count()
+}
+
+const ANSWER: &str = r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
+
+/// Every way to fail a command.
+fn faults() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("exit 1", "exit 1"),
+        (
+            "an error by the book",
+            r#"echo '{"cniVersion":"1.0.0","code":11,"msg":"try later"}'; exit 1"#,
+        ),
+        ("a crash", "kill -SEGV $$"),
+        ("a hang", "sleep 600"),
+        ("a hang that hides", "(trap '' TERM INT HUP; sleep 600) & wait"),
+        ("no JSON and failure", "echo '<html>'; exit 3"),
+        ("huge output and failure", "head -c 70000000 /dev/zero; exit 1"),
+    ]
+}
+
+/// A plugin that floods us breaks its contract, as an engine does that answers garbage.
+fn told(code: Code, what: &str) -> bool {
+    code != Code::Ok && (code != Code::Internal || what.starts_with("huge"))
+}
+
+#[tokio::test]
+async fn a_pod_on_cni_lives_and_goes() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    assert_eq!(leases(&bridge), 1);
+    let request = dockbridge::wire::cri::PodSandboxStatusRequest {
+        pod_sandbox_id: id.clone(),
+        verbose: true,
+    };
+    let status = bridge.runtime.clone().pod_sandbox_status(request).await.unwrap().into_inner();
+    assert_eq!(status.status.unwrap().network.unwrap().ip, "10.9.0.2");
+    assert!(!bridge.node().leftovers().is_empty(), "a pin, a checkpoint, a result");
+    bridge.stop_pod(&id).await.unwrap();
+    assert_eq!(leases(&bridge), 0);
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.assert_clean(&docker);
+}
+
+#[tokio::test]
+async fn every_failure_of_add() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let also = [
+        ("no JSON", "echo '<html>'"),
+        ("no output", ":"),
+        ("no addresses", r#"echo '{"cniVersion":"1.0.0"}'"#),
+        ("an address that is none", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"x"}]}'"#),
+        ("a list", "echo '[1,2,3]'"),
+        ("huge output", "head -c 70000000 /dev/zero"),
+    ];
+    for (what, add) in faults().into_iter().chain(also) {
+        script(bridge.node(), add, "");
+        let began = Instant::now();
+        let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(what);
+        let error = answer.expect_err(what);
+        println!("{what}: {:?} {error:?}", began.elapsed());
+        assert!(told(error.code(), what), "{what}: {error:?}");
+        assert!(
+            error.message().contains("fake") || error.message().contains("pods"),
+            "{what}: {error:?}"
+        );
+        assert!(bridge.pods().await.unwrap().is_empty(), "{what}");
+        assert_eq!(leases(&bridge), 0, "{what}");
+        bridge.assert_clean(&docker);
+        well(bridge.node());
+        bridge.run(&pod("p")).await.expect(what);
+        bridge.clear(&docker).await;
+    }
+}
+
+#[tokio::test]
+async fn every_failure_of_del() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    for (what, del) in faults() {
+        well(bridge.node());
+        let id = bridge.run(&pod("p")).await.expect(what);
+        script(bridge.node(), ANSWER, del);
+        let stopped = tokio::time::timeout(LONG, bridge.stop_pod(&id)).await.expect(what);
+        let error = stopped.expect_err(what);
+        println!("{what}: {error:?}");
+        assert!(told(error.code(), what), "{what}: {error:?}");
+        let removed = tokio::time::timeout(LONG, bridge.remove_pod(&id)).await.expect(what);
+        removed.expect_err(what);
+        assert_eq!(leases(&bridge), 1, "{what}: not forgotten");
+        assert_eq!(bridge.pods().await.unwrap().len(), 1, "{what}: still seen");
+        well(bridge.node());
+        bridge.clear(&docker).await;
+        assert_eq!(leases(&bridge), 0, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_missing() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let binary = bridge.node().path("bin/fake");
+    let id = bridge.run(&pod("old")).await.unwrap();
+    fs::remove_file(&binary).unwrap();
+    let error = bridge.run(&pod("new")).await.unwrap_err();
+    assert_ne!(error.code(), Code::Internal, "{error:?}");
+    assert!(error.message().contains("fake"), "{error:?}");
+    let error = bridge.stop_pod(&id).await.unwrap_err();
+    assert!(error.message().contains("fake"), "{error:?}");
+    well(bridge.node());
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
+}
+
+#[tokio::test]
+async fn without_a_configuration_the_network_is_not_ready_and_pods_are_refused() {
+    let Some(resident) = Resident::new() else { return };
+    let docker = docker().await;
+    docker.world(|world| world.pid = resident.tid);
+    let bridge = Bridge::start_on(Node::new(), &docker, NetworkMode::Cni).await;
+    let error = bridge.run(&pod("p")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    assert_eq!(docker.count("POST /containers/create"), 0);
+    bridge.assert_clean(&docker);
+    well(bridge.node());
+    bridge.node().network("fake");
+    bridge.run(&pod("p")).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn every_step_of_a_run_that_fails_takes_back_the_others() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let stalled = || Fault::StalledHeaders;
+    let refused = || Fault::Status(500, "no".to_owned());
+    let rules = [
+        Rule::new("POST /containers/*/start", refused()),
+        Rule::new("POST /containers/*/start", stalled()),
+        Rule::new("POST /containers/*/start", Fault::LostAnswer),
+        Rule::new("GET /containers/*/json", refused()),
+        Rule::new("GET /containers/*/json", refused()).after(1),
+        Rule::new("GET /containers/*/json", stalled()),
+        Rule::new("GET /containers/*/json", stalled()).after(1),
+        Rule::new("GET /containers/*/json", Fault::Status(404, "No such container".to_owned())),
+    ];
+    for rule in rules {
+        let case = format!("{rule:?}");
+        docker.inject(rule);
+        let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(&case);
+        println!("{case}: {answer:?}");
+        docker.clear_faults();
+        bridge.until_ready(true).await;
+        if answer.is_err() && bridge.pods().await.unwrap().is_empty() {
+            bridge.assert_clean(&docker);
+        }
+        bridge.run(&pod("p")).await.expect(&case);
+        bridge.clear(&docker).await;
+        assert_eq!(leases(&bridge), 0, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_vanished_is_no_reason_to_keep_an_address() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    docker.world(|world| world.remove(&id));
+    bridge.stop_pod(&id).await.unwrap();
+    assert_eq!(leases(&bridge), 0);
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.assert_clean(&docker);
+}
+
+#[tokio::test]
+async fn a_stopped_pod_that_vanished_is_forgotten_at_the_next_start() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    bridge.stop_pod(&id).await.unwrap();
+    docker.world(|world| world.remove(&id));
+    let node = bridge.stop().await;
+    assert_eq!(node.leftovers().len(), 1, "a checkpoint nobody will ever ask for");
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    eventually(|| bridge.node().leftovers().is_empty()).await;
+    bridge.assert_clean(&docker);
+}
+
+#[tokio::test]
+async fn a_restart_in_between_changes_nothing() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let node = bridge.stop().await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    let node = bridge.stop().await;
+    fs::remove_dir_all(node.path("state")).unwrap();
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
+}
+
+#[tokio::test]
+async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    script(bridge.node(), &format!("sleep 0.4; {ANSWER}"), "");
+    let wish = dockbridge::wire::cri::RunPodSandboxRequest {
+        config: Some(pod("p")),
+        ..Default::default()
+    };
+    for _ in 0..3 {
+        let mut hasty = tonic::Request::new(wish.clone());
+        hasty.set_timeout(Duration::from_millis(50));
+        bridge.runtime.clone().run_pod_sandbox(hasty).await.unwrap_err();
+    }
+    bridge.run(&pod("p")).await.unwrap();
+    assert_eq!(leases(&bridge), 1);
+    eventually(|| docker.world(|world| world.containers.len()) == 1).await;
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
+}

@@ -1,0 +1,165 @@
+//! An engine that is not there, goes, comes back as another one, babbles or freezes.
+
+use std::time::{Duration, Instant};
+
+use tonic::Code;
+
+use crate::support::{
+    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
+};
+
+#[tokio::test]
+async fn down_at_the_start() {
+    let docker = docker().await;
+    docker.stop().await;
+    let bridge = Bridge::start(&docker).await;
+    assert!(!bridge.ready().await.unwrap());
+    let error = bridge.run(&pod("p")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains("docker.sock"), "{error:?}");
+    // Never an empty list that would be taken for the truth.
+    assert_eq!(bridge.pods().await.unwrap_err().code(), Code::Unavailable);
+    docker.start_again(45, 24);
+    bridge.until_ready(true).await;
+    bridge.run(&pod("p")).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn gone_and_back_as_another_version() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    for newest in [41, 52, 43] {
+        docker.stop().await;
+        bridge.until_ready(false).await;
+        assert_eq!(bridge.pods().await.unwrap().len(), 1, "the last known truth");
+        let error = bridge.run(&pod("other")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+        docker.start_again(newest, 24);
+        bridge.until_ready(true).await;
+        assert_eq!(bridge.run(&pod("p")).await.unwrap(), id, "1.{newest}");
+    }
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn upgraded_without_a_pause_for_breath() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    docker.speak(41, 24);
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    docker.speak(52, 44);
+    bridge.stop_container(&id, 1).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn too_old_to_talk_to() {
+    let docker = FakeDockerd::start_speaking(38, 12).await;
+    let bridge = Bridge::start(&docker).await;
+    assert!(!bridge.ready().await.unwrap());
+    let error = bridge.run(&pod("p")).await.unwrap_err();
+    assert!(matches!(error.code(), Code::Unavailable | Code::FailedPrecondition), "{error:?}");
+    assert!(error.message().contains("1.38"), "{error:?}");
+}
+
+#[tokio::test]
+async fn events_that_are_none() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let floods: [&[u8]; 6] = [
+        b"\x00\xff\xfe garbage\n",
+        b"{}\n{}\n[]\nnull\n17\n",
+        b"{\"Type\":\"container\",\"Action\":\"die\",\"Actor\":{\"ID\":\"../../x\"}}\n",
+        b"{\"Type\":\"container\",\"Action\":\"destroy\",\"Actor\":{\"ID\":\"\"}}\n",
+        b"{\"Type\":17,\"Action\":[],\"Actor\":null}\n",
+        &[b'x'; 2 << 20],
+    ];
+    for flood in floods {
+        docker.send_to_events(flood);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+        bridge.start_container(&id).await.unwrap();
+        bridge.until_ready(true).await;
+        docker.world(|world| world.exit(&id, 3));
+        let began = Instant::now();
+        while bridge.containers().await.unwrap()[0].state != 2 {
+            assert!(began.elapsed() < Duration::from_secs(10), "its end is never seen");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bridge.remove_container(&id).await.unwrap();
+    }
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn frozen() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    docker.inject(Rule::new("*", Fault::StalledHeaders));
+    bridge.until_ready(false).await;
+    for _ in 0..20 {
+        let began = Instant::now();
+        assert_eq!(bridge.pods().await.unwrap().len(), 1);
+        assert_eq!(bridge.containers().await.unwrap().len(), 1);
+        assert!(!bridge.ready().await.unwrap());
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    }
+    let (other, one, config) = (pod("other"), container("d"), pod("p"));
+    let began = Instant::now();
+    let (ran, created, started, stopped, removed, pulled) = tokio::join!(
+        bridge.run(&other),
+        bridge.create(&sandbox, &one, &config),
+        bridge.start_container(&id),
+        bridge.stop_container(&id, 1),
+        bridge.remove_container(&id),
+        bridge.pull("other:1"),
+    );
+    assert!(began.elapsed() < 12 * PATIENCE, "{:?}", began.elapsed());
+    for (what, answer) in [
+        ("run", ran.map(drop)),
+        ("create", created.map(drop)),
+        ("start", started),
+        ("stop", stopped),
+        ("remove", removed),
+        ("pull", pulled.map(drop)),
+    ] {
+        let code = answer.as_ref().map_or_else(tonic::Status::code, |()| Code::Ok);
+        assert!(matches!(code, Code::DeadlineExceeded | Code::Unavailable), "{what}: {answer:?}");
+    }
+    docker.clear_faults();
+    bridge.until_ready(true).await;
+    let clearing = tokio::time::timeout(LONG, bridge.clear(&docker));
+    clearing.await.expect("it thaws");
+}
+
+#[tokio::test]
+async fn told_to_stop_while_work_is_under_way() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    docker.inject(Rule::new("POST /containers/create", Fault::Late(Duration::from_millis(500))));
+    let mut runtime = bridge.runtime.clone();
+    let running = tokio::spawn(async move {
+        let config = Some(pod("p"));
+        let wish = dockbridge::wire::cri::RunPodSandboxRequest { config, ..Default::default() };
+        runtime.run_pod_sandbox(wish).await
+    });
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let node = bridge.stop().await;
+    let id = running.await.unwrap().expect("it was let finish").into_inner().pod_sandbox_id;
+    let network = dockbridge::model::network::NetworkMode::Docker;
+    let bridge = Bridge::start_on(node, &docker, network).await;
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    bridge.clear(&docker).await;
+}

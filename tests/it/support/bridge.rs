@@ -1,0 +1,392 @@
+//! A whole dockbridge in this process, on temporary directories, driven over its own socket.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dockbridge::{
+    app::{self, AppError, Deadlines},
+    config::settings::{CniSettings, LogSettings, Settings},
+    engine::client::Patience,
+    model::network::NetworkMode,
+    store::settings::StoreSettings,
+    telemetry::log::Format,
+    wire::cri::{
+        self, image_service_client::ImageServiceClient,
+        runtime_service_client::RuntimeServiceClient,
+    },
+};
+use tempfile::TempDir;
+use tokio::{sync::oneshot, task::JoinHandle};
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::fake_dockerd::server::FakeDockerd;
+
+/// A server and a client of it. Dropping it stops the server.
+pub(crate) struct Bridge {
+    pub(crate) runtime: RuntimeServiceClient<Channel>,
+    pub(crate) images: ImageServiceClient<Channel>,
+    pub(crate) channel: Channel,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<Result<(), AppError>>,
+    // Removed last.
+    node: Node,
+}
+
+/// The directories of a node.
+pub(crate) struct Node {
+    root: TempDir,
+}
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        let node = Self { root: tempfile::tempdir().unwrap() };
+        for name in ["bin", "conf", "host"] {
+            fs::create_dir(node.path(name)).unwrap();
+        }
+        node
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Installs a shell script as a CNI plugin; whole at any moment.
+    pub(crate) fn plugin(&self, name: &str, body: &str) {
+        let (draft, path) =
+            (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
+        fs::write(&draft, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(draft, path).unwrap();
+    }
+
+    /// Makes a network of one plugin.
+    pub(crate) fn network(&self, plugin: &str) {
+        let list = serde_json::json!({
+            "cniVersion": "1.0.0", "name": "pods", "plugins": [{ "type": plugin }],
+        });
+        fs::write(self.path("conf/10-pods.conflist"), list.to_string()).unwrap();
+    }
+
+    /// Files, links and mounts that belong to pods.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for place in ["state", "run", "cache"] {
+            walk(&self.path(place), &mut found);
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let ours = self.root.path().display().to_string();
+        found.extend(mounts.lines().filter(|line| line.contains(&ours)).map(str::to_owned));
+        found
+    }
+
+    fn settings(&self, docker: &Path, network: NetworkMode) -> Settings {
+        Settings {
+            listen: self.path("cri.sock"),
+            docker: docker.to_owned(),
+            state_dir: self.path("state"),
+            run_dir: self.path("run"),
+            network,
+            cni: CniSettings {
+                conf_dir: self.path("conf"),
+                bin_dirs: vec![self.path("bin")],
+                cache_dir: self.path("cache"),
+            },
+            pod_cidrs: Vec::new(),
+            sandbox_image: None,
+            streaming_addr: "127.0.0.1:0".parse().unwrap(),
+            pull_stall: Some(PATIENCE),
+            registry_config: None,
+            request_timeout: PATIENCE,
+            log: LogSettings {
+                format: Format::Text,
+                level: tracing::level_filters::LevelFilter::OFF,
+            },
+        }
+    }
+}
+
+impl Bridge {
+    /// A server without CNI.
+    pub(crate) async fn start(docker: &FakeDockerd) -> Self {
+        Self::start_on(Node::new(), docker, NetworkMode::Docker).await
+    }
+
+    /// A server without CNI that gives the engine time for the largest of answers.
+    pub(crate) async fn start_patient(docker: &FakeDockerd) -> Self {
+        Self::start_within(Node::new(), docker, NetworkMode::Docker, LONG).await
+    }
+
+    /// A server on a node, perhaps one that has served before.
+    pub(crate) async fn start_on(node: Node, docker: &FakeDockerd, network: NetworkMode) -> Self {
+        Self::start_within(node, docker, network, PATIENCE).await
+    }
+
+    async fn start_within(
+        node: Node,
+        docker: &FakeDockerd,
+        network: NetworkMode,
+        patience: Duration,
+    ) -> Self {
+        let mut settings = node.settings(docker.socket(), network);
+        settings.request_timeout = patience;
+        let listen = settings.listen.clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = tokio::spawn(app::run_within(settings, deadlines(patience), async {
+            let _ = stopped.await;
+        }));
+        let channel = connect(&listen).await;
+        Self {
+            runtime: RuntimeServiceClient::new(channel.clone())
+                .max_decoding_message_size(LARGEST)
+                .max_encoding_message_size(2 * LARGEST),
+            images: ImageServiceClient::new(channel.clone())
+                .max_decoding_message_size(LARGEST)
+                .max_encoding_message_size(2 * LARGEST),
+            channel,
+            stop: Some(stop),
+            served,
+            node,
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Stops as a signal does; the node stays.
+    pub(crate) async fn stop(mut self) -> Node {
+        self.stop.take().unwrap().send(()).unwrap();
+        let served = tokio::time::timeout(LONG, &mut self.served).await;
+        served.expect("it stops in time").expect("it did not panic").expect("it ended well");
+        assert!(!self.node.path("cri.sock").exists(), "the socket is gone");
+        std::mem::replace(&mut self.node, Node::new())
+    }
+
+    pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Result<String, Status> {
+        let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
+        let answer = self.runtime.clone().run_pod_sandbox(request).await?;
+        Ok(answer.into_inner().pod_sandbox_id)
+    }
+
+    pub(crate) async fn stop_pod(&self, id: &str) -> Result<(), Status> {
+        let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        self.runtime.clone().stop_pod_sandbox(request).await.map(drop)
+    }
+
+    pub(crate) async fn remove_pod(&self, id: &str) -> Result<(), Status> {
+        let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        self.runtime.clone().remove_pod_sandbox(request).await.map(drop)
+    }
+
+    pub(crate) async fn create(
+        &self,
+        sandbox: &str,
+        config: &cri::ContainerConfig,
+        pod: &cri::PodSandboxConfig,
+    ) -> Result<String, Status> {
+        let request = create_request(sandbox, config, pod);
+        Ok(self.runtime.clone().create_container(request).await?.into_inner().container_id)
+    }
+
+    pub(crate) async fn start_container(&self, id: &str) -> Result<(), Status> {
+        let request = cri::StartContainerRequest { container_id: id.to_owned() };
+        self.runtime.clone().start_container(request).await.map(drop)
+    }
+
+    pub(crate) async fn stop_container(&self, id: &str, timeout: i64) -> Result<(), Status> {
+        let request = cri::StopContainerRequest { container_id: id.to_owned(), timeout };
+        self.runtime.clone().stop_container(request).await.map(drop)
+    }
+
+    pub(crate) async fn remove_container(&self, id: &str) -> Result<(), Status> {
+        let request = cri::RemoveContainerRequest { container_id: id.to_owned() };
+        self.runtime.clone().remove_container(request).await.map(drop)
+    }
+
+    pub(crate) async fn pods(&self) -> Result<Vec<cri::PodSandbox>, Status> {
+        let request = cri::ListPodSandboxRequest::default();
+        Ok(self.runtime.clone().list_pod_sandbox(request).await?.into_inner().items)
+    }
+
+    pub(crate) async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
+        let request = cri::ListContainersRequest::default();
+        Ok(self.runtime.clone().list_containers(request).await?.into_inner().containers)
+    }
+
+    pub(crate) async fn pull(&self, name: &str) -> Result<String, Status> {
+        let request = cri::PullImageRequest { image: Some(image(name)), ..Default::default() };
+        Ok(self.images.clone().pull_image(request).await?.into_inner().image_ref)
+    }
+
+    pub(crate) async fn remove_image(&self, name: &str) -> Result<(), Status> {
+        let request = cri::RemoveImageRequest { image: Some(image(name)) };
+        self.images.clone().remove_image(request).await.map(drop)
+    }
+
+    /// The status of the runtime as far as it is ready.
+    pub(crate) async fn ready(&self) -> Result<bool, Status> {
+        let answer = self.runtime.clone().status(cri::StatusRequest::default()).await?;
+        let conditions = answer.into_inner().status.unwrap().conditions;
+        Ok(conditions.iter().any(|one| one.r#type == "RuntimeReady" && one.status))
+    }
+
+    /// Waits, up to a few seconds, until the runtime is ready, or is not.
+    pub(crate) async fn until_ready(&self, ready: bool) {
+        for _ in 0..500 {
+            if self.ready().await.is_ok_and(|now| now == ready) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it never became {}", if ready { "ready" } else { "unready" });
+    }
+
+    /// Takes away all there is by the means a kubelet has, and finds nothing left.
+    pub(crate) async fn clear(&self, docker: &FakeDockerd) {
+        for pod in self.pods().await.unwrap() {
+            self.stop_pod(&pod.id).await.unwrap();
+            self.remove_pod(&pod.id).await.unwrap();
+        }
+        for container in self.containers().await.unwrap() {
+            self.remove_container(&container.id).await.unwrap();
+        }
+        self.assert_clean(docker);
+    }
+
+    /// Nothing of any pod is anywhere.
+    pub(crate) fn assert_clean(&self, docker: &FakeDockerd) {
+        let held: Vec<String> = docker.world(|world| {
+            world.containers.iter().map(|one| format!("{} {}", one.name, one.status)).collect()
+        });
+        assert!(held.is_empty(), "containers left in the engine: {held:?}");
+        let left = self.node.leftovers();
+        assert!(left.is_empty(), "left behind: {left:#?}");
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.served.abort();
+        for pin in fs::read_dir(self.node.path("run/netns")).into_iter().flatten().flatten() {
+            let _ = dockbridge::host::netns::unpin(&pin.path());
+        }
+    }
+}
+
+/// A pod as kubelet describes it.
+pub(crate) fn pod(name: &str) -> cri::PodSandboxConfig {
+    cri::PodSandboxConfig {
+        metadata: Some(cri::PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: format!("{name}-uid"),
+            namespace: "it".to_owned(),
+            attempt: 0,
+        }),
+        linux: Some(cri::LinuxPodSandboxConfig::default()),
+        ..Default::default()
+    }
+}
+
+/// A container of [`IMAGE`].
+pub(crate) fn container(name: &str) -> cri::ContainerConfig {
+    cri::ContainerConfig {
+        metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+        image: Some(image(IMAGE)),
+        command: vec!["sleep".to_owned(), "100".to_owned()],
+        linux: Some(cri::LinuxContainerConfig::default()),
+        ..Default::default()
+    }
+}
+
+pub(crate) fn image(name: &str) -> cri::ImageSpec {
+    cri::ImageSpec { image: name.to_owned(), ..Default::default() }
+}
+
+pub(crate) fn create_request(
+    sandbox: &str,
+    config: &cri::ContainerConfig,
+    pod: &cri::PodSandboxConfig,
+) -> cri::CreateContainerRequest {
+    cri::CreateContainerRequest {
+        pod_sandbox_id: sandbox.to_owned(),
+        config: Some(config.clone()),
+        sandbox_config: Some(pod.clone()),
+    }
+}
+
+/// A fake that has [`IMAGE`].
+pub(crate) async fn docker() -> FakeDockerd {
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| world.add_image(IMAGE));
+    docker
+}
+
+async fn connect(socket: &Path) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+    for _ in 0..1000 {
+        if let Ok(channel) = endpoint.connect().await {
+            return channel;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the server never listened");
+}
+
+fn deadlines(patience: Duration) -> Deadlines {
+    Deadlines {
+        engine: Patience {
+            ping: patience,
+            short: patience,
+            stop_margin: patience,
+            stream: patience,
+        },
+        store: StoreSettings {
+            ping_every: Duration::from_millis(300),
+            inspect_deadline: patience,
+            connect_deadline: patience,
+            list_deadline: patience,
+            ..StoreSettings::default()
+        },
+        plugins: patience,
+    }
+}
+
+fn walk(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            walk(&path, found);
+            if is_of_a_pod(&path) {
+                found.push(path.display().to_string());
+            }
+        } else if !is_of_the_node(&path) {
+            found.push(path.display().to_string());
+        }
+    }
+}
+
+/// Directories by the name of an id.
+fn is_of_a_pod(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.len() == 64)
+}
+
+/// Files that belong to no pod: locks, and what the kubelet told us of the node.
+fn is_of_the_node(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.contains("lock") || name.contains("cidr")
+}
+
+/// Short enough to wait for, long enough for a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
+/// Far above anything that is not stuck.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// In every fake engine.
+pub(crate) const IMAGE: &str = "busybox:1.36";
+const LARGEST: usize = 16 << 20;
