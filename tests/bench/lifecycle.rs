@@ -31,7 +31,7 @@ mod table;
 )]
 mod support;
 
-use std::{env, fs, process::ExitCode};
+use std::{env, fs, process::ExitCode, time::Duration};
 
 use lives::{CriLife, RawLife};
 use support::{
@@ -42,6 +42,7 @@ use support::{
     world::World,
 };
 use table::Table;
+use tokio::time::sleep;
 
 fn main() -> ExitCode {
     let Some(world) = World::find() else {
@@ -78,6 +79,8 @@ async fn measure(world: &World) -> Outcome {
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
+        // Nor may what it missed be caught up with on its own time.
+        sleep(Duration::from_millis(200)).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
         }
