@@ -168,7 +168,7 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
 }
 
 /// Cases under way at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 20;
 const INSPECT: &str = "GET /containers/*/json";
 
 #[tokio::test]
