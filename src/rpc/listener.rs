@@ -79,9 +79,12 @@ async fn clear_stale(path: &Path) -> Result<(), ListenError> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path).await {
-        Ok(_) => Err(ListenError::InUse(path.to_owned())),
-        Err(_) => remove_socket(path).map_err(io),
+    match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
+        Err((io::ErrorKind::ConnectionRefused, _)) => remove_socket(path).map_err(io),
+        Err((io::ErrorKind::NotFound, _)) => Ok(()),
+        // Somebody listens, but is too busy to take another caller.
+        Ok(_) | Err((io::ErrorKind::WouldBlock, _)) => Err(ListenError::InUse(path.to_owned())),
+        Err((_, error)) => Err(io(error)),
     }
 }
 

@@ -1,6 +1,10 @@
 //! The socket's manners.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
 
 use super::listener::{ListenError, Socket};
 
@@ -27,4 +31,26 @@ async fn what_is_no_socket_is_left_alone() {
     std::fs::write(&path, "data").unwrap();
     assert!(matches!(Socket::bind(&path).await, Err(ListenError::NotASocket(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
+}
+
+/// A server that is too busy to accept is still a server.
+#[tokio::test]
+async fn a_busy_socket_is_not_taken_for_a_stale_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cri.sock");
+    let address = UnixAddr::new(&path).unwrap();
+    let kind = (AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_NONBLOCK);
+    let server = socket(kind.0, kind.1, kind.2, None).unwrap();
+    bind(server.as_raw_fd(), &address).unwrap();
+    listen(&server, Backlog::new(0).unwrap()).unwrap();
+    let mut callers = Vec::new();
+    loop {
+        let caller = socket(kind.0, kind.1, kind.2, None).unwrap();
+        if connect(caller.as_raw_fd(), &address).is_err() {
+            break;
+        }
+        callers.push(caller);
+    }
+    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse(_))));
+    assert!(path.exists());
 }
