@@ -77,10 +77,7 @@ async fn judge_by_id(
 
 async fn remove_holder(engine: &Engine, holder: Option<&str>) -> Result<(), ContainerError> {
     let Some(holder) = holder else { return Ok(()) };
-    match engine.remove_container(holder).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
-    }
+    Ok(engine.remove_container(holder).await?)
 }
 
 /// Creates tried in all before the engine's last word is passed on.

@@ -80,19 +80,19 @@ impl Engine {
     }
 
     /// Removes a container and its anonymous volumes, running or not, and returns once it is
-    /// gone, also when somebody else was removing it already.
+    /// gone, also when somebody else was removing it, or had removed it already.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when it was gone before.
+    /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
-        let outcome = self.done(self.removal(id)?).await;
-        match outcome {
+        let outcome = match self.removal(id).await {
             Err(error) if error.is_clash(Clash::RemovalInProgress) => {
                 absent_is_fine(self.wait_until_removed(id).await)?;
-                absent_is_fine(self.done(self.removal(id)?).await)
+                self.removal(id).await
             }
             outcome => outcome,
-        }
+        };
+        absent_is_fine(outcome)
     }
 
     /// Looks at a container.
@@ -143,10 +143,11 @@ impl Engine {
         self.done(wait.repeatable()).await
     }
 
-    fn removal(&self, id: &str) -> Result<Exchange, EngineError> {
+    async fn removal(&self, id: &str) -> Result<(), EngineError> {
         let target = address::container(id, "?force=1&v=1");
         let short = self.patience().short;
-        Ok(Exchange::new(call("remove", id), Method::DELETE, target, short)?.repeatable())
+        let removal = Exchange::new(call("remove", id), Method::DELETE, target, short)?;
+        self.done(removal.repeatable()).await
     }
 
     fn post(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::{error::SandboxError, room::Sandboxes};
-use crate::{engine::error::Clash, model::id::SandboxId};
+use crate::model::id::SandboxId;
 
 impl Sandboxes {
     /// Removes a sandbox and all its containers, stopping what runs. Unknown sandboxes are
@@ -48,11 +48,7 @@ impl Sandboxes {
     }
 
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        match self.rooms.engine.remove_container(id.as_str()).await {
-            Err(error) if error.is_clash(Clash::RemovalInProgress) => {}
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
+        self.rooms.engine.remove_container(id.as_str()).await?;
         Ok(self.rooms.store.refresh_container(id.as_str()).await?)
     }
 }
