@@ -95,11 +95,6 @@ impl Settings {
             },
         })
     }
-
-    /// Directory of the socket the CRI is served on.
-    pub fn listen_dir(&self) -> PathBuf {
-        self.listen.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from)
-    }
 }
 
 /// One text for each setting.

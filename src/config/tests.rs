@@ -16,7 +16,6 @@ use crate::{model::network::NetworkMode, telemetry::log::Format};
 fn the_defaults_hold_when_nobody_speaks() {
     let settings = resolved(&[], &[], None).unwrap().settings;
     assert_eq!(settings.listen, PathBuf::from("/run/dockbridge/dockbridge.sock"));
-    assert_eq!(settings.listen_dir(), PathBuf::from("/run/dockbridge"));
     assert_eq!(settings.docker, PathBuf::from("/var/run/docker.sock"));
     assert_eq!(settings.network, NetworkMode::Cni);
     let bins = [PathBuf::from("/opt/cni/bin"), PathBuf::from("/usr/lib/cni")];

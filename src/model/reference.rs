@@ -81,26 +81,6 @@ impl ImageReference {
         format!("{}/{}", self.domain, self.path)
     }
 
-    /// The engine's short spelling, as it appears in `RepoTags`: `busybox:1.36` for
-    /// `docker.io/library/busybox:1.36`.
-    pub fn familiar(&self) -> String {
-        self.with_suffixes(self.familiar_repository())
-    }
-
-    /// The short spelling without tag and digest.
-    ///
-    /// Kept long where the short form would be read as another registry's.
-    pub fn familiar_repository(&self) -> String {
-        if self.domain != DEFAULT_DOMAIN {
-            return self.repository();
-        }
-        match self.path.strip_prefix(LIBRARY) {
-            Some(name) if !name.contains('/') => name.to_owned(),
-            _ if split_domain(&self.path).0 == DEFAULT_DOMAIN => self.path.clone(),
-            _ => self.repository(),
-        }
-    }
-
     fn read(text: &str) -> Result<Self, &'static str> {
         if names_id(text) {
             return Err("it is an image id");

@@ -215,45 +215,6 @@ pub struct InspectEndpoint {
     pub global_ipv6_address: String,
 }
 
-/// One entry of `GET /containers/json`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct ContainerSummary {
-    /// 64 hexadecimal digits.
-    #[serde(deserialize_with = "nullable")]
-    pub id: String,
-    /// Names with leading slashes.
-    #[serde(deserialize_with = "nullable")]
-    pub names: Vec<String>,
-    /// Id of the image it was made from.
-    #[serde(rename = "ImageID", deserialize_with = "nullable")]
-    pub image_id: String,
-    /// Container labels, merged with the image's.
-    #[serde(deserialize_with = "nullable")]
-    pub labels: BTreeMap<String, String>,
-    /// Same words as [`InspectState::status`].
-    #[serde(deserialize_with = "nullable")]
-    pub state: String,
-}
-
-/// One entry of `GET /images/json`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct ImageSummary {
-    /// `sha256:…`.
-    #[serde(deserialize_with = "nullable")]
-    pub id: String,
-    /// `repository:tag`, `<none>:<none>` for none.
-    #[serde(deserialize_with = "nullable")]
-    pub repo_tags: Vec<String>,
-    /// `repository@digest`.
-    #[serde(deserialize_with = "nullable")]
-    pub repo_digests: Vec<String>,
-    /// Bytes.
-    #[serde(deserialize_with = "nullable")]
-    pub size: i64,
-}
-
 /// `GET /images/{name}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]

@@ -84,22 +84,6 @@ fn a_tag_is_added_only_where_nothing_is_stated() {
 }
 
 #[test]
-fn the_familiar_form_is_the_engines() {
-    for (given, expected) in [
-        ("docker.io/library/busybox:1", "busybox:1"),
-        ("docker.io/me/app", "me/app"),
-        ("docker.io/library/a/b", "library/a/b"),
-        ("ghcr.io/me/app:2", "ghcr.io/me/app:2"),
-        ("localhost:5000/library/app", "localhost:5000/library/app"),
-        // The short form would name another registry.
-        ("docker.io/localhost/app", "docker.io/localhost/app"),
-        ("docker.io/a.b/app", "docker.io/a.b/app"),
-    ] {
-        assert_eq!(ImageReference::parse(given).unwrap().familiar(), expected, "{given}");
-    }
-}
-
-#[test]
 fn parts_are_readable() {
     let text = format!("host.io:443/a/b:t@sha256:{HEX}");
     let reference = ImageReference::parse(&text).unwrap();
@@ -139,7 +123,6 @@ proptest! {
     ) {
         if let Ok(reference) = ImageReference::parse(&text) {
             prop_assert_eq!(&ImageReference::parse(&reference.to_string()).unwrap(), &reference);
-            prop_assert_eq!(&ImageReference::parse(&reference.familiar()).unwrap(), &reference);
             prop_assert!(!reference.path().split('/').any(|part| part == ".." || part.is_empty()));
         }
     }
