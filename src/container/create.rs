@@ -26,10 +26,11 @@ use crate::{
         sandbox::PidMode,
         security::Profile,
     },
-    store::snapshot::Snapshot,
+    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::plan::{
         self,
         container::{ContainerFacts, ContainerPlan},
+        error::PlanError,
     },
 };
 
@@ -47,7 +48,8 @@ impl Containers {
     ) -> Result<ContainerId, ContainerError> {
         let snapshot = self.store.synced(SYNC_PATIENCE).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
-        let key = format!("{}\n{}", sandbox.id, serde_json::to_string(&spec).unwrap_or_default());
+        let wish = serde_json::to_string(&spec).map_err(PlanError::from)?;
+        let key = format!("{}\n{wish}", sandbox.id);
         let room = self.clone();
         self.creating
             .run(key, async move { room.create_in(&sandbox.id.to_string(), spec).await })
@@ -76,8 +78,7 @@ impl Containers {
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named(engine, &plan.name, create, judge).await?;
         self.store.refresh_container(&created).await?;
-        let id = ContainerId::try_from(created.as_str())
-            .map_err(|_| ContainerError::NotFound { id: created })?;
+        let id = ContainerId::try_from(created)?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
     }
@@ -88,10 +89,7 @@ impl Containers {
         sandbox: &SandboxRecord,
         spec: ContainerSpec,
     ) -> Result<ContainerPlan, ContainerError> {
-        let engine =
-            snapshot.engine.as_ref().ok_or(crate::store::error::StoreError::NeverSynced {
-                reason: "the engine has not described itself yet".to_owned(),
-            })?;
+        let engine = snapshot.described()?;
         let image = self.image(snapshot, &spec.image).await?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
         let seccomp = seccomp_profile(&spec).await?;
@@ -221,5 +219,3 @@ fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
 
 /// Far more than any profile needs; the engine would take the rest as well.
 const LONGEST_PROFILE: u64 = 1 << 20;
-/// How long a verb waits for the store's first look at the engine.
-pub const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);

@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use thiserror::Error;
 
 use crate::{
-    engine::error::EngineError, error::Kind, flight::call::Lost, store::error::StoreError,
-    translate::plan::error::PlanError,
+    engine::error::EngineError, error::Kind, flight::call::Lost, model::id::InvalidId,
+    store::error::StoreError, translate::plan::error::PlanError,
 };
 
 /// A container verb failed. Cheap to clone: several callers may wait for one task.
@@ -70,6 +70,9 @@ pub enum ContainerError {
         /// Whether the caller named the file.
         kind: Kind,
     },
+    /// The engine's answer to a create.
+    #[error("the engine gave a container something that is no id")]
+    Id(#[from] InvalidId),
     /// The request cannot be put into the engine's words.
     #[error(transparent)]
     Plan(Arc<PlanError>),
@@ -98,7 +101,7 @@ impl ContainerError {
             Self::Plan(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Store(error) => error.kind(),
-            Self::Lost(_) => Kind::Internal,
+            Self::Id(_) | Self::Lost(_) => Kind::Internal,
         }
     }
 

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{create::SYNC_PATIENCE, error::ContainerError, log_link, room::Containers};
-use crate::model::{id::ContainerId, record::ContainerRecord};
+use super::{error::ContainerError, log_link, room::Containers};
+use crate::{
+    model::{id::ContainerId, record::ContainerRecord},
+    store::settings::SYNC_PATIENCE,
+};
 
 impl Containers {
     /// Starts a container; one that runs already is fine.

@@ -115,3 +115,7 @@ pub struct SandboxSecurity {
     /// SELinux label of the pod.
     pub selinux: Option<SelinuxLabel>,
 }
+
+/// The runtime handler name that means the default as well as the empty one does; RuntimeClasses
+/// made for cri-dockerd carry it.
+pub const DEFAULT_HANDLER: &str = "docker";

@@ -9,10 +9,9 @@ use tonic::{Request, Response, Status};
 
 use super::status::failed;
 use crate::{
-    container::create::SYNC_PATIENCE,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
-    store::{handle::Store, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
 };

@@ -9,12 +9,12 @@ use tonic::{Request, Response, Status};
 use super::status::{failed, status};
 use crate::{
     checkpoint::directory::Checkpoints,
-    container::{create::SYNC_PATIENCE, room::Containers},
+    container::room::Containers,
     error::Kind,
     model::network::{NetworkMode, NetworkStatus},
     network::service::Network,
     sandbox::room::Sandboxes,
-    store::{handle::Store, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
@@ -52,8 +52,7 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::VersionRequest>,
     ) -> Result<Response<cri::VersionResponse>, Status> {
         let now = self.now().await?;
-        let engine = now.engine.as_ref().ok_or_else(|| Status::unavailable(NOT_DESCRIBED))?;
-        Ok(Response::new(render::runtime::version(engine)))
+        Ok(Response::new(render::runtime::version(now.described().map_err(failed)?)))
     }
 
     async fn run_pod_sandbox(
@@ -193,8 +192,9 @@ impl RuntimeService for RuntimeRpc {
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
         let cidrs = parse::network::pod_cidrs(&text).map_err(failed)?;
         if !cidrs.is_empty() {
+            // Begun without a pause between them: a caller who leaves leaves nothing half done.
+            self.network.set_pod_cidrs(cidrs.clone());
             self.checkpoints.save_pod_cidrs(&cidrs).await.map_err(failed)?;
-            self.network.set_pod_cidrs(cidrs);
         }
         Ok(Response::new(cri::UpdateRuntimeConfigResponse {}))
     }
@@ -205,8 +205,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
         // Never a guess: kubelet falls back to its own flag on an answer, retries on an error.
         let now = self.now().await?;
-        let engine = now.engine.as_ref().ok_or_else(|| Status::unavailable(NOT_DESCRIBED))?;
-        Ok(Response::new(render::runtime::config(engine)))
+        Ok(Response::new(render::runtime::config(now.described().map_err(failed)?)))
     }
 
     async fn status(
@@ -251,5 +250,3 @@ impl RuntimeRpc {
 fn missing(what: &str, id: &str) -> Status {
     status(Kind::NotFound, format!("{what} {id} is not known"))
 }
-
-const NOT_DESCRIBED: &str = "the Docker Engine has not described itself yet";

@@ -13,7 +13,6 @@ use tracing::{info, warn};
 use super::{error::SandboxError, room::Sandboxes, undo::Undo};
 use crate::{
     container::{
-        create::SYNC_PATIENCE,
         error::ContainerError,
         name_conflict::{Verdict, create_named},
     },
@@ -26,7 +25,7 @@ use crate::{
         record::{Observed, Process, SandboxRecord, SandboxState},
         sandbox::SandboxSpec,
     },
-    store::error::StoreError,
+    store::settings::SYNC_PATIENCE,
     translate::plan::{
         self,
         sandbox::{SandboxFacts, SandboxPlan},
@@ -96,9 +95,7 @@ impl Sandboxes {
     async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, SandboxError> {
         let pause = self.rooms.images.pause().await?;
         let snapshot = self.rooms.store.snapshot();
-        let engine = snapshot.engine.as_ref().ok_or(StoreError::NeverSynced {
-            reason: "the engine has not described itself yet".to_owned(),
-        })?;
+        let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
             self.rooms.network.usable().await?;
         }
@@ -120,8 +117,7 @@ impl Sandboxes {
         let room = self.clone();
         let doomed = created.clone();
         undo.push("remove the sandbox container", async move { room.discard(&doomed).await });
-        let id = SandboxId::try_from(created.as_str())
-            .map_err(|_| ContainerError::NotFound { id: created.clone() })?;
+        let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
         // Listed from now on, and not to be stopped or filled before it is whole.
         let _held = self.locks.write(id.as_str()).await;
         if plan.document.network == NetworkMode::Cni {
@@ -202,10 +198,8 @@ impl Sandboxes {
 
     /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
-        match self.rooms.engine.remove_container(id).await {
-            Err(error) if !error.is_not_found() => Err(error.into()),
-            _ => Ok(self.rooms.store.refresh_container(id).await?),
-        }
+        self.rooms.engine.remove_container(id).await?;
+        Ok(self.rooms.store.refresh_container(id).await?)
     }
 }
 

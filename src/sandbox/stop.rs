@@ -9,17 +9,14 @@ use tracing::info;
 
 use super::{error::SandboxError, room::Sandboxes};
 use crate::{
-    container::{
-        create::SYNC_PATIENCE,
-        end::{await_end, kill},
-    },
+    container::end::{await_end, kill},
     host::file::Durability,
     model::{
         id::SandboxId,
         network::{Attachment, AttachmentIntent},
         record::{Process, SandboxRecord},
     },
-    store::snapshot::Snapshot,
+    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
 };
 
 impl Sandboxes {

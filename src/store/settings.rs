@@ -23,6 +23,10 @@ pub struct StoreSettings {
     pub slow_looks: usize,
 }
 
+/// How long whoever asks waits for the first look at the engine. Less than the 2 s that crictl
+/// and kubeadm wait in all, so that they are told why.
+pub const SYNC_PATIENCE: Duration = Duration::from_millis(1500);
+
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {

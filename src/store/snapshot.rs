@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::index::{Index, Workloads};
+use super::{
+    error::StoreError,
+    index::{Index, Workloads},
+};
 use crate::model::{
     engine::{EngineHealth, EngineInfo},
     id::SandboxId,
@@ -41,6 +44,16 @@ impl Snapshot {
     /// Whether everything was looked at at least once since this process began.
     pub const fn is_synced(&self) -> bool {
         self.synced
+    }
+
+    /// What the engine said of itself last.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverSynced`] before its first answer.
+    pub fn described(&self) -> Result<&EngineInfo, StoreError> {
+        let undescribed =
+            || StoreError::NeverSynced { reason: "it has not described itself".to_owned() };
+        self.engine.as_deref().ok_or_else(undescribed)
     }
 
     /// The sandbox with this id, or the only one whose id begins with these four or more

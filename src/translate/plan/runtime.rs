@@ -1,7 +1,7 @@
 //! Which OCI runtime a handler means.
 
 use super::error::PlanError;
-use crate::model::engine::EngineInfo;
+use crate::model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER};
 
 /// The engine's runtime for a handler; none for its default one.
 pub(super) fn runtime(handler: &str, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
@@ -14,6 +14,3 @@ pub(super) fn runtime(handler: &str, engine: &EngineInfo) -> Result<Option<Strin
     let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
     Err(PlanError::UnknownHandler { handler: handler.to_owned(), known: known.join(", ") })
 }
-
-/// The handler by which cri-dockerd's users name the default runtime.
-const DEFAULT_HANDLER: &str = "docker";

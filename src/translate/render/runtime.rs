@@ -8,13 +8,10 @@ use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
         network::NetworkStatus,
+        sandbox::DEFAULT_HANDLER,
     },
     wire::cri,
 };
-
-/// The runtime handler name that means the default as well as the empty one does; RuntimeClasses
-/// made for older shims carry it.
-pub const DEFAULT_ALIAS: &str = "docker";
 
 /// Version. Kubelet compares the first field with its own constant and builds container ids
 /// from the second.
@@ -45,10 +42,10 @@ pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::Runtim
     cri::RuntimeStatus { conditions: vec![runtime_ready(engine), network_ready(network)] }
 }
 
-/// The handlers a pod may name, sorted: the empty one and [`DEFAULT_ALIAS`] for the default, and
+/// The handlers a pod may name, sorted: the empty one and [`DEFAULT_HANDLER`] for the default, and
 /// every runtime of the engine.
 pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
-    let own = ["", DEFAULT_ALIAS];
+    let own = ["", DEFAULT_HANDLER];
     let names: BTreeSet<&str> =
         own.into_iter().chain(engine.runtimes.keys().map(String::as_str)).collect();
     names
@@ -62,7 +59,7 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
 
 /// The handlers to name before the engine has been asked: kubelet looks up the empty one.
 pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
-    vec![handler("", false), handler(DEFAULT_ALIAS, false)]
+    vec![handler("", false), handler(DEFAULT_HANDLER, false)]
 }
 
 /// What all handlers can do.

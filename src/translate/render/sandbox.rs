@@ -13,7 +13,7 @@ use crate::{
         engine::EngineInfo,
         network::{Attachment, NetworkMode},
         record::{SandboxRecord, SandboxState},
-        sandbox::{PidMode, PodMetadata},
+        sandbox::{DEFAULT_HANDLER, PidMode, PodMetadata},
     },
     wire::cri,
 };
@@ -53,7 +53,7 @@ pub fn info(record: &SandboxRecord, engine: Option<&EngineInfo>) -> HashMap<Stri
     let document = &record.document;
     let handler = document.spec.handler.as_str();
     let runtime = match handler {
-        "" | super::runtime::DEFAULT_ALIAS => engine.map(|engine| engine.default_runtime.as_str()),
+        "" | DEFAULT_HANDLER => engine.map(|engine| engine.default_runtime.as_str()),
         named => Some(named),
     };
     let (netns, result) = match &record.attachment {
