@@ -79,8 +79,10 @@ impl RawLife {
     /// Lives once.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
+        let pod = format!("raw-pod-{round}");
+        let body = self.recording.sandbox_of(&pod);
         let up = Instant::now();
-        let sandbox = engine.create(&format!("raw-pod-{round}"), &self.recording.sandbox).await?;
+        let sandbox = engine.create(&pod, &body).await?;
         engine.start(&sandbox).await?;
         let netns = format!("/proc/{}/ns/net", engine.pid(&sandbox).await?);
         let plugins = Instant::now();
@@ -88,7 +90,7 @@ impl RawLife {
         table.since(RAW, "(of it CNI ADD)", plugins);
         table.since(RAW, "RunPodSandbox", up);
         let step = Instant::now();
-        let body = self.recording.container_in(&sandbox);
+        let body = self.recording.container_of(&pod, &sandbox);
         let container = engine.create(&format!("raw-main-{round}"), &body).await?;
         table.since(RAW, "CreateContainer", step);
         let step = Instant::now();

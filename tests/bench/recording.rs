@@ -1,6 +1,7 @@
 //! The two create bodies of a pod, as dockbridge sends them, to be sent again without it: only
 //! so do both contestants ask the engine for the same.
 
+use dockbridge::model::label::OCI_SHIM_GROUP;
 use serde_json::Value;
 
 use crate::support::{
@@ -14,17 +15,32 @@ use crate::support::{
 pub(crate) struct Recording {
     /// API version prefix, for example `/v1.41`.
     pub(crate) version: String,
-    /// The pause's body.
-    pub(crate) sandbox: String,
+    sandbox: String,
     container: String,
+    shim_group: Option<String>,
     sandbox_id: String,
 }
 
 impl Recording {
+    /// The pause's body, for another pod.
+    pub(crate) fn sandbox_of(&self, pod: &str) -> String {
+        self.in_own_shim(&self.sandbox, pod)
+    }
+
     /// The container's body, for another sandbox. Files of the recorded pod stay what they are.
-    pub(crate) fn container_in(&self, sandbox: &str) -> String {
+    pub(crate) fn container_of(&self, pod: &str, sandbox: &str) -> String {
         let joins = |id: &str| format!("container:{id}");
-        self.container.replace(&joins(&self.sandbox_id), &joins(sandbox))
+        let body = self.in_own_shim(&self.container, pod);
+        body.replace(&joins(&self.sandbox_id), &joins(sandbox))
+    }
+
+    /// In the recorded group a copy would move into the recorded pod's shim and be spared the
+    /// start of one.
+    fn in_own_shim(&self, body: &str, pod: &str) -> String {
+        match &self.shim_group {
+            Some(group) => body.replace(group, pod),
+            None => body.to_owned(),
+        }
     }
 }
 
@@ -40,11 +56,13 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         bodies.extend(creations(&String::from_utf8_lossy(&bytes)));
     }
     let mut version = String::new();
-    let (mut sandbox, mut container) = (None, None);
+    let (mut sandbox, mut container, mut shim_group) = (None, None, None);
     for (prefix, mut body) in bodies {
         version = prefix;
         // Without labels no bridge takes the copies for its own and looks after them.
         let labels = std::mem::take(&mut body["Labels"]);
+        let group = &body["HostConfig"]["Annotations"][OCI_SHIM_GROUP];
+        shim_group = group.as_str().map(str::to_owned).or(shim_group);
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
             _ => container = Some(body.to_string()),
@@ -55,6 +73,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         version,
         sandbox: sandbox.ok_or_else(missing)?,
         container: container.ok_or_else(missing)?,
+        shim_group,
         sandbox_id,
     })
 }
