@@ -54,6 +54,9 @@ pub enum AppError {
     /// The CRI socket cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The task that knows what is true has died: a bug. A fresh start knows again.
+    #[error("the store of dockbridge died: start it again, and report what its log says")]
+    Blind,
     /// Serving ended by itself.
     #[error("the CRI server failed")]
     Serve(#[from] tonic::transport::Error),
@@ -117,14 +120,19 @@ pub async fn run_within(
         version = env!("CARGO_PKG_VERSION"),
         "dockbridge serves the container runtime interface"
     );
-    let served = serve(listener, rooms.runtime, rooms.image, stop).await;
+    let store = rooms.runtime.store.clone();
+    let serving = serve(listener, rooms.runtime, rooms.image, stop);
+    let served = tokio::select! {
+        served = serving => served.map_err(AppError::from),
+        () = store.ended() => Err(AppError::Blind),
+    };
     drop(socket);
     tracker.close();
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
     info!("dockbridge has stopped; pods keep running");
-    Ok(served?)
+    served
 }
 
 /// The rooms the edge speaks to.
@@ -161,6 +169,7 @@ async fn build(
             pull_stall: settings.pull_stall,
             registry_config: settings.registry_config.clone(),
         },
+        tracker,
     );
     let locks = Locks::default();
     let containers =

@@ -76,7 +76,7 @@ impl Containers {
         let judge = |observed: &Observed| judge_holder(&plan.document, observed);
         let (engine, body) = (&self.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
-        let created = create_named(engine, &plan.name, create, judge).await?;
+        let created = create_named((engine, &self.store), &plan.name, create, judge).await?;
         self.store.refresh_container(&created).await?;
         let id = ContainerId::try_from(created)?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");

@@ -11,6 +11,7 @@ use super::error::ContainerError;
 use crate::{
     engine::{client::Engine, error::EngineError},
     model::{name::with_suffix, record::Observed},
+    store::handle::Store,
 };
 
 /// What to do about the container that has the name.
@@ -32,7 +33,7 @@ pub enum Verdict {
 /// # Errors
 /// [`ContainerError::NameInUse`] on [`Verdict::Refuse`], otherwise what the engine says.
 pub async fn create_named<F>(
-    engine: &Engine,
+    (engine, store): (&Engine, &Store),
     name: &str,
     create: impl Fn(String) -> F,
     judge: impl Fn(&Observed) -> Verdict,
@@ -51,7 +52,7 @@ where
         tries += 1;
         match judge_by_id(engine, holder.as_deref(), &judge).await? {
             Verdict::Adopt(id) => return Ok(id),
-            Verdict::Replace => remove_holder(engine, holder.as_deref()).await?,
+            Verdict::Replace => remove_holder(engine, store, holder.as_deref()).await?,
             Verdict::Evade => candidate = with_suffix(name, rand::rng().random()),
             Verdict::Refuse(holder) => {
                 return Err(ContainerError::NameInUse { name: name.to_owned(), holder });
@@ -75,9 +76,15 @@ async fn judge_by_id(
     }
 }
 
-async fn remove_holder(engine: &Engine, holder: Option<&str>) -> Result<(), ContainerError> {
+async fn remove_holder(
+    engine: &Engine,
+    store: &Store,
+    holder: Option<&str>,
+) -> Result<(), ContainerError> {
     let Some(holder) = holder else { return Ok(()) };
-    Ok(engine.remove_container(holder).await?)
+    engine.remove_container(holder).await?;
+    // It was listed; the caller's next list must not show it.
+    Ok(store.refresh_container(holder).await?)
 }
 
 /// Creates tried in all before the engine's last word is passed on.

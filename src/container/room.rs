@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use tokio::{sync::watch, time::Instant};
@@ -14,7 +14,7 @@ use crate::{
     engine::client::Engine,
     flight::{call::Calls, lock::Locks},
     host::capability::oom_floor,
-    model::id::ContainerId,
+    model::{engine::EngineInfo, id::ContainerId},
     store::handle::Store,
 };
 
@@ -34,6 +34,15 @@ pub struct Containers {
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
+    /// What [`Self::oom_floor`] found, and for which engine.
+    floor: Arc<Mutex<Option<Floor>>>,
+}
+
+/// The lowest score an engine may set.
+#[derive(Clone, Debug)]
+struct Floor {
+    engine: Arc<EngineInfo>,
+    score: i64,
 }
 
 impl Containers {
@@ -55,6 +64,7 @@ impl Containers {
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
             deadlines: Arc::default(),
+            floor: Arc::default(),
         }
     }
 
@@ -64,9 +74,24 @@ impl Containers {
     }
 
     /// The lowest `oom_score_adj` the engine may set on this host; lower wishes are clamped
-    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc dies of it).
+    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc dies of it). Asked once for each
+    /// engine that described itself; one that does not take connections counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
+        let engine = self.store.snapshot().engine.clone();
+        let known = self.floor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (Some(engine), Some(known)) = (&engine, known)
+            && Arc::ptr_eq(engine, &known.engine)
+        {
+            return known.score;
+        }
         let socket = self.engine.socket().to_owned();
-        tokio::task::spawn_blocking(move || oom_floor(&socket)).await.unwrap_or(0)
+        let asking = tokio::task::spawn_blocking(move || oom_floor(&socket));
+        let Ok(Ok(score)) = tokio::time::timeout(FLOOR_PATIENCE, asking).await else { return 0 };
+        let found = engine.map(|engine| Floor { engine, score });
+        *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        score
     }
 }
+
+/// How long the engine's socket may take to accept the connection that tells who listens.
+const FLOOR_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);

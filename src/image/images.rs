@@ -34,8 +34,13 @@ pub struct Images {
 impl Images {
     /// Starts measuring the image store in the background, for as long as a clone lives. Needs a
     /// tokio runtime.
-    pub fn new(engine: Engine, store: Store, settings: ImageSettings) -> Self {
-        let tracker = TaskTracker::new();
+    /// `tracker` waits for removals and loads at the end; a pull belongs to its callers.
+    pub fn new(
+        engine: Engine,
+        store: Store,
+        settings: ImageSettings,
+        tracker: &TaskTracker,
+    ) -> Self {
         let gauge = Gauge::default();
         let measuring = tokio::spawn(gauge.clone().keep(engine.clone(), store.clone()));
         Self {
@@ -44,7 +49,7 @@ impl Images {
             settings: Arc::new(settings),
             pulls: Joined::default(),
             removals: Calls::new(tracker.clone()),
-            loads: Calls::new(tracker),
+            loads: Calls::new(tracker.clone()),
             pause: Arc::default(),
             gauge,
             _measuring: Arc::new(AbortOnDropHandle::new(measuring)),

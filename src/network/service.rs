@@ -226,11 +226,16 @@ impl Network {
         let entries = blocking(Path::new("/"), move || cache.all()).await?;
         let (stale, valid) = garbage::sort(entries, live.iter().map(Held::from).collect());
         let mut failures = Vec::new();
+        let mut broken = None;
         for entry in stale {
-            failures.extend(self.release(entry).await?);
+            match self.release(entry).await {
+                Ok(failed) => failures.extend(failed),
+                Err(error) => broken = Some(error),
+            }
         }
         failures.extend(self.drop_all_but(valid).await);
-        NetworkError::gather(failures)
+        NetworkError::gather(failures)?;
+        broken.map_or(Ok(()), Err)
     }
 
     async fn drop_all_but(&self, mut valid: HashSet<Held>) -> Vec<PluginError> {

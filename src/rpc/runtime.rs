@@ -43,6 +43,12 @@ impl RuntimeRpc {
     async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
     }
+
+    /// What is true now, once the engine has described itself: that comes before its lists.
+    async fn described(&self) -> Arc<Snapshot> {
+        self.store.wait(SYNC_PATIENCE, |now| now.engine.is_some().then_some(())).await;
+        self.store.snapshot()
+    }
 }
 
 #[tonic::async_trait]
@@ -51,7 +57,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::VersionRequest>,
     ) -> Result<Response<cri::VersionResponse>, Status> {
-        let now = self.now().await?;
+        let now = self.described().await;
         Ok(Response::new(render::runtime::version(now.described().map_err(failed)?)))
     }
 
@@ -204,7 +210,7 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::RuntimeConfigRequest>,
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
         // Never a guess: kubelet falls back to its own flag on an answer, retries on an error.
-        let now = self.now().await?;
+        let now = self.described().await;
         Ok(Response::new(render::runtime::config(now.described().map_err(failed)?)))
     }
 

@@ -113,7 +113,8 @@ impl Sandboxes {
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
         let (engine, body) = (&self.rooms.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
-        let created = create_named(engine, &plan.name, create, judge_holder).await?;
+        let created =
+            create_named((engine, &self.rooms.store), &plan.name, create, judge_holder).await?;
         let room = self.clone();
         let doomed = created.clone();
         undo.push("remove the sandbox container", async move { room.discard(&doomed).await });

@@ -100,6 +100,12 @@ impl Store {
         time::timeout(patience, search).await.ok().flatten()
     }
 
+    /// Resolves when the store's task has ended, which only a bug can make it do.
+    pub async fn ended(&self) {
+        let mut published = self.published.clone();
+        while published.changed().await.is_ok() {}
+    }
+
     async fn refresh(&self, target: Target) -> Result<(), StoreError> {
         self.ask(|reply| Command::Refresh { target, reply }).await?
     }

@@ -59,7 +59,8 @@ impl Bench {
     fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), PATIENCE);
         let store = Store::start(engine.clone(), Vec::new(), StoreSettings::default());
-        let images = Images::new(engine, store.clone(), settings);
+        let images =
+            Images::new(engine, store.clone(), settings, &tokio_util::task::TaskTracker::new());
         Self { docker, store, images }
     }
 

@@ -55,7 +55,12 @@ impl Node {
             Containers::new(engine.clone(), store.clone(), locks.clone(), &state, &tracker);
         let settings =
             ImageSettings { sandbox_image: None, pull_stall: None, registry_config: None };
-        let images = Images::new(engine.clone(), store.clone(), settings);
+        let images = Images::new(
+            engine.clone(),
+            store.clone(),
+            settings,
+            &tokio_util::task::TaskTracker::new(),
+        );
         let network = Network::start(NetworkSettings {
             conf_dir: self.root.path().join("conf"),
             bin_dirs: vec![self.root.path().join("bin")],
