@@ -16,6 +16,8 @@ STORY ?=
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
 WORLD := $(AS_ROOT) tests/env/world.sh
 BUILT := target/debug/dockbridge
+# What is tested inside a world: the engine client alone, then whole stories.
+ON_ENGINE := set -e; $(CARGO) test --offline --test it -- engine::real; $(CARGO) test --offline --test stories -- $(STORY)
 
 ##@ Use
 
@@ -74,14 +76,16 @@ test-unit: toolchain ## Tests that need no engine
 .PHONY: test-stories
 test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…)
 	$(CARGO) test --test stories --no-run
-	$(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- $(STORY)
+	$(CARGO) test --test it --no-run
+	$(WORLD) --engine $(ENGINE) -- bash -c '$(ON_ENGINE)'
 
 .PHONY: test-engines
 test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store
 	$(CARGO) test --test stories --no-run
+	$(CARGO) test --test it --no-run
 	for engine in $(ENGINES); do \
 	  echo "== $$engine"; \
-	  $(WORLD) --engine $$engine -- $(CARGO) test --offline --test stories -- $(STORY); \
+	  $(WORLD) --engine $$engine -- bash -c '$(ON_ENGINE)'; \
 	done
 
 .PHONY: bench
