@@ -146,9 +146,12 @@ impl Network {
         blocking(&intent.pod.netns, move || enter(&path)).await??;
         let _adding = self.links.add(Held::from(intent)).await;
         let result = self.chain(&list).add(&link).await?;
-        // Remembered before it is judged: DEL wants it in any case.
-        self.remember(intent, link, result.clone()).await?;
-        let addresses = addresses(intent, &result)?;
+        let addresses = addresses(intent, &result);
+        // DEL wants it even without an address; one that is no result would only break DEL.
+        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_garbled()) {
+            self.remember(intent, link, result.clone()).await?;
+        }
+        let addresses = addresses?;
         let took = begun.elapsed();
         info!(sandbox = %intent.pod.id, network = %list.name, ?addresses, ?took, "pod connected");
         Ok(Attached { addresses, result })

@@ -80,13 +80,7 @@ impl Sandboxes {
         attachment: Attachment,
         durability: Durability,
     ) -> Result<(), SandboxError> {
-        let checkpoint = SandboxCheckpoint {
-            id: sandbox.id.clone(),
-            name: sandbox.name.clone(),
-            document: (*sandbox.document).clone(),
-            created_at: sandbox.created_at,
-            attachment: Some(attachment),
-        };
+        let checkpoint = checkpoint(sandbox, attachment);
         self.rooms.checkpoints.save(&checkpoint, durability).await?;
         self.rooms.store.put_checkpoint(checkpoint).await;
         Ok(())
@@ -98,5 +92,16 @@ impl Sandboxes {
         self.rooms.checkpoints.remove(id).await?;
         self.rooms.store.forget_checkpoint(id).await;
         Ok(())
+    }
+}
+
+/// What is to be remembered of a sandbox whose connection has come so far.
+pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> SandboxCheckpoint {
+    SandboxCheckpoint {
+        id: sandbox.id.clone(),
+        name: sandbox.name.clone(),
+        document: (*sandbox.document).clone(),
+        created_at: sandbox.created_at,
+        attachment: Some(attachment),
     }
 }

@@ -5,11 +5,15 @@
 
 use std::sync::Arc;
 
-use tracing::info;
+use tracing::{info, warn};
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{
+    error::SandboxError,
+    room::{Sandboxes, checkpoint},
+};
 use crate::{
     container::end::{await_end, kill},
+    error::chain,
     host::file::Durability,
     model::{
         id::SandboxId,
@@ -95,7 +99,14 @@ impl Sandboxes {
         intent: &AttachmentIntent,
     ) -> Result<(), SandboxError> {
         self.rooms.network.detach(intent).await?;
-        self.remember(sandbox, Attachment::Released, Durability::Written).await
+        let released = checkpoint(sandbox, Attachment::Released);
+        // Costs one more DEL after a restart, whereas a pod that cannot go frees no disk.
+        if let Err(error) = self.rooms.checkpoints.save(&released, Durability::Written).await {
+            let error = chain(&error);
+            warn!(sandbox = %sandbox.id, error, "the release of the network is not on disk");
+        }
+        self.rooms.store.put_checkpoint(released).await;
+        Ok(())
     }
 
     /// Ends the pause; nothing in it is worth asking politely.

@@ -132,6 +132,20 @@ async fn a_stopped_sandbox_that_docker_lost_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_state_directory_that_cannot_be_written_holds_no_pod_back() {
+    let node = Node::new().await;
+    let id = id('a');
+    node.remember(&id, false).await;
+    let sandboxes = node.start().await;
+    // For root, no mode forbids writing; a file in the directory's place does.
+    let directory = node.root.path().join("state/sandboxes");
+    fs::remove_dir_all(&directory).unwrap();
+    fs::write(&directory, "").unwrap();
+    sandboxes.remove(id.as_str()).await.unwrap();
+    assert_eq!(fs::read_to_string(node.root.path().join("calls")).unwrap(), "DEL\n");
+}
+
+#[tokio::test]
 async fn recovery_clears_away_what_is_nobodys() {
     let node = Node::new().await;
     node.remember(&id('a'), true).await;

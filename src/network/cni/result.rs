@@ -33,6 +33,14 @@ pub enum ResultError {
     None(String),
 }
 
+impl ResultError {
+    /// Whether plugins could not read the result either. Given back to them, they would refuse
+    /// every DEL.
+    pub const fn is_garbled(&self) -> bool {
+        matches!(self, Self::Malformed(_) | Self::Address(_))
+    }
+}
+
 /// Addresses of the pod's `interface`, in the plugins' order; at least one.
 ///
 /// Addresses that name no interface are the pod's. An address on another interface (a host's

@@ -174,6 +174,19 @@ async fn del_works_when_all_else_has_gone() {
 }
 
 #[tokio::test]
+async fn del_is_not_given_a_result_that_plugins_cannot_read() {
+    let stage = usual();
+    stage.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
+    let network = stage.network();
+    let pod = stage.pod('a');
+    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let intent = network.prepare(pod).await.unwrap();
+    network.attach(&intent).await.unwrap_err();
+    network.detach(&intent).await.unwrap();
+    assert_eq!(stage.input("a", "DEL").get("prevResult"), None);
+}
+
+#[tokio::test]
 async fn del_is_told_what_add_was_told() {
     let stage = Stage::new();
     stage.plugin("a", ANSWER);
