@@ -16,8 +16,8 @@ STORY ?=
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
 WORLD := $(AS_ROOT) tests/env/world.sh
 BUILT := target/debug/dockbridge
-# What is tested inside a world: the engine client alone, then whole stories.
-ON_ENGINE := set -e; $(CARGO) test --offline --test it -- engine::real; $(CARGO) test --offline --test stories -- $(STORY)
+# What is tested inside a world: whole stories, then the engine client alone (it pulls into the same engine).
+ON_ENGINE := set -e; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
 
 ##@ Use
 
