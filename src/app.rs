@@ -105,7 +105,7 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let _owned = own(&settings.state_dir)?;
+    let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
     let rooms = build(&settings, deadlines, &tracker).await?;
     let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
@@ -142,12 +142,22 @@ struct Rooms {
     image: ImageRpc,
 }
 
-/// Makes the state directory ours alone, for as long as the lock is kept.
-fn own(state_dir: &Path) -> Result<Lock, AppError> {
-    file::ensure_directory(state_dir, STATE_MODE)
-        .map_err(LockError::from)
-        .and_then(|()| Lock::take(&state_dir.join("lock")))
-        .map_err(|source| AppError::Taken { state_dir: state_dir.to_owned(), source })
+/// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
+/// it: a dockbridge that was killed while it started a plugin leaves a child that holds the lock
+/// until it has become the plugin.
+async fn own(state_dir: &Path) -> Result<Lock, AppError> {
+    let taken = |source| AppError::Taken { state_dir: state_dir.to_owned(), source };
+    file::ensure_directory(state_dir, STATE_MODE).map_err(|e| taken(LockError::from(e)))?;
+    let until = tokio::time::Instant::now() + LOCK_PATIENCE;
+    loop {
+        match Lock::take(&state_dir.join("lock")) {
+            Err(LockError::Held { .. }) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(LOCK_RETRY).await;
+            }
+            Err(source) => return Err(taken(source)),
+            Ok(lock) => return Ok(lock),
+        }
+    }
 }
 
 async fn build(
@@ -238,6 +248,10 @@ fn shown(settings: &Settings) -> serde_json::Value {
     })
 }
 
+/// How long a killed predecessor's child may keep the state directory's lock.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the lock is tried meanwhile.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// Nobody else has business in the state directory.

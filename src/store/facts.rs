@@ -201,10 +201,16 @@ impl Facts {
         match observed {
             Observed::Sandbox(record) => self.see_sandbox(record, at),
             Observed::Container(record) => self.see_workload(record, at),
-            Observed::Foreign if self.foreign.len() < FOREIGN_LIMIT => {
-                self.foreign.insert(name.to_owned());
-            }
-            Observed::Foreign => {}
+            Observed::Foreign => self.see_stranger(name, at),
+        }
+    }
+
+    /// A container that is nobody's pod, or not any more: somebody gave it another name. Then it
+    /// is lost to us as if it were gone, and what its network holds can be released.
+    fn see_stranger(&mut self, id: &str, at: Ticket) {
+        self.lose_container(id, at);
+        if self.foreign.len() < FOREIGN_LIMIT {
+            self.foreign.insert(id.to_owned());
         }
     }
 

@@ -477,6 +477,24 @@ fn the_checkpoint_completes_the_record() {
 }
 
 #[test]
+fn a_sandbox_somebody_renamed_is_lost_but_for_its_network() {
+    let ready = fixture::attachment(2);
+    let mut ledger = ledger(vec![fixture::checkpoint(2, Some(ready))]);
+    ledger.linked();
+    ledger.listed(&pods(&[2]));
+    answer(&mut ledger, |target| {
+        Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    let shown = ledger.snapshot(&Snapshot::blank());
+    assert_eq!(shown.sandbox(&fixture::hex(2)).unwrap().state(), SandboxState::Ready);
+    ledger.happened(EngineEvent::ContainerChanged { id: fixture::hex(2) });
+    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign))));
+    let shown = ledger.snapshot(&shown);
+    let left = shown.sandbox(&fixture::hex(2)).unwrap();
+    assert_eq!((left.state(), left.process.is_some()), (SandboxState::NotReady, false));
+}
+
+#[test]
 fn what_docker_lost_is_shown_until_its_network_is_released() {
     let held = fixture::checkpoint(2, Some(fixture::attachment(2)));
     let mut ledger = ledger(vec![held, fixture::checkpoint(4, Some(Attachment::Released))]);
