@@ -47,6 +47,7 @@ install_missing() {
 find_engine() {
     if find_answering; then
         say "using the engine at $engine"
+        [ "$engine" != "$folder/docker.sock" ] || say "an earlier run started it; $(stop_advice)"
         return
     fi
     engine=$folder/docker.sock
@@ -82,7 +83,7 @@ start_engine() {
     for _ in $(seq 600); do
         if answers "$engine"; then
             say "no engine answered: started $(dockerd --version | cut -d, -f1) at $engine, data in $engine_data"
-            say "it keeps running; docker -H unix://$engine ps looks at it, kill $child stops it"
+            say "it keeps running; $(stop_advice)"
             return
         fi
         kill -0 "$child" 2>/dev/null || break
@@ -91,6 +92,8 @@ start_engine() {
     tail -n 20 "$log" >&2
     die "the engine did not start, see $log"
 }
+
+stop_advice() { echo "to stop it, as root: kill \$(cat $folder/dockerd.pid)"; }
 
 # Sets cni to flags for a network of our own, unless the machine has one.
 find_cni() {
@@ -143,7 +146,7 @@ JSON
 serve() {
     local dockbridge=$1
     shift
-    invite &
+    (invite &)
     exec "$dockbridge" serve --listen "unix://$socket" "$@"
 }
 
@@ -159,10 +162,11 @@ invite() {
     command -v crictl >/dev/null || client="crictl (not installed here)"
     cat >&2 <<TEXT
 
-  The CRI is served on unix://$socket. In another terminal, with $client:
+  The CRI is served on unix://$socket. In another terminal, with docker and $client:
 
-    crictl --runtime-endpoint unix://$socket info
-    crictl --runtime-endpoint unix://$socket pods
+    export CONTAINER_RUNTIME_ENDPOINT=unix://$socket DOCKER_HOST=unix://$engine
+    crictl info
+    crictl pods
 
   README.md has a whole session. Without crictl: make demo. Ctrl-C ends the server; pods live on.
 
