@@ -40,9 +40,10 @@ pub enum AppError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] CheckpointError),
-    /// Another dockbridge has the state directory, or it cannot be locked.
+    /// Another dockbridge has the state directory, or we may not write there.
     #[error(
-        "the state directory {} cannot be taken: two of us never share one (--state-dir)",
+        "the state directory {} cannot be taken: it must be writable and no other dockbridge's \
+         (run as root, stop the other, or choose another --state-dir)",
         state_dir.display()
     )]
     Taken {

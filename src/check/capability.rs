@@ -34,8 +34,8 @@ pub(super) fn protection(floor: i64) -> Finding {
         return Finding::ok("oom score", "pods can be protected from the kernel's OOM killer");
     }
     let seen = format!(
-        "the engine lacks CAP_SYS_RESOURCE: scores below {floor} are raised to {floor} (guaranteed \
-         pods and the pause process are protected less)"
+        "no CAP_SYS_RESOURCE for engines here: scores below {floor} are raised to {floor} \
+         (guaranteed pods and the pause process are protected less)"
     );
     Finding::warn(
         "oom score",

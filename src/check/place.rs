@@ -17,12 +17,7 @@ pub(super) fn listen(socket: &Path) -> Finding {
             let advice = "remove it, or choose another place with --listen";
             return Finding::fail("listen", format!("{shown} exists and is no socket"), advice);
         }
-        Ok(_) if UnixStream::connect(socket).is_ok() => {
-            return Finding::ok("listen", format!("somebody serves on {shown} already"));
-        }
-        Ok(_) => {
-            return Finding::ok("listen", format!("{shown} is left over and will be replaced"));
-        }
+        Ok(_) => return socket_in_place(socket),
         Err(_) => {}
     }
     let place = socket.parent().unwrap_or(Path::new("/"));
@@ -32,6 +27,19 @@ pub(super) fn listen(socket: &Path) -> Finding {
             let seen = format!("no socket can be made in {}: {error}", place.display());
             Finding::fail("listen", seen, "run as root, or choose another place with --listen")
         }
+    }
+}
+
+/// Tells a server's socket from one that a killed server has left.
+fn socket_in_place(socket: &Path) -> Finding {
+    let shown = socket.display();
+    match UnixStream::connect(socket) {
+        Ok(_) => Finding::ok("listen", format!("somebody serves on {shown} already")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let seen = format!("{shown} belongs to somebody else: {error}");
+            Finding::fail("listen", seen, "run as root, or choose another place with --listen")
+        }
+        Err(_) => Finding::ok("listen", format!("{shown} is left over and will be replaced")),
     }
 }
 
