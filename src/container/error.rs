@@ -78,10 +78,10 @@ pub enum ContainerError {
     Plan(Arc<PlanError>),
     /// The engine refused or did not answer.
     #[error(transparent)]
-    Engine(Arc<EngineError>),
+    Engine(#[from] EngineError),
     /// What is true now is not known.
     #[error(transparent)]
-    Store(Arc<StoreError>),
+    Store(#[from] StoreError),
     /// The task doing it died.
     #[error(transparent)]
     Lost(#[from] Lost),
@@ -108,18 +108,6 @@ impl ContainerError {
     /// Wraps a failure on a file.
     pub fn file(action: &'static str, path: impl Into<PathBuf>, cause: std::io::Error) -> Self {
         Self::File { action, path: path.into(), cause: Arc::new(cause), kind: Kind::Internal }
-    }
-}
-
-impl From<EngineError> for ContainerError {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(Arc::new(error))
-    }
-}
-
-impl From<StoreError> for ContainerError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(Arc::new(error))
     }
 }
 

@@ -65,7 +65,7 @@ pub enum SandboxError {
     Container(#[from] ContainerError),
     /// The pause image.
     #[error("sandbox image")]
-    Image(#[source] Arc<ImageError>),
+    Image(#[from] ImageError),
     /// Connecting or disconnecting.
     #[error(transparent)]
     Network(Arc<NetworkError>),
@@ -77,10 +77,10 @@ pub enum SandboxError {
     Plan(Arc<PlanError>),
     /// The engine refused or did not answer.
     #[error(transparent)]
-    Engine(Arc<EngineError>),
+    Engine(#[from] EngineError),
     /// What is true now is not known.
     #[error(transparent)]
-    Store(Arc<StoreError>),
+    Store(#[from] StoreError),
     /// The task doing it died.
     #[error(transparent)]
     Lost(#[from] Lost),
@@ -119,12 +119,6 @@ impl SandboxError {
     }
 }
 
-impl From<ImageError> for SandboxError {
-    fn from(error: ImageError) -> Self {
-        Self::Image(Arc::new(error))
-    }
-}
-
 impl From<NetworkError> for SandboxError {
     fn from(error: NetworkError) -> Self {
         Self::Network(Arc::new(error))
@@ -140,18 +134,6 @@ impl From<CheckpointError> for SandboxError {
 impl From<PlanError> for SandboxError {
     fn from(error: PlanError) -> Self {
         Self::Plan(Arc::new(error))
-    }
-}
-
-impl From<EngineError> for SandboxError {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(Arc::new(error))
-    }
-}
-
-impl From<StoreError> for SandboxError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(Arc::new(error))
     }
 }
 
