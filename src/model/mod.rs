@@ -15,6 +15,7 @@ pub mod reference;
 pub mod resources;
 pub mod sandbox;
 pub mod security;
+pub mod stream;
 pub mod time;
 
 #[cfg(test)]

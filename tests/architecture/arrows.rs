@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Every room with its level; an import must lead to a lower one.
-const LEVELS: [(&str, u8); 26] = [
+const LEVELS: [(&str, u8); 27] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
     ("model", 1),
@@ -22,6 +22,7 @@ const LEVELS: [(&str, u8); 26] = [
     ("network", 3),
     ("store", 4),
     ("logs", 4),
+    ("exec", 4),
     ("image", 5),
     ("container", 5),
     ("streaming", 5),

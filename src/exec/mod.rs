@@ -1,0 +1,6 @@
+//! Processes started in a container that runs: begun, watched to their end, and killed with all
+//! they brought forth.
+//!
+//! The engine can start such a process and tell how it ended; it can neither end it nor say that
+//! its main process has ended while a child holds the output open. Both are done here, from the
+//! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.

@@ -1,0 +1,6 @@
+//! The CRI log files of containers, written from what the engine recorded.
+//!
+//! The engine keeps the lines of each container in files of its own. What follows them here
+//! writes the CRI's form of each line to the kubelet's path, once, in order, and lets the kubelet
+//! rotate. What is written is a pure function of what the engine recorded: after a crash the
+//! length of our own file tells how far we had come.
