@@ -31,7 +31,7 @@ use crate::{
         server::serve,
     },
     sandbox::room::{SandboxRooms, Sandboxes},
-    store::{handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -170,7 +170,7 @@ async fn build(
     let loaded = checkpoints.load().await;
     let patience = Patience { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), patience);
-    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store);
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, Gate::open());
     let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
         engine.clone(),

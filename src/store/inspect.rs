@@ -1,11 +1,26 @@
-//! One inspect of one object, with a deadline, as a task of its own.
+//! One look at one object, as a task of its own: an inspect with a deadline, then the gate.
 
 use std::time::Duration;
 
 use tokio::{sync::mpsc, time};
 
-use super::{error::StoreError, facts::Sight, link::Signal, look::Target, settings::StoreSettings};
-use crate::engine::{client::Engine, error::EngineError};
+use super::{
+    error::StoreError, facts::Sight, gate::Gate, link::Signal, look::Target,
+    settings::StoreSettings,
+};
+use crate::{
+    engine::{client::Engine, error::EngineError},
+    model::record::Observed,
+};
+
+/// What a look works with.
+#[derive(Clone, Debug)]
+pub(super) struct Looker {
+    pub(super) engine: Engine,
+    pub(super) gate: Gate,
+    pub(super) settings: StoreSettings,
+    pub(super) signals: mpsc::Sender<Signal>,
+}
 
 /// Why a look saw nothing.
 #[derive(Debug)]
@@ -30,23 +45,32 @@ impl LookFailure {
     }
 }
 
-/// Inspects `target`; sends `slow` when that takes long, so that others need not wait for it.
-pub(super) async fn look(
-    engine: Engine,
-    target: Target,
-    slow: Signal,
-    signals: mpsc::Sender<Signal>,
-    settings: StoreSettings,
-) -> Result<Sight, LookFailure> {
-    let mut inspect = std::pin::pin!(inspect(&engine, &target));
-    if let Ok(seen) = time::timeout(settings.slow_after, &mut inspect).await {
-        return seen;
+impl Looker {
+    /// Inspects `target` and passes the gate; sends `slow` when that takes long, so that others
+    /// need not wait for it.
+    pub(super) async fn look(self, target: Target, slow: Signal) -> Result<Sight, LookFailure> {
+        let mut look = std::pin::pin!(self.inspect_and_pass(&target));
+        if let Ok(seen) = time::timeout(self.settings.slow_after, &mut look).await {
+            return seen;
+        }
+        // A full queue means a busy writer: then this look goes on counting as quick.
+        let _ = self.signals.try_send(slow);
+        look.await
     }
-    // A full queue means a busy writer: then this look goes on counting as quick.
-    let _ = signals.try_send(slow);
-    let left = settings.inspect_deadline.saturating_sub(settings.slow_after);
-    let silent = |_| LookFailure::Silent(settings.inspect_deadline);
-    time::timeout(left, inspect).await.map_err(silent)?
+
+    /// The deadline is the engine's; who waits at the gate has one of his own.
+    async fn inspect_and_pass(&self, target: &Target) -> Result<Sight, LookFailure> {
+        let deadline = self.settings.inspect_deadline;
+        let silent = |_| LookFailure::Silent(deadline);
+        let seen =
+            time::timeout(deadline, inspect(&self.engine, target)).await.map_err(silent)??;
+        if let Sight::Container(observed) = &seen
+            && let Observed::Container(record) = &**observed
+        {
+            self.gate.pass(record).await;
+        }
+        Ok(seen)
+    }
 }
 
 async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure> {

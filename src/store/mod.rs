@@ -9,10 +9,11 @@
 //!
 //! An event or a list never says what is true, only what is worth a look; truth is the answer of
 //! the latest inspect. So events may be lost, doubled, late or crossed, and after the next list
-//! the store equals Docker all the same. `look`, `facts` and `ledger` are that rule as pure
+//! the store equals Docker all the same. A workload is shown once it has passed the `gate`. `look`, `facts` and `ledger` are that rule as pure
 //! state machines; `writer`, `link` and `inspect` give them a socket and a clock.
 
 pub mod error;
+pub mod gate;
 pub mod handle;
 pub mod settings;
 pub mod snapshot;

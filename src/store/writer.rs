@@ -18,8 +18,9 @@ use super::{
     command::Command,
     error::StoreError,
     facts::Sight,
+    gate::Gate,
     handle::Store,
-    inspect::{self, LookFailure},
+    inspect::{LookFailure, Looker},
     ledger::Ledger,
     link::{self, Signal},
     look::{Target, Ticket},
@@ -36,28 +37,31 @@ use crate::{
 
 impl Store {
     /// Starts the store: it connects by itself, now or whenever the engine appears. `checkpoints`
-    /// are those of the last run. Must be called inside a runtime.
+    /// are those of the last run; workloads are shown once they have passed the `gate`. Must be
+    /// called inside a runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
         settings: StoreSettings,
+        gate: Gate,
     ) -> Self {
         let current = Arc::new(ArcSwap::from_pointee(Snapshot::blank()));
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (shout, published) = watch::channel(());
-        let writer = Writer::new(engine, checkpoints, settings, Outlet::new(&current, shout));
+        let (to_signals, signals) = mpsc::channel(SIGNALS);
+        let looker = Looker { engine, gate, settings, signals: to_signals };
+        let outlet = Outlet::new(&current, shout);
+        let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
         Self::new(current, commands, published)
     }
 }
 
 struct Writer {
-    engine: Engine,
-    settings: StoreSettings,
+    looker: Looker,
     ledger: Ledger<Reply, StoreError>,
     outlet: Outlet,
     signals: mpsc::Receiver<Signal>,
-    to_signals: mpsc::Sender<Signal>,
     work: JoinSet<Done>,
     looking: HashMap<task::Id, (Target, Ticket)>,
     link: AbortHandle,
@@ -88,24 +92,21 @@ enum Wake {
 
 impl Writer {
     fn new(
-        engine: Engine,
+        looker: Looker,
+        signals: mpsc::Receiver<Signal>,
         checkpoints: Vec<SandboxCheckpoint>,
-        settings: StoreSettings,
         outlet: Outlet,
     ) -> Self {
-        let (to_signals, signals) = mpsc::channel(SIGNALS);
         let mut work = JoinSet::new();
         // An interval of zero would panic.
-        let mut heartbeat = time::interval(settings.ping_every.max(SILENCE_REST));
+        let mut heartbeat = time::interval(looker.settings.ping_every.max(SILENCE_REST));
         heartbeat.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        let link = follow(&mut work, &engine, &settings, &to_signals);
+        let link = follow(&mut work, &looker);
         Self {
-            ledger: Ledger::new(&settings, checkpoints),
-            engine,
-            settings,
+            ledger: Ledger::new(&looker.settings, checkpoints),
+            looker,
             outlet,
             signals,
-            to_signals,
             work,
             looking: HashMap::new(),
             link,
@@ -220,7 +221,7 @@ impl Writer {
             self.looked(&target, ticket, Err(LookFailure::Lost));
         } else if error.id() == self.link.id() {
             self.ledger.lost("following it failed inside dockbridge".to_owned());
-            self.link = follow(&mut self.work, &self.engine, &self.settings, &self.to_signals);
+            self.link = follow(&mut self.work, &self.looker);
         } else {
             self.pinging = false;
         }
@@ -228,13 +229,8 @@ impl Writer {
 
     fn start_looks(&mut self) {
         while let Some((target, ticket)) = self.ledger.start() {
-            let look = inspect::look(
-                self.engine.clone(),
-                target.clone(),
-                Signal::Slowed(target.clone(), ticket),
-                self.to_signals.clone(),
-                self.settings.clone(),
-            );
+            let slow = Signal::Slowed(target.clone(), ticket);
+            let look = self.looker.clone().look(target.clone(), slow);
             let looked = target.clone();
             let task = self.work.spawn(async move { Done::Looked(looked, ticket, look.await) });
             self.looking.insert(task.id(), (target, ticket));
@@ -245,7 +241,7 @@ impl Writer {
         let result = result.map_err(|failure| failure.about(target.name()));
         let told = result.as_ref().err().map(|error| chain(error));
         let Some(failures) = self.ledger.looked(target, ticket, result) else { return };
-        let rest = rest_after(failures, self.settings.relist_every);
+        let rest = rest_after(failures, self.looker.settings.relist_every);
         let (name, error) = (target.name(), told.unwrap_or_default());
         if failures == 1 {
             warn!(object = name, error, "cannot look at it; keeping what was known last");
@@ -259,8 +255,12 @@ impl Writer {
         });
     }
 
+    fn asking(&self) -> (Engine, Duration) {
+        (self.looker.engine.clone(), self.looker.settings.connect_deadline)
+    }
+
     fn read_info(&mut self) {
-        let (engine, patience) = (self.engine.clone(), self.settings.connect_deadline);
+        let (engine, patience) = self.asking();
         self.work.spawn(async move {
             match time::timeout(patience, engine.info()).await {
                 Ok(info) => Done::Described(info.map(Box::new)),
@@ -276,7 +276,7 @@ impl Writer {
             return;
         }
         self.pinging = true;
-        let (engine, patience) = (self.engine.clone(), self.settings.connect_deadline);
+        let (engine, patience) = self.asking();
         self.work.spawn(async move {
             Done::Pinged(match time::timeout(patience, engine.negotiate()).await {
                 Ok(Ok(_)) => None,
@@ -296,13 +296,9 @@ impl Writer {
     }
 }
 
-fn follow(
-    work: &mut JoinSet<Done>,
-    engine: &Engine,
-    settings: &StoreSettings,
-    signals: &mpsc::Sender<Signal>,
-) -> AbortHandle {
-    let following = link::follow(engine.clone(), settings.clone(), signals.clone());
+fn follow(work: &mut JoinSet<Done>, looker: &Looker) -> AbortHandle {
+    let Looker { engine, settings, signals, .. } = looker.clone();
+    let following = link::follow(engine, settings, signals);
     work.spawn(async {
         following.await;
         Done::Unlinked

@@ -7,7 +7,7 @@ use dockbridge::{
     engine::client::{Engine, Patience},
     error::Kind,
     flight::lock::Locks,
-    store::{handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -37,7 +37,8 @@ impl Node {
             workload(world, &sandbox, "main")
         });
         let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-        let store = Store::start(engine.clone(), Vec::new(), StoreSettings::default());
+        let store =
+            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
         store.synced(Duration::from_secs(10)).await.unwrap();
         let state = tempfile::tempdir().unwrap();
         let tracker = TaskTracker::new();

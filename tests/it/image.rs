@@ -13,7 +13,7 @@ use dockbridge::{
         reference::ImageReference,
     },
     pause::archive,
-    store::{handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -58,7 +58,8 @@ impl Bench {
 
     fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), PATIENCE);
-        let store = Store::start(engine.clone(), Vec::new(), StoreSettings::default());
+        let store =
+            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
         let images =
             Images::new(engine, store.clone(), settings, &tokio_util::task::TaskTracker::new());
         Self { docker, store, images }

@@ -18,7 +18,7 @@ use dockbridge::{
     },
     network::service::{Network, NetworkSettings},
     sandbox::room::{SandboxRooms, Sandboxes},
-    store::{handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -47,7 +47,7 @@ impl Node {
         let checkpoints = self.checkpoints();
         let known = checkpoints.load().await.sandboxes;
         let engine = Engine::new(self.docker.socket().to_owned(), Patience::default());
-        let store = Store::start(engine.clone(), known, StoreSettings::default());
+        let store = Store::start(engine.clone(), known, StoreSettings::default(), Gate::open());
         store.synced(Duration::from_secs(10)).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), Locks::default());
         let state = self.root.path().join("state");

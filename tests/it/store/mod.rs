@@ -1,6 +1,7 @@
 //! The store against the fake dockerd: what readers see while the engine comes, goes, hangs,
 //! forgets to tell, or tells too much.
 
+mod gate;
 mod hanging;
 mod images;
 mod link;
@@ -15,7 +16,7 @@ use dockbridge::{
     checkpoint::record::SandboxCheckpoint,
     engine::client::{Engine, Patience},
     model::{engine::EngineHealth, label, record::Process},
-    store::{handle::Store, settings::StoreSettings, snapshot::Snapshot},
+    store::{gate::Gate, handle::Store, settings::StoreSettings, snapshot::Snapshot},
 };
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ fn start_with(
     settings: StoreSettings,
 ) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-    Store::start(engine, checkpoints, settings)
+    Store::start(engine, checkpoints, settings, Gate::open())
 }
 
 async fn synced(docker: &FakeDockerd) -> Store {

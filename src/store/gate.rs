@@ -1,0 +1,55 @@
+//! What has to be true of a workload before its record is shown.
+//!
+//! A kubelet reads a container's log the moment it sees it ended. So whoever writes the log stands
+//! at this gate: a look that saw a container waits here before anybody is told.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use crate::model::record::ContainerRecord;
+
+/// Passed by every look that saw a workload. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate {
+    keeper: Arc<dyn Keeper>,
+}
+
+impl Gate {
+    /// A gate that opens for a record when what `opens` returns is done. That must come to an end
+    /// by itself: the store sets no deadline, and shows what it knew before for so long.
+    pub fn new<F>(opens: impl Fn(&ContainerRecord) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self { keeper: Arc::new(move |record: &ContainerRecord| opens(record).boxed()) }
+    }
+
+    /// Always open.
+    pub fn open() -> Self {
+        Self::new(|_| std::future::ready(()))
+    }
+
+    pub(super) async fn pass(&self, record: &ContainerRecord) {
+        self.keeper.opened(record).await;
+    }
+}
+
+trait Keeper: Send + Sync {
+    fn opened(&self, record: &ContainerRecord) -> BoxFuture<'static, ()>;
+}
+
+impl<K> Keeper for K
+where
+    K: Fn(&ContainerRecord) -> BoxFuture<'static, ()> + Send + Sync,
+{
+    fn opened(&self, record: &ContainerRecord) -> BoxFuture<'static, ()> {
+        self(record)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! Workloads are shown once they have passed the gate, and nobody else waits for them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use dockbridge::{
+    engine::client::{Engine, Patience},
+    model::record::{ContainerRecord, Process},
+    store::{gate::Gate, handle::Store, snapshot::Snapshot},
+};
+use tokio::sync::Semaphore;
+
+use super::{SOON, pod, runs, settings, until, workload};
+use crate::support::fake_dockerd::server::FakeDockerd;
+
+/// A store whose ended workloads wait for a permit each; how many came to the gate so far.
+fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>) {
+    let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
+    let gate = Gate::new(move |record: &ContainerRecord| {
+        let waits = matches!(record.process, Process::Exited { .. });
+        let held = Arc::clone(&held);
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if waits {
+                held.acquire().await.unwrap().forget();
+            }
+        }
+    });
+    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    (Store::start(engine, Vec::new(), settings(), gate), permits, came)
+}
+
+fn works(snapshot: &Snapshot, id: &str) -> bool {
+    snapshot.container(id).is_some_and(|one| one.process.is_running())
+}
+
+fn is_over(snapshot: &Snapshot, id: &str) -> bool {
+    let process = snapshot.container(id).map(|one| one.process.clone());
+    matches!(process, Some(Process::Exited { .. }))
+}
+
+#[tokio::test]
+async fn an_end_is_shown_when_the_gate_opens() {
+    let docker = FakeDockerd::start().await;
+    let (sandbox, held, other) = docker.world(|world| {
+        let sandbox = pod(world, "web");
+        world.start(&sandbox);
+        let (held, other) = (workload(world, &sandbox, "a"), workload(world, &sandbox, "b"));
+        world.start(&held);
+        (sandbox, held, other)
+    });
+    let (store, permits, came) = start_gated(&docker);
+    let shown = store.synced(SOON).await.unwrap();
+    assert!(works(&shown, &held) && runs(&shown, &sandbox));
+
+    let before = came.load(Ordering::SeqCst);
+    docker.world(|world| world.exit(&held, 0));
+    let waiter = store.clone();
+    let id = held.clone();
+    let mut refresh = tokio::spawn(async move { waiter.refresh_container(&id).await });
+    while came.load(Ordering::SeqCst) == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    docker.world(|world| world.start(&other));
+    until(&store, "others go on", |s| works(s, &other)).await;
+    assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
+    // Far longer than an inspect may take.
+    let waited = tokio::time::timeout(Duration::from_millis(1200), &mut refresh).await;
+    assert!(waited.is_err(), "the gate has no deadline of the store's");
+    permits.add_permits(100);
+    refresh.await.unwrap().unwrap();
+    assert!(is_over(&store.snapshot(), &held));
+}
+
+#[tokio::test]
+async fn a_closed_gate_holds_up_one_workload_and_not_the_first_list() {
+    let docker = FakeDockerd::start().await;
+    let (held, well) = docker.world(|world| {
+        let sandbox = pod(world, "web");
+        world.start(&sandbox);
+        let held: Vec<String> =
+            (0..40).map(|n| workload(world, &sandbox, &format!("h{n}"))).collect();
+        for id in &held {
+            world.start(id);
+            world.exit(id, 0);
+        }
+        (held, workload(world, &sandbox, "well"))
+    });
+    let (store, permits, _) = start_gated(&docker);
+    let shown = store.synced(SOON).await.unwrap();
+    assert!(shown.container(&well).is_some());
+    assert!(held.iter().all(|id| shown.container(id).is_none()));
+    docker.world(|world| world.remove(&held[0]));
+    permits.add_permits(100);
+    until(&store, "the rest comes in", |s| held[1..].iter().all(|id| is_over(s, id))).await;
+    until(&store, "who was removed stays away", |s| s.container(&held[0]).is_none()).await;
+}
