@@ -10,4 +10,5 @@ pub mod file;
 pub mod lock;
 pub mod netns;
 pub mod process;
+pub mod tail_watch;
 pub mod watch;
