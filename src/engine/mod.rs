@@ -11,6 +11,8 @@ pub mod containers;
 pub mod error;
 pub mod events;
 pub mod images;
+pub mod log_messages;
+pub mod logs;
 pub mod pull;
 pub mod version;
 

@@ -1,0 +1,103 @@
+//! A container's log through the engine, for where its file cannot be read from here.
+
+use std::sync::Arc;
+
+use http_body_util::BodyExt;
+use hyper::{Method, body::Incoming};
+
+use super::{
+    address,
+    client::{self, Engine},
+    error::{Call, EngineError, Subject},
+    exchange::Exchange,
+    log_messages::{Decoder, LogMessage},
+};
+use crate::model::time::Nanos;
+
+/// The messages of a log, old ones first, then new ones as they come. Dropping it ends the call.
+#[derive(Debug)]
+pub struct LogMessages {
+    engine: Engine,
+    call: Call,
+    body: Option<Incoming>,
+    decoder: Decoder,
+}
+
+impl Engine {
+    /// Follows a container's log from the messages of `since` on, those of that very instant
+    /// included. Whether it has a terminal must be known.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is no such container; others when its log driver keeps
+    /// nothing that could be read.
+    pub async fn follow_logs(
+        &self,
+        id: &str,
+        tty: bool,
+        since: Option<Nanos>,
+    ) -> Result<LogMessages, EngineError> {
+        let call = Call { verb: "follow the log of", subject: Subject::Container(id.to_owned()) };
+        let since = since.map(seconds).unwrap_or_default();
+        let mut query =
+            vec![("follow", "1"), ("stdout", "1"), ("stderr", "1"), ("timestamps", "1")];
+        if !since.is_empty() {
+            query.push(("since", &since));
+        }
+        let target = address::container(id, "/logs").map(|path| address::with_query(&path, &query));
+        let limit = self.patience().short;
+        let follow = Exchange::new(call.clone(), Method::GET, target, limit)?;
+        let body = Some(self.begin(&follow).await?);
+        Ok(LogMessages { engine: self.clone(), call, body, decoder: Decoder::new(tty) })
+    }
+}
+
+impl LogMessages {
+    /// The next message; none when the container has ended and all was sent, or the engine gives
+    /// up. Safe to drop and call again.
+    ///
+    /// # Errors
+    /// The connection broke, or what came is no log. Nothing more comes then.
+    pub async fn next(&mut self) -> Option<Result<LogMessage, EngineError>> {
+        loop {
+            match self.decoder.next() {
+                Ok(Some(message)) => return Some(Ok(message)),
+                Ok(None) => {}
+                Err(reason) => return self.end_with(self.garbled(reason)),
+            }
+            let frame = self.body.as_mut()?.frame().await;
+            match frame {
+                Some(Ok(frame)) => {
+                    if let Some(bytes) = frame.data_ref() {
+                        self.decoder.feed(bytes);
+                    }
+                }
+                Some(Err(error)) => {
+                    self.engine.negotiated().doubt();
+                    return self.end_with(client::broken(&self.call, Arc::new(error)));
+                }
+                None => {
+                    self.body = None;
+                    return match self.decoder.rest() {
+                        Ok(rest) => rest.map(Ok),
+                        Err(reason) => Some(Err(self.garbled(reason))),
+                    };
+                }
+            }
+        }
+    }
+
+    fn end_with(&mut self, error: EngineError) -> Option<Result<LogMessage, EngineError>> {
+        self.body = None;
+        self.decoder = Decoder::new(false);
+        Some(Err(error))
+    }
+
+    fn garbled(&self, reason: &str) -> EngineError {
+        EngineError::Garbled { call: self.call.clone(), reason: reason.to_owned() }
+    }
+}
+
+fn seconds(time: Nanos) -> String {
+    let (whole, part) = (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000));
+    format!("{whole}.{part:09}")
+}
