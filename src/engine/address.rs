@@ -5,6 +5,8 @@
 
 use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
+use crate::model::stream::TerminalSize;
+
 /// The authority under which the connector finds the socket: its path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
     hex(socket.as_os_str().as_bytes())
@@ -12,15 +14,23 @@ pub(super) fn authority(socket: &Path) -> String {
 
 /// `/containers/<id><tail>`; none for what no container is called.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-    let known = id.len() <= LONGEST_NAME && id.bytes().all(plain);
-    (known && is_step(id)).then(|| format!("/containers/{id}{tail}"))
+    plain(id).then(|| format!("/containers/{id}{tail}"))
+}
+
+/// `/exec/<id><tail>`; none for what no exec is called.
+pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
+    plain(id).then(|| format!("/exec/{id}{tail}"))
 }
 
 /// `/images/<name><tail>`; none for what no image is called.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let known = name.len() <= LONGEST_NAME && name.split('/').all(is_step);
     known.then(|| format!("/images/{}{tail}", encoded(name, b"/:@")))
+}
+
+/// `path?h=…&w=…`.
+pub(super) fn with_size(path: &str, size: TerminalSize) -> String {
+    with_query(path, &[("h", &size.height.to_string()), ("w", &size.width.to_string())])
 }
 
 /// `path?key=value&…`.
@@ -33,6 +43,12 @@ pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
         text.push_str(&encoded(value, b""));
     }
     text
+}
+
+/// Whether a container or exec can be called so.
+fn plain(id: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    id.len() <= LONGEST_NAME && id.bytes().all(plain) && is_step(id)
 }
 
 /// Whether the text can be one step of a path.

@@ -120,7 +120,15 @@ impl Engine {
 
     /// Makes a call whose answer has no end: returns once it has begun.
     pub(super) async fn begin(&self, what: &Exchange) -> Result<Incoming, EngineError> {
-        self.within(what, async { Ok(self.answer(what).await?.into_body()) }).await
+        Ok(self.beginning(what).await?.into_body())
+    }
+
+    /// The same with its head.
+    pub(super) async fn beginning(
+        &self,
+        what: &Exchange,
+    ) -> Result<Response<Incoming>, EngineError> {
+        self.within(what, self.answer(what)).await
     }
 
     /// Makes a call under no API version and returns its headers with an empty body.
@@ -187,7 +195,8 @@ impl Engine {
         let answer = answer.map_err(|error| self.unanswered(&what.call, error))?;
         let status = answer.status();
         // 304: it was started, or stopped, already.
-        if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED {
+        let upgraded = what.upgrading && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
+        if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED || upgraded {
             return Ok(answer);
         }
         let text = Limited::new(answer.into_body(), LARGEST_REFUSAL).collect().await;

@@ -25,6 +25,8 @@ pub enum Subject {
     Container(String),
     /// An image, by id or reference.
     Image(String),
+    /// A process started in a container, by the engine's id for it.
+    Exec(String),
 }
 
 impl Call {
@@ -40,6 +42,7 @@ impl fmt::Display for Call {
             Subject::Engine => f.write_str(self.verb),
             Subject::Container(name) => write!(f, "{} container {name}", self.verb),
             Subject::Image(name) => write!(f, "{} image {name}", self.verb),
+            Subject::Exec(id) => write!(f, "{} exec {id}", self.verb),
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Method, Request,
-    header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, UPGRADE},
 };
 
 use super::{
@@ -23,6 +23,8 @@ pub(super) struct Exchange {
     target: String,
     payload: Option<(HeaderValue, Bytes)>,
     credentials: Option<HeaderValue>,
+    /// The connection itself is asked for.
+    pub(super) upgrading: bool,
     /// How long the whole answer may take; of an endless answer, its beginning.
     pub(super) patience: Duration,
     /// Doing it twice does no harm.
@@ -42,8 +44,8 @@ impl Exchange {
     ) -> Result<Self, EngineError> {
         let Some(target) = target else { return Err(refusal::impossible_name(call)) };
         let repeatable = method == Method::GET;
-        let (payload, credentials) = (None, None);
-        Ok(Self { call, method, target, payload, credentials, patience, repeatable })
+        let (payload, credentials, upgrading) = (None, None, false);
+        Ok(Self { call, method, target, payload, credentials, upgrading, patience, repeatable })
     }
 
     pub(super) fn repeatable(mut self) -> Self {
@@ -53,6 +55,11 @@ impl Exchange {
 
     pub(super) fn carrying(mut self, media_type: &'static str, bytes: Bytes) -> Self {
         self.payload = Some((HeaderValue::from_static(media_type), bytes));
+        self
+    }
+
+    pub(super) fn upgrading(mut self) -> Self {
+        self.upgrading = true;
         self
     }
 
@@ -77,6 +84,10 @@ impl Exchange {
         }
         if let Some(credentials) = &self.credentials {
             builder = builder.header(REGISTRY_AUTH, credentials);
+        }
+        if self.upgrading {
+            builder = builder.header(CONNECTION, HeaderValue::from_static("Upgrade"));
+            builder = builder.header(UPGRADE, HeaderValue::from_static("tcp"));
         }
         let bytes = self.payload.as_ref().map(|(_, bytes)| bytes.clone()).unwrap_or_default();
         builder.body(Full::new(bytes)).map_err(|reason| EngineError::Rejected {

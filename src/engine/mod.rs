@@ -4,12 +4,15 @@
 //! by hand from encoded names ([`address`]), the API version is settled by a ping and settled
 //! again when the daemon changes ([`version`]), answers are read with a deadline and a size limit
 //! and become records through `translate::observe`. Endless answers (pull, load, events) come
-//! through [`stream`]. What a failure means is decided once, in [`refusal`].
+//! through [`stream`], a process's streams over a connection taken over ([`hijack`]). What a failure means is decided once, in [`refusal`].
 
+pub mod attach;
 pub mod client;
 pub mod containers;
 pub mod error;
 pub mod events;
+pub mod exec;
+pub mod hijack;
 pub mod images;
 pub mod log_messages;
 pub mod logs;
@@ -17,6 +20,7 @@ pub mod pull;
 pub mod version;
 
 mod address;
+mod demux;
 mod exchange;
 mod refusal;
 mod stream;

@@ -53,6 +53,7 @@ pub(super) fn impossible_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) => format!("No such container: {}", name.escape_default()),
         Subject::Image(name) => format!("No such image: {}", name.escape_default()),
+        Subject::Exec(id) => format!("No such exec instance: {}", id.escape_default()),
         Subject::Engine => call.to_string(),
     };
     EngineError::NotFound { subject: call.subject, message: shown(&message) }
@@ -95,7 +96,7 @@ fn conflict(call: Call, message: String) -> EngineError {
     if call.verb == Call::CREATE && (says("is already in use") || says("name is in use")) {
         let name = match call.subject {
             Subject::Container(name) | Subject::Image(name) => name,
-            Subject::Engine => String::new(),
+            Subject::Exec(_) | Subject::Engine => String::new(),
         };
         return EngineError::NameTaken { name, holder: holder(&message) };
     }
@@ -139,7 +140,7 @@ fn cannot_run(call: &Call, message: &str) -> bool {
 fn did_not_start(call: Call, message: &str) -> EngineError {
     let container = match call.subject {
         Subject::Container(id) | Subject::Image(id) => id,
-        Subject::Engine => String::new(),
+        Subject::Exec(_) | Subject::Engine => String::new(),
     };
     EngineError::CannotRun { container, message: own_words(message).to_owned() }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 pub use bollard::models::{
-    ContainerCreateBody, DeviceMapping, DeviceRequest, HealthConfig, HostConfig,
+    ContainerCreateBody, DeviceMapping, DeviceRequest, ExecConfig, HealthConfig, HostConfig,
     HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
     PortBinding, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
@@ -370,6 +370,20 @@ pub struct CreateAnswer {
     /// What the engine ignored.
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
+}
+
+/// `GET /exec/{id}/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ExecInspect {
+    /// Begun and not ended.
+    #[serde(deserialize_with = "nullable")]
+    pub running: bool,
+    /// Host pid, 0 before there is one.
+    #[serde(deserialize_with = "nullable")]
+    pub pid: i64,
+    /// Null until it has ended.
+    pub exit_code: Option<i64>,
 }
 
 /// Every error body of the engine.

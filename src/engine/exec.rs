@@ -1,0 +1,147 @@
+//! Processes started in a running container, as far as the engine goes: made, begun, looked at.
+//! It can neither end one nor wait for one.
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+
+use super::{
+    address,
+    client::Engine,
+    error::{Call, EngineError, Subject},
+    exchange::Exchange,
+    hijack::Hijacked,
+};
+use crate::{
+    model::stream::{Streams, TerminalSize},
+    wire::docker,
+};
+
+/// A process to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecWish<'a> {
+    /// Program and arguments.
+    pub command: &'a [String],
+    /// What will be connected.
+    pub streams: Streams,
+    /// `NAME=value`, added to the container's own.
+    pub env: &'a [String],
+    /// What its terminal measures from the beginning; engines before API 1.42 ignore it.
+    pub size: Option<TerminalSize>,
+}
+
+/// What the engine says of such a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecState {
+    /// It has begun and, as far as the engine knows, not ended.
+    pub running: bool,
+    /// Its pid as the engine sees it; none before it has one.
+    pub pid: Option<u32>,
+    /// How it ended; none before.
+    pub exit_code: Option<i32>,
+}
+
+impl Engine {
+    /// Makes an exec and returns its id. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
+    /// not run or is paused.
+    pub async fn create_exec(
+        &self,
+        container: &str,
+        wish: &ExecWish<'_>,
+    ) -> Result<String, EngineError> {
+        let call =
+            Call { verb: "make an exec in", subject: Subject::Container(container.to_owned()) };
+        let body = docker::ExecConfig {
+            attach_stdin: Some(wish.streams.stdin),
+            attach_stdout: Some(wish.streams.stdout),
+            attach_stderr: Some(wish.streams.stderr),
+            tty: Some(wish.streams.tty),
+            console_size: wish.size.map(|size| vec![size.height.into(), size.width.into()]),
+            detach_keys: Some(DETACH_KEYS.to_owned()),
+            env: Some(wish.env.to_vec()),
+            cmd: Some(wish.command.to_vec()),
+            ..docker::ExecConfig::default()
+        };
+        let target = address::container(container, "/exec");
+        let short = self.patience().short;
+        let create = Exchange::new(call.clone(), Method::POST, target, short)?;
+        let answer: docker::CreateAnswer = self.json(carrying(create, &body)?).await?;
+        if answer.id.is_empty() {
+            return Err(EngineError::Garbled { call, reason: "it has no id".to_owned() });
+        }
+        Ok(answer.id)
+    }
+
+    /// Starts an exec and connects to it. `tty` as it was made.
+    ///
+    /// Never repeated by itself. A program that cannot be started is no error here: the engine
+    /// writes the reason as output, and the exit code is 126 or 127.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] without such an exec, [`EngineError::Conflict`] when it was
+    /// started before or its container does not run any more.
+    pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
+        let body = serde_json::json!({ "Detach": false, "Tty": tty });
+        self.hijack(carrying(self.post_exec("start", exec, "/start")?, &body)?, tty).await
+    }
+
+    /// Looks at an exec. The engine forgets one some minutes after its end.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] without such an exec.
+    pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
+        let target = address::exec(exec, "/json");
+        let short = self.patience().short;
+        let look = Exchange::new(call("inspect", exec), Method::GET, target, short)?;
+        let stated: docker::ExecInspect = self.json(look).await?;
+        Ok(ExecState {
+            running: stated.running,
+            pid: u32::try_from(stated.pid).ok().filter(|pid| *pid > 0),
+            exit_code: stated.exit_code.map(narrow),
+        })
+    }
+
+    /// Tells an exec's terminal its size. Waits until it has begun.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] without such an exec, others when it has ended.
+    pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
+        let tail = address::with_size("/resize", size);
+        self.done(self.post_exec("resize", exec, &tail)?.repeatable()).await
+    }
+
+    fn post_exec(
+        &self,
+        verb: &'static str,
+        exec: &str,
+        tail: &str,
+    ) -> Result<Exchange, EngineError> {
+        let target = address::exec(exec, tail);
+        Exchange::new(call(verb, exec), Method::POST, target, self.patience().short)
+    }
+}
+
+fn carrying(exchange: Exchange, body: &impl Serialize) -> Result<Exchange, EngineError> {
+    let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
+        call: exchange.call.clone(),
+        message: reason.to_string(),
+    })?;
+    Ok(exchange.carrying("application/json", Bytes::from(json)))
+}
+
+fn call(verb: &'static str, exec: &str) -> Call {
+    Call { verb, subject: Subject::Exec(exec.to_owned()) }
+}
+
+/// Exit codes are small; what is not is at least not success.
+fn narrow(code: i64) -> i32 {
+    i32::try_from(code).unwrap_or(-1)
+}
+
+/// The keys that would end a terminal's connection. The engine has some if none are given
+/// (ctrl-p ctrl-q, which holds back every ctrl-p of a shell's user), so they are ones that nobody
+/// types.
+pub(super) const DETACH_KEYS: &str = "ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@";

@@ -1,0 +1,178 @@
+//! Connections taken over for a process's streams: the answer's head, then bytes both ways.
+//!
+//! The engine answers 101 and hands the connection over. The form from before it knew upgrades is
+//! 200 and a body that ends with the connection; it has output but takes no input.
+
+use std::{io, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::{StatusCode, body::Incoming, upgrade::Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+
+use super::{
+    client::{Engine, broken},
+    demux::{Demux, Stop},
+    error::{Call, EngineError},
+    exchange::Exchange,
+};
+use crate::model::stream::Source;
+
+/// A connection to a process. Dropping it closes it, which ends nothing in the container.
+#[derive(Debug)]
+pub struct Hijacked {
+    output: Output,
+    input: Input,
+}
+
+/// What the process writes.
+#[derive(Debug)]
+pub struct Output {
+    call: Call,
+    from: From,
+    demux: Demux,
+}
+
+/// What the process reads.
+#[derive(Debug)]
+pub struct Input {
+    call: Call,
+    to: Option<WriteHalf<TokioIo<Upgraded>>>,
+}
+
+#[derive(Debug)]
+enum From {
+    Connection(ReadHalf<TokioIo<Upgraded>>),
+    Body(Incoming),
+    /// It has ended, or failed.
+    Nothing,
+}
+
+impl Engine {
+    /// Makes a call that takes its connection over. `tty` tells how the output is framed.
+    pub(super) async fn hijack(&self, what: Exchange, tty: bool) -> Result<Hijacked, EngineError> {
+        let what = what.upgrading();
+        let answer = self.beginning(&what).await?;
+        let call = what.call;
+        let (from, to) = if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let upgraded = hyper::upgrade::on(answer).await;
+            let upgraded = upgraded.map_err(|reason| broken(&call, Arc::new(reason)))?;
+            let (read, write) = split(TokioIo::new(upgraded));
+            (From::Connection(read), Some(write))
+        } else {
+            (From::Body(answer.into_body()), None)
+        };
+        let demux = Demux::new(tty, BytesMut::new());
+        let output = Output { call: call.clone(), from, demux };
+        Ok(Hijacked { output, input: Input { call, to } })
+    }
+}
+
+impl Hijacked {
+    /// Both directions, to be used side by side. The connection closes with the last of them.
+    pub fn split(self) -> (Output, Input) {
+        (self.output, self.input)
+    }
+}
+
+impl Output {
+    /// The next piece of output, at most 64 KiB; none at the end. Safe to drop and call again.
+    ///
+    /// # Errors
+    /// Once, and then the end: [`EngineError::Broken`] when the connection broke or ended within
+    /// a frame, [`EngineError::Garbled`] for what is no frame, [`EngineError::Failed`] when the
+    /// engine itself says so.
+    pub async fn next(&mut self) -> Option<Result<(Source, Bytes), EngineError>> {
+        loop {
+            match self.demux.next() {
+                Ok(Some(piece)) => return Some(Ok(piece)),
+                Ok(None) => {}
+                Err(stop) => return Some(Err(self.stopped(stop))),
+            }
+            match self.read().await {
+                Ok(true) => {}
+                Ok(false) if self.demux.is_between_frames() => {
+                    self.from = From::Nothing;
+                    return None;
+                }
+                Ok(false) => {
+                    let cut =
+                        broken(&self.call, Arc::new(io::Error::from(io::ErrorKind::UnexpectedEof)));
+                    return Some(Err(self.fail(cut)));
+                }
+                Err(error) => return Some(Err(self.fail(error))),
+            }
+        }
+    }
+
+    /// Reads what is there; whether there was anything.
+    async fn read(&mut self) -> Result<bool, EngineError> {
+        let pending = &mut self.demux.pending;
+        match &mut self.from {
+            From::Nothing => Ok(false),
+            From::Connection(read) => {
+                if pending.capacity() - pending.len() < LEAST_READ {
+                    pending.reserve(LARGEST_READ);
+                }
+                let count = (&mut *read).take(LARGEST_READ as u64).read_buf(pending).await;
+                let count = count.map_err(|reason| broken(&self.call, Arc::new(reason)))?;
+                Ok(count > 0)
+            }
+            From::Body(body) => match body.frame().await {
+                None => Ok(false),
+                Some(Ok(frame)) => {
+                    if let Some(bytes) = frame.data_ref() {
+                        pending.extend_from_slice(bytes);
+                    }
+                    Ok(true)
+                }
+                Some(Err(reason)) => Err(broken(&self.call, Arc::new(reason))),
+            },
+        }
+    }
+
+    fn stopped(&mut self, stop: Stop) -> EngineError {
+        let call = self.call.clone();
+        self.fail(match stop {
+            Stop::Garbled(reason) => EngineError::Garbled { call, reason },
+            Stop::Complaint(message) => EngineError::Failed { call, status: 500, message },
+        })
+    }
+
+    fn fail(&mut self, error: EngineError) -> EngineError {
+        self.from = From::Nothing;
+        self.demux = Demux::new(true, BytesMut::new());
+        error
+    }
+}
+
+impl Input {
+    /// Hands bytes to the process; returns when the engine has taken them.
+    ///
+    /// # Errors
+    /// [`EngineError::Broken`] when nobody takes them any more: the process has closed its input
+    /// or ended, or the engine has gone.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
+        let outcome = match &mut self.to {
+            Some(to) => to.write_all(&bytes).await,
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        outcome.map_err(|reason| broken(&self.call, Arc::new(reason)))
+    }
+
+    /// Ends the input; the output goes on. Twice is fine.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn close(&mut self) -> Result<(), EngineError> {
+        let Some(mut to) = self.to.take() else { return Ok(()) };
+        to.shutdown().await.map_err(|reason| broken(&self.call, Arc::new(reason)))
+    }
+}
+
+/// The most taken from the socket at once, and so the longest piece.
+const LARGEST_READ: usize = 64 * 1024;
+
+/// Room left below which new memory is taken rather than many small reads made.
+const LEAST_READ: usize = 16 * 1024;
