@@ -17,10 +17,12 @@
 
 mod conflicts;
 mod crashes;
+mod forwards;
 mod images;
 mod many;
 mod pods;
 mod restarts;
+mod streams;
 mod support;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
@@ -34,11 +36,8 @@ use support::{
 type Story = fn(World) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 macro_rules! stories {
-    ($($room:ident :: $name:ident),+ $(,)?) => {
-        &[$((
-            concat!(stringify!($room), "::", stringify!($name)),
-            (|world| Box::pin($room::$name(world))) as Story,
-        )),+]
+    ($($path:path),+ $(,)?) => {
+        &[$((stringify!($path), (|world| Box::pin($path(world))) as Story)),+]
     };
 }
 
@@ -66,6 +65,39 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    streams::exec::in_every_way,
+    streams::exec::half_closed,
+    streams::exec::two_outputs,
+    streams::exec::a_terminal,
+    streams::exec::that_cannot_start,
+    streams::exec::with_a_child_that_stays,
+    streams::bulk::a_hundred_megabytes,
+    streams::bulk::a_slow_reader,
+    streams::bulk::a_deaf_process,
+    streams::attach::to_a_shell,
+    streams::attach::left_and_taken_up_again,
+    streams::attach::left_for_good,
+    streams::attach::to_a_terminal,
+    streams::attach::until_it_ends,
+    streams::partings::of_the_client,
+    streams::partings::of_the_container,
+    streams::partings::of_dockbridge,
+    streams::tokens::wrong_requests,
+    streams::tokens::used_once,
+    streams::tokens::negotiated,
+    streams::tokens::a_thousand_and_one,
+    streams::hostile::bytes,
+    forwards::to_a_pod,
+    forwards::on_the_engines_network,
+    forwards::on_the_hosts_network,
+    forwards::to_the_other_loopback,
+    forwards::refused,
+    forwards::wrong_requests,
+    forwards::many_at_once,
+    forwards::a_hundred_megabytes,
+    forwards::a_slow_reader,
+    forwards::partings,
+    forwards::of_dockbridge,
 ];
 
 fn main() -> ExitCode {

@@ -152,6 +152,25 @@ impl Cri {
         Ok(call!(self.runtime.list_containers(request))?.containers)
     }
 
+    /// Exec; the URL.
+    pub(crate) async fn exec(&self, request: &cri::ExecRequest) -> Answer<String> {
+        Ok(call!(self.runtime.exec(request.clone()))?.url)
+    }
+
+    /// Attach; the URL.
+    pub(crate) async fn attach(&self, request: &cri::AttachRequest) -> Answer<String> {
+        Ok(call!(self.runtime.attach(request.clone()))?.url)
+    }
+
+    /// PortForward; the URL.
+    pub(crate) async fn port_forward(&self, sandbox: &str, ports: &[u16]) -> Answer<String> {
+        let request = cri::PortForwardRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            port: ports.iter().map(|port| i32::from(*port)).collect(),
+        };
+        Ok(call!(self.runtime.port_forward(request))?.url)
+    }
+
     /// ListImages without a filter.
     pub(crate) async fn list_images(&self) -> Answer<Vec<cri::Image>> {
         Ok(call!(self.images.list_images(cri::ListImagesRequest { filter: None }))?.images)

@@ -1,13 +1,22 @@
 //! What every story needs: the world's facts, dockbridge as a child process, a CRI client, the
-//! engine seen from beside dockbridge, and the search for leftovers.
+//! engine seen from beside dockbridge, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
+pub(crate) mod channel;
 pub(crate) mod cri;
 pub(crate) mod engine;
 pub(crate) mod failure;
+pub(crate) mod forwarding;
 pub(crate) mod http;
+pub(crate) mod inside;
 pub(crate) mod leftovers;
+pub(crate) mod mass;
 pub(crate) mod pod;
+pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod remote;
+pub(crate) mod spdy;
 pub(crate) mod stage;
+pub(crate) mod upgrade;
+pub(crate) mod websocket;
 pub(crate) mod world;

@@ -1,0 +1,138 @@
+//! Much at once: every byte arrives, and whoever does not take them makes the other side wait.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::Scene;
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq, fail},
+    mass::Mass,
+    remote::{Session, USUAL, Wish},
+    world::World,
+};
+
+/// Through `cat`, in and out at the same time; and into a program that adds it up by itself.
+pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "bulk").await?;
+    let mass = Arc::new(Mass::new(1, 100 << 20));
+    let sum = mass.sum().await?;
+    for way in USUAL {
+        let begun = Instant::now();
+        let mut session =
+            Session::exec(&scene.stage.cri, way, &scene.container, &["cat"], Wish::Pipes).await?;
+        let sending = send(&mut session, Arc::clone(&mass));
+        mass.receive(&mut session.stdout, true).await?;
+        sending.await??;
+        ensure_eq!(session.collect().await?.code()?, 0);
+        println!("  {way:?}: 100 MiB each way in {:.1} s", begun.elapsed().as_secs_f32());
+        let line = "sha256sum; sha256sum </dev/null >&2";
+        let mut session =
+            Session::shell(&scene.stage.cri, way, &scene.container, line, Wish::Pipes).await?;
+        let sending = send(&mut session, Arc::clone(&mass));
+        let ended = session.collect().await?;
+        sending.await??;
+        ensure!(ended.stdout.starts_with(&sum), "{way:?}: {:?}", ended.stdout);
+        ensure!(ended.stderr.starts_with("e3b0c442"), "{way:?}: {:?}", ended.stderr);
+    }
+    scene.ends().await
+}
+
+fn send(session: &mut Session, mass: Arc<Mass>) -> tokio::task::JoinHandle<Outcome> {
+    let stdin = session.take_stdin();
+    tokio::spawn(async move {
+        let Some(stdin) = stdin else { fail!("no stdin") };
+        mass.send(&stdin).await?;
+        stdin.finish().await
+    })
+}
+
+/// Nobody reads what a fast process writes: the process waits, dockbridge does not grow, and
+/// what was written comes when somebody reads.
+pub(crate) async fn a_slow_reader(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "slow_reader").await?;
+    let bridge = scene.bridge()?;
+    for way in USUAL {
+        let command = ["dd", "if=/dev/zero", "bs=65521"];
+        let before = bridge.resident()?;
+        let mut session =
+            Session::exec(&scene.stage.cri, way, &scene.container, &command, Wish::Output).await?;
+        until_still(|| Ok(written("dd\0if=/dev/zero\0bs=65521"))).await?;
+        let grown = bridge.resident()?.saturating_sub(before);
+        println!("  {way:?}: {grown} KiB more while the writer waits");
+        ensure!(grown < GROWTH, "{way:?}: dockbridge grew by {grown} KiB");
+        let mut read = 0;
+        while read < 64 << 20 {
+            read += session.stdout.next().await?.map_or(0, |piece| piece.len());
+        }
+        ensure!(bridge.resident()?.saturating_sub(before) < GROWTH, "{way:?}: grew after all");
+        drop(session);
+        scene.stage.engine.inside(&scene.container, "killall -KILL dd || true").await?;
+    }
+    scene.ends().await
+}
+
+/// A process that reads nothing: its user waits, dockbridge does not grow.
+pub(crate) async fn a_deaf_process(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "deaf_process").await?;
+    let bridge = scene.bridge()?;
+    for way in USUAL {
+        let before = bridge.resident()?;
+        let command = ["sleep", "21212"];
+        let mut session =
+            Session::exec(&scene.stage.cri, way, &scene.container, &command, Wish::Pipes).await?;
+        let sent = Arc::<AtomicU64>::default();
+        let (stdin, counter) = (session.take_stdin(), Arc::clone(&sent));
+        let sending = tokio::spawn(async move {
+            let piece = vec![b'x'; 32 << 10];
+            while let Some(stdin) = &stdin
+                && stdin.send(&piece).await.is_ok()
+            {
+                counter.fetch_add(32 << 10, Ordering::Relaxed);
+            }
+        });
+        until_still(|| Ok(Some(sent.load(Ordering::Relaxed)))).await?;
+        let grown = bridge.resident()?.saturating_sub(before);
+        println!("  {way:?}: {} bytes taken, {grown} KiB more", sent.load(Ordering::Relaxed));
+        ensure!(grown < GROWTH, "{way:?}: dockbridge grew by {grown} KiB");
+        drop(session);
+        sending.abort();
+    }
+    scene.ends().await
+}
+
+/// Waits until a number that has begun to grow has not changed for a second.
+pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Outcome {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let (mut last, mut same) = (None, 0);
+    while same < 20 {
+        if Instant::now() > deadline {
+            fail!("it never stands still: {last:?}");
+        }
+        sleep(Duration::from_millis(50)).await;
+        let now = number()?;
+        same = if now == last && now.is_some_and(|now| now > 0) { same + 1 } else { 0 };
+        last = now;
+    }
+    Ok(())
+}
+
+/// How much the process with that command line has written.
+fn written(command: &str) -> Option<u64> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let process = processes.map(|entry| entry.path()).find(|path| {
+        fs::read(path.join("cmdline")).is_ok_and(|line| line.starts_with(command.as_bytes()))
+    })?;
+    let io = fs::read_to_string(process.join("io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
+/// KiB that buffers, of a debug build too, may take for one stalled stream.
+pub(crate) const GROWTH: u64 = 16 << 10;

@@ -1,0 +1,85 @@
+//! Exec and attach, told to independent clients of every protocol.
+
+use std::time::Duration;
+
+use dockbridge::wire::cri;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{
+    failure::{Failure, Outcome, fail},
+    process::Process,
+    stage::Stage,
+    world::World,
+};
+
+pub(crate) mod attach;
+pub(crate) mod bulk;
+pub(crate) mod exec;
+pub(crate) mod hostile;
+pub(crate) mod partings;
+pub(crate) mod tokens;
+
+/// A pod with one container.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    /// Where it plays.
+    pub(crate) stage: Stage,
+    /// The pod.
+    pub(crate) pod: cri::PodSandboxConfig,
+    /// The pod's sandbox.
+    pub(crate) sandbox: String,
+    /// The container.
+    pub(crate) container: String,
+}
+
+impl Scene {
+    /// A container that waits.
+    pub(crate) async fn quiet(world: &World, story: &str) -> Outcome<Self> {
+        let stage = Stage::cni(world, story).await?;
+        let main = stage.recipes.sleeper("main");
+        Self::with(stage, &main).await
+    }
+
+    /// That container.
+    pub(crate) async fn with(stage: Stage, main: &cri::ContainerConfig) -> Outcome<Self> {
+        let pod = stage.recipes.pod("streamed");
+        let sandbox = stage.cri.run(&pod).await?;
+        let ids = stage.up(&sandbox, &pod, std::slice::from_ref(main)).await?;
+        Ok(Self { stage, pod, sandbox, container: ids[0].clone() })
+    }
+
+    /// One more container in the pod.
+    pub(crate) async fn add(&self, main: &cri::ContainerConfig) -> Outcome<String> {
+        Ok(self.stage.up(&self.sandbox, &self.pod, std::slice::from_ref(main)).await?.remove(0))
+    }
+
+    /// dockbridge's process.
+    pub(crate) fn bridge(&self) -> Outcome<Process> {
+        self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
+    }
+
+    /// Whether a process with these words runs in the container.
+    pub(crate) async fn runs(&self, words: &str) -> Outcome<bool> {
+        let table =
+            self.stage.engine.docker(&["exec", &self.container, "ps", "-o", "args"]).await?;
+        Ok(table.lines().any(|line| line.contains(words)))
+    }
+
+    /// Waits until a process with these words runs, or until none does.
+    pub(crate) async fn until_runs(&self, words: &str, wanted: bool) -> Outcome {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.runs(words).await? != wanted {
+            if Instant::now() > deadline {
+                fail!("{words:?} {}", if wanted { "never ran" } else { "still runs" });
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// The pod goes, and nothing is left.
+    pub(crate) async fn ends(self) -> Outcome {
+        self.stage.cri.clear().await?;
+        self.stage.leaves_nothing().await
+    }
+}

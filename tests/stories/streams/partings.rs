@@ -1,0 +1,109 @@
+//! Somebody leaves in the middle: the client, the container, dockbridge.
+
+use super::Scene;
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq},
+    remote::{Session, USUAL, Wish, exec_request},
+    upgrade::{self, Place},
+    world::World,
+};
+
+/// A terminal dies with its user; a command without one goes on. dockbridge keeps neither.
+pub(crate) async fn of_the_client(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "client_leaves").await?;
+    let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
+    let mut held = None;
+    for (number, way) in USUAL.into_iter().cycle().take(8).enumerate() {
+        let terminal = format!("41{number}41");
+        let stubborn = format!("42{number}42");
+        let plain = format!("43{number}43");
+        let obeys = Session::exec(cri, way, id, &["sleep", &terminal], Wish::Terminal).await?;
+        let line = format!("trap '' HUP; exec sleep {stubborn}");
+        let ignores = Session::shell(cri, way, id, &line, Wish::Terminal).await?;
+        let stays = Session::exec(cri, way, id, &["sleep", &plain], Wish::Pipes).await?;
+        for marker in [&terminal, &stubborn, &plain] {
+            scene.until_runs(&format!("sleep {marker}"), true).await?;
+        }
+        drop((obeys, ignores, stays));
+        scene.until_runs(&format!("sleep {terminal}"), false).await?;
+        scene.until_runs(&format!("sleep {stubborn}"), false).await?;
+        match held {
+            // The first two have made whatever is made once.
+            None if number == 1 => {
+                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+                held = Some(bridge.descriptors()?);
+            }
+            None => {}
+            Some(held) => bridge.lets_go(held).await?,
+        }
+        ensure!(scene.runs(&format!("sleep {plain}")).await?, "{way:?}: not a terminal, yet gone");
+    }
+    scene.ends().await
+}
+
+/// The container is stopped, or the engine removes it: exec and attach end, and say so.
+pub(crate) async fn of_the_container(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "container_leaves").await?;
+    let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
+    let held = bridge.descriptors()?;
+    for (number, way) in USUAL.into_iter().enumerate() {
+        for how in ["stop", "rm"] {
+            let name = format!("leaving{number}-{how}");
+            let id = scene.add(&scene.stage.recipes.sleeper(&name)).await?;
+            let mut pipes = Session::exec(cri, way, &id, &["cat"], Wish::Pipes).await?;
+            let mut terminal = Session::exec(cri, way, &id, &["cat"], Wish::Terminal).await?;
+            let mut attached = Session::attach(cri, way, &id, Wish::Output).await?;
+            pipes.send("there\n").await?;
+            pipes.stdout.until("there").await?;
+            terminal.send("there\n").await?;
+            terminal.stdout.until("there").await?;
+            attached.ping().await?;
+            match how {
+                "stop" => cri.stop_container(&id, 5).await?,
+                _ => drop(scene.stage.engine.docker(&["rm", "-f", &id]).await?),
+            }
+            for session in [&mut pipes, &mut terminal] {
+                let ended = session.collect().await?;
+                ensure!(ended.error.contains("Failure"), "{way:?} {how}: {ended:?}");
+            }
+            attached.collect().await?;
+        }
+    }
+    bridge.lets_go(held + 3).await?;
+    scene.ends().await
+}
+
+/// dockbridge is killed, or stopped: its clients see the end, and the next one serves again.
+pub(crate) async fn of_dockbridge(world: World) -> Outcome {
+    let mut scene = Scene::quiet(&world, "dockbridge_leaves").await?;
+    for way in USUAL {
+        for graceful in [false, true] {
+            let (cri, id) = (scene.stage.cri.clone(), scene.container.clone());
+            let mut pipes = Session::exec(&cri, way, &id, &["cat"], Wish::Pipes).await?;
+            pipes.send("there\n").await?;
+            pipes.stdout.until("there\n").await?;
+            let url = cri.exec(&exec_request(&id, &["true"], Wish::Output)).await?;
+            scene.stage.cri = match graceful {
+                true => scene.stage.bridge.restart().await?,
+                false => scene.stage.bridge.crash().await?,
+            };
+            let ended = pipes.collect().await?;
+            ensure_eq!(ended.stdout, "", "{way:?}");
+            let mut again =
+                Session::exec(&scene.stage.cri, way, &id, &["echo", "again"], Wish::Output).await?;
+            ensure_eq!(again.collect().await?.stdout, "again\n", "{way:?}");
+            not_known(&scene, &url).await?;
+        }
+    }
+    scene.ends().await
+}
+
+/// A token of the dockbridge before means nothing to this one.
+async fn not_known(scene: &Scene, url: &str) -> Outcome {
+    let fresh =
+        scene.stage.cri.exec(&exec_request(&scene.container, &["true"], Wish::Output)).await?;
+    let (old, new) = (Place::of(url)?, Place::of(&fresh)?);
+    let place = Place { authority: new.authority, path: old.path };
+    ensure_eq!(upgrade::ask(&place, "POST", &[]).await?.status, 404);
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! One direction of one stream, whichever framing carries it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{
+    failure::{Failure, Outcome, fail},
+    spdy::client::SpdyWriter,
+    websocket::SocketWriter,
+};
+
+/// What the other side sends on one stream. While nobody reads, the connection is not read.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pieces: mpsc::Receiver<Bytes>,
+    pending: Vec<u8>,
+}
+
+impl Reader {
+    /// Reads what a connection passes on.
+    pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
+        Self { pieces, pending: Vec::new() }
+    }
+
+    /// The next piece; none at the end.
+    pub(crate) async fn next(&mut self) -> Outcome<Option<Bytes>> {
+        if !self.pending.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.pending).into()));
+        }
+        timeout(PATIENCE, self.pieces.recv())
+            .await
+            .map_err(|_late| Failure(format!("nothing to read for {PATIENCE:?}")))
+    }
+
+    /// Reads until the text has come, and returns all up to its end; the rest stays to be read.
+    pub(crate) async fn until(&mut self, text: &str) -> Outcome<String> {
+        let mut seen = Vec::new();
+        loop {
+            let place = seen.windows(text.len()).position(|window| window == text.as_bytes());
+            if let Some(place) = place {
+                self.pending = seen.split_off(place + text.len());
+                return Ok(String::from_utf8_lossy(&seen).into_owned());
+            }
+            let piece = self.next().await.map_err(|failure| {
+                Failure(format!(
+                    "{failure}; waiting for {text:?} after {:?}",
+                    String::from_utf8_lossy(&seen)
+                ))
+            })?;
+            match piece {
+                Some(piece) => seen.extend_from_slice(&piece),
+                None => fail!("ended before {text:?}: {:?}", String::from_utf8_lossy(&seen)),
+            }
+        }
+    }
+
+    /// All that is still to come.
+    pub(crate) async fn rest(&mut self) -> Outcome<Vec<u8>> {
+        let mut seen = Vec::new();
+        while let Some(piece) = self.next().await? {
+            seen.extend_from_slice(&piece);
+        }
+        Ok(seen)
+    }
+
+    /// All that is still to come, as text.
+    pub(crate) async fn text(&mut self) -> Outcome<String> {
+        Ok(String::from_utf8_lossy(&self.rest().await?).into_owned())
+    }
+}
+
+/// The way to the other side on one stream.
+#[derive(Debug)]
+pub(crate) enum Writer {
+    /// A SPDY stream.
+    Spdy(SpdyWriter),
+    /// A WebSocket channel.
+    WebSocket(SocketWriter),
+}
+
+impl Writer {
+    /// Sends bytes; waits for room on the connection.
+    pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
+        match self {
+            Self::Spdy(writer) => writer.send(bytes).await,
+            Self::WebSocket(writer) => writer.send(bytes).await,
+        }
+    }
+
+    /// Ends both directions at once; a WebSocket cannot.
+    pub(crate) async fn reset(&self) -> Outcome {
+        match self {
+            Self::Spdy(writer) => writer.reset().await,
+            Self::WebSocket(_) => fail!("a channel cannot be reset"),
+        }
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) async fn finish(&self) -> Outcome {
+        match self {
+            Self::Spdy(writer) => writer.finish().await,
+            Self::WebSocket(writer) => writer.finish().await,
+        }
+    }
+}
+
+/// Pieces of one stream a connection may be ahead of its reader.
+pub(crate) const AHEAD: usize = 16;
+
+/// How long any single wait may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,138 @@
+//! Port-forward as its users see it: connections to ports, over any framing.
+
+use super::{
+    channel::{Reader, Writer},
+    cri::Cri,
+    failure::{Outcome, ensure_eq, fail},
+    spdy::client::Spdy,
+    upgrade::Place,
+    websocket::{self, Socket},
+};
+
+/// How to speak to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// SPDY, pairs of streams told apart by a request id.
+    Spdy,
+    /// SPDY as old clients spoke it: pairs told apart by their stream ids.
+    SpdyWithoutIds,
+    /// SPDY in a WebSocket.
+    Tunnel,
+    /// Channels of a WebSocket with that protocol.
+    WebSocket(&'static str),
+}
+
+/// All routes there are.
+pub(crate) const ROUTES: [Route; 6] = [
+    Route::Spdy,
+    Route::SpdyWithoutIds,
+    Route::Tunnel,
+    Route::WebSocket("v4.channel.k8s.io"),
+    Route::WebSocket("v4.base64.channel.k8s.io"),
+    Route::WebSocket(""),
+];
+
+/// A port-forward session.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    /// SPDY below it, if it is SPDY.
+    spdy: Option<Spdy>,
+    socket: Option<Socket>,
+    channels: Vec<Option<Reader>>,
+    ports: Vec<u16>,
+    with_ids: bool,
+    made: u32,
+}
+
+/// One connection to a port.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// From the port.
+    pub(crate) reader: Reader,
+    /// To the port.
+    pub(crate) writer: Writer,
+    /// What went wrong.
+    pub(crate) error: Reader,
+}
+
+impl Forward {
+    /// Forwards ports of a sandbox.
+    pub(crate) async fn to(cri: &Cri, route: Route, sandbox: &str, ports: &[u16]) -> Outcome<Self> {
+        let url = cri.port_forward(sandbox, ports).await?;
+        Self::open(route, &Place::of(&url)?, ports).await
+    }
+
+    /// Goes where a URL leads.
+    pub(crate) async fn open(route: Route, place: &Place, ports: &[u16]) -> Outcome<Self> {
+        let mut forward = Self {
+            spdy: None,
+            socket: None,
+            channels: Vec::new(),
+            ports: ports.to_vec(),
+            with_ids: route != Route::SpdyWithoutIds,
+            made: 0,
+        };
+        match route {
+            Route::Spdy | Route::SpdyWithoutIds => {
+                let (spdy, chosen) = Spdy::connect(place, &["portforward.k8s.io"]).await?;
+                ensure_eq!(chosen, "portforward.k8s.io");
+                forward.spdy = Some(spdy);
+            }
+            Route::Tunnel => forward.spdy = Some(websocket::tunnel(place).await?),
+            Route::WebSocket(protocol) => {
+                let (socket, readers) = Socket::connect(place, protocol, ports.len() * 2).await?;
+                forward.socket = Some(socket);
+                forward.channels = readers.into_iter().map(Some).collect();
+            }
+        }
+        Ok(forward)
+    }
+
+    /// Connects to a port. A WebSocket can do so once for each port.
+    pub(crate) async fn connect(&mut self, port: u16) -> Outcome<Line> {
+        match &self.spdy {
+            Some(spdy) => {
+                self.made += 1;
+                pair(spdy, port, self.with_ids.then_some(self.made)).await
+            }
+            None => self.channel(port).await,
+        }
+    }
+
+    /// SPDY below it.
+    pub(crate) const fn spdy(&self) -> Option<&Spdy> {
+        self.spdy.as_ref()
+    }
+
+    async fn channel(&mut self, port: u16) -> Outcome<Line> {
+        let Some(place) = self.ports.iter().position(|wanted| *wanted == port) else {
+            fail!("port {port} was not announced");
+        };
+        let (Some(socket), Some(mut reader), Some(mut error)) =
+            (&self.socket, self.channels[place * 2].take(), self.channels[place * 2 + 1].take())
+        else {
+            fail!("port {port} is connected already");
+        };
+        for side in [&mut reader, &mut error] {
+            let told = side.next().await?.unwrap_or_default();
+            ensure_eq!(&told[..], &port.to_le_bytes()[..], "(the port told on its channels)");
+        }
+        let writer = socket.writer(u8::try_from(place * 2)?);
+        Ok(Line { reader, writer, error })
+    }
+}
+
+/// Opens the two streams of a connection as kubelet's client does: errors first, at once closed
+/// on this side.
+async fn pair(spdy: &Spdy, port: u16, id: Option<u32>) -> Outcome<Line> {
+    let (port, id) = (port.to_string(), id.map(|id| id.to_string()));
+    let headers = |kind: &'static str| {
+        let mut headers = vec![("streamtype", kind), ("port", port.as_str())];
+        headers.extend(id.as_deref().map(|id| ("requestid", id)));
+        headers
+    };
+    let error = spdy.open(&headers("error")).await?;
+    error.writer.finish().await?;
+    let data = spdy.open(&headers("data")).await?;
+    Ok(Line { reader: data.reader, writer: data.writer, error: error.reader })
+}

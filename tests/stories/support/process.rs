@@ -1,0 +1,50 @@
+//! What a process holds, by the kernel's word.
+
+use std::{fs, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::failure::{Failure, Outcome, fail};
+
+/// A process looked at from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process(pub(crate) u32);
+
+impl Process {
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(self) -> Outcome<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.0))?.count())
+    }
+
+    /// What its descriptors lead to.
+    pub(crate) fn holds(self) -> Outcome<Vec<String>> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
+        let mut held: Vec<String> = entries
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .map(|target| target.display().to_string())
+            .collect();
+        held.sort();
+        Ok(held)
+    }
+
+    /// Its memory in KiB.
+    pub(crate) fn resident(self) -> Outcome<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+            .ok_or_else(|| Failure(format!("process {} has no memory", self.0)))
+    }
+
+    /// Waits until it has at most that many descriptors.
+    pub(crate) async fn lets_go(self, most: usize) -> Outcome {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.descriptors()? > most {
+            if Instant::now() > deadline {
+                let held = self.holds()?;
+                fail!("{} descriptors, expected {most}:\n  {}", held.len(), held.join("\n  "));
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! A SPDY/3.1 client, written from the SPDY specification (drafts 3 and 3.1) and what kubelet's
+//! client is seen to send. It knows nothing of the server's code.
+
+pub(crate) mod client;
+pub(crate) mod dictionary;
+pub(crate) mod frame;
+pub(crate) mod headers;
