@@ -1,0 +1,174 @@
+//! One SPDY connection, from the moment both sides have agreed to speak it.
+
+use std::{future::Future, io, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, split},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::Malformed,
+    frame::{DATA_SIZE, Farewell},
+    orders::Orders,
+    read::Reading,
+    stream::Offer,
+    write::Writing,
+};
+
+/// What a peer may make us hold. Going beyond the first two ends the connection; a stream too
+/// many is refused; readers that lag make the connection stop reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a header block, inflated.
+    pub header_bytes: usize,
+    /// Headers in a block.
+    pub headers: usize,
+    /// Streams open at once.
+    pub streams: usize,
+    /// Bytes waiting for the reader of one stream.
+    pub queued_per_stream: usize,
+    /// Bytes waiting for readers of all streams.
+    pub queued: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_bytes: 64 * 1024,
+            headers: 100,
+            streams: 1000,
+            queued_per_stream: 1024 * 1024,
+            queued: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or
+/// when the peer breaks the protocol; then every receiver and sender of its streams ends, too.
+///
+/// Dropped, it still writes what its senders had handed over, for a few seconds.
+#[derive(Debug)]
+pub struct Connection {
+    offers: mpsc::Receiver<Offer>,
+    task: JoinHandle<()>,
+}
+
+impl Connection {
+    /// Begins to speak; bytes that were read ahead must come out of `io` first.
+    pub fn start<I>(io: I, limits: Limits) -> Self
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (sender, offers) = mpsc::channel(limits.streams.max(1));
+        Self { offers, task: tokio::spawn(run(io, limits, sender)) }
+    }
+
+    /// The next stream the peer opens; none when the connection is over. Cancel-safe.
+    pub async fn accept(&mut self) -> Option<Offer> {
+        self.offers.recv().await
+    }
+
+    /// Drops the connection and waits until all is written or the peer's time is up.
+    pub async fn close(self) {
+        let Self { offers, task } = self;
+        drop(offers);
+        let _ = task.await;
+    }
+}
+
+/// Why a connection came to its end.
+#[derive(Debug)]
+enum End {
+    /// Nobody here wants it any more, or the peer has closed it.
+    Done,
+    /// It broke.
+    Lost(io::Error),
+    /// The peer broke the protocol.
+    Broken(Malformed),
+}
+
+async fn run<I>(io: I, limits: Limits, offers: mpsc::Sender<Offer>)
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let over = CancellationToken::new();
+    let _wakes_all = over.clone().drop_guard();
+    let (mut reader, writer) = split(io);
+    let (orders, waiting) = Orders::new();
+    let (outbox, frames) = mpsc::channel(OUTBOX);
+    let mut writing = Writing::new(writer, waiting, frames);
+    let (end, last) = {
+        let mut reading = Reading::new(limits, over, offers.clone(), (orders, outbox));
+        let end = tokio::select! {
+            end = read(&mut reader, &mut reading) => end,
+            Err(error) = writing.run() => End::Lost(error),
+            () = offers.closed() => End::Done,
+        };
+        (end, reading.highest())
+    };
+    drop(offers);
+    let farewell = match end {
+        End::Lost(error) => {
+            tracing::debug!(%error, "spdy connection lost");
+            return;
+        }
+        End::Broken(error) => {
+            tracing::info!(%error, "the client broke the spdy protocol");
+            Farewell::Broken
+        }
+        End::Done => Farewell::Done,
+    };
+    if in_time(FLUSH, writing.close(last, farewell)).await {
+        in_time(LINGER, discard(&mut reader)).await;
+    }
+}
+
+/// Reads until the peer ends it, or breaks the protocol.
+async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut Reading) -> End
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut input = bytes::BytesMut::new();
+    loop {
+        match reading.take(&mut input).await {
+            Ok(()) => {}
+            Err(error) => return End::Broken(error),
+        }
+        if input.capacity() - input.len() < DATA_SIZE {
+            input.reserve(READ_SIZE);
+        }
+        match reader.read_buf(&mut input).await {
+            Ok(0) => return End::Done,
+            Ok(_) => {}
+            Err(error) => return End::Lost(error),
+        }
+    }
+}
+
+/// Takes what the peer still sends: closing before it has ended would make the system tell it
+/// that the connection broke, and our last words would be lost.
+async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
+    let mut bin = vec![0; DATA_SIZE];
+    while reader.read(&mut bin).await? > 0 {}
+    Ok(())
+}
+
+async fn in_time(patience: Duration, work: impl Future<Output = io::Result<()>>) -> bool {
+    matches!(timeout(patience, work).await, Ok(Ok(())))
+}
+
+/// Data frames that may wait to be written; half of 1 MiB, as much again is being written.
+const OUTBOX: usize = 8;
+/// Large reads cost fewer calls.
+const READ_SIZE: usize = 256 * 1024;
+/// For a peer to take what was handed over before the end.
+const FLUSH: Duration = Duration::from_secs(5);
+/// For a peer to close its side.
+const LINGER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

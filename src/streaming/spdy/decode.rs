@@ -1,0 +1,180 @@
+//! Bytes to frames, however they are cut. Pure.
+//!
+//! Nothing is buffered but control frames that carry headers: data is handed on in pieces as it
+//! comes, and what we have no use for is skipped.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::{
+    error::Malformed,
+    frame::{DATA_SIZE, FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, VERSION},
+    header::{Headers, Inflater},
+};
+
+/// What a peer says that is of use to us.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// It opens a stream.
+    Open(Opening),
+    /// It takes no part in a stream any more.
+    Reset(u32),
+    /// It wants an echo, or gives one.
+    Ping(u32),
+    /// Bytes of a stream: a piece of a frame. Empty only when it is the last.
+    Data { id: u32, bytes: Bytes, last: bool },
+}
+
+/// A stream as the peer opens it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    pub(super) id: u32,
+    /// The peer sends nothing on it.
+    pub(super) last: bool,
+    /// We are to send nothing on it.
+    pub(super) one_way: bool,
+    pub(super) headers: Headers,
+}
+
+/// The reading state of a connection.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    state: State,
+    inflater: Inflater,
+    header_bytes: usize,
+    headers: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// A frame begins.
+    Head,
+    /// A control frame that is looked at once it is whole.
+    Control { kind: Kind, flags: u8, length: usize },
+    /// A frame's payload of so many bytes more.
+    Data { id: u32, left: usize, last: bool },
+    /// So many bytes of no use.
+    Skip(usize),
+}
+
+impl Decoder {
+    /// Takes header blocks of at most so many bytes and headers.
+    pub(super) fn new(header_bytes: usize, headers: usize) -> Self {
+        let inflater = Inflater::new(header_bytes);
+        Self { state: State::Head, inflater, header_bytes, headers }
+    }
+
+    /// The next frame or piece out of `input`; none when more bytes are needed.
+    ///
+    /// # Errors
+    /// The peer broke the protocol. Nothing that follows can be read.
+    pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
+        loop {
+            let found = match self.state {
+                State::Head if input.len() < HEAD => return Ok(None),
+                State::Head => {
+                    self.head(&input.split_to(HEAD))?;
+                    None
+                }
+                State::Control { length, .. } if input.len() < length => return Ok(None),
+                State::Control { kind, flags, length } => {
+                    self.state = State::Head;
+                    self.control(kind, flags, &input.split_to(length))?
+                }
+                State::Data { left, .. } if left > 0 && input.is_empty() => return Ok(None),
+                State::Data { id, left, last } => self.data(id, left, last, input),
+                State::Skip(left) if left > 0 && input.is_empty() => return Ok(None),
+                State::Skip(left) => {
+                    self.skip(left, input);
+                    None
+                }
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn head(&mut self, mut head: &[u8]) -> Result<(), Malformed> {
+        let (first, second) = (head.get_u32(), head.get_u32());
+        let [flags, ..] = second.to_be_bytes();
+        let length = usize::try_from(second & 0x00ff_ffff).unwrap_or(usize::MAX);
+        if first & !ID_MASK == 0 {
+            self.state = State::Data { id: first, left: length, last: flags & FLAG_LAST != 0 };
+            return Ok(());
+        }
+        let [high, low, kind_high, kind_low] = (first & ID_MASK).to_be_bytes();
+        let version = u16::from_be_bytes([high, low]);
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let kind = Kind::from_code(u16::from_be_bytes([kind_high, kind_low]));
+        self.state = match kind {
+            None | Some(Kind::Settings) => State::Skip(length),
+            Some(kind) => self.expect(kind, flags, length)?,
+        };
+        Ok(())
+    }
+
+    fn expect(&self, kind: Kind, flags: u8, length: usize) -> Result<State, Malformed> {
+        // Deflated, a block that nothing can be gained on grows a little.
+        let block = self.header_bytes + self.header_bytes / 8 + HEAD;
+        let allowed = match kind {
+            Kind::SynStream => 10..=10 + block,
+            Kind::SynReply | Kind::Headers => 4..=4 + block,
+            Kind::Ping => 4..=4,
+            Kind::Reset | Kind::GoAway | Kind::WindowUpdate => 8..=8,
+            Kind::Settings => 0..=usize::MAX,
+        };
+        if allowed.contains(&length) {
+            return Ok(State::Control { kind, flags, length });
+        }
+        Err(Malformed::Length { kind: kind.name(), length })
+    }
+
+    /// A whole control frame. Those of no use to us are read as far as the compression needs it.
+    fn control(
+        &mut self,
+        kind: Kind,
+        flags: u8,
+        mut body: &[u8],
+    ) -> Result<Option<Frame>, Malformed> {
+        let number = body.try_get_u32().unwrap_or_default();
+        let id = number & ID_MASK;
+        Ok(match kind {
+            Kind::SynStream => {
+                // The stream it belongs to, the priority and the slot are nothing to us.
+                let headers = self.block(body.get(6..).unwrap_or_default())?;
+                let (last, one_way) = (flags & FLAG_LAST != 0, flags & FLAG_ONE_WAY != 0);
+                Some(Frame::Open(Opening { id, last, one_way, headers }))
+            }
+            Kind::SynReply | Kind::Headers => {
+                self.block(body)?;
+                None
+            }
+            Kind::Reset => Some(Frame::Reset(id)),
+            Kind::Ping => Some(Frame::Ping(number)),
+            Kind::GoAway | Kind::WindowUpdate | Kind::Settings => None,
+        })
+    }
+
+    fn block(&mut self, block: &[u8]) -> Result<Headers, Malformed> {
+        Headers::parse(&self.inflater.inflate(block)?, self.headers)
+    }
+
+    fn data(&mut self, id: u32, left: usize, last: bool, input: &mut BytesMut) -> Option<Frame> {
+        let bytes = input.split_to(left.min(input.len()).min(DATA_SIZE)).freeze();
+        let left = left - bytes.len();
+        self.state = if left == 0 { State::Head } else { State::Data { id, left, last } };
+        let last = last && left == 0;
+        (last || !bytes.is_empty()).then_some(Frame::Data { id, bytes, last })
+    }
+
+    fn skip(&mut self, left: usize, input: &mut BytesMut) {
+        let skipped = left.min(input.len());
+        input.advance(skipped);
+        self.state = if skipped == left { State::Head } else { State::Skip(left - skipped) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

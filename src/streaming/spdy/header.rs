@@ -1,0 +1,172 @@
+//! Header blocks: names and values, and the compression they share over a connection. Pure.
+
+use std::fmt;
+
+use bytes::{Buf, BufMut};
+use flate2::{
+    Compress, Compression, Decompress, DecompressError, FlushCompress, FlushDecompress, Status,
+};
+
+use super::{dictionary, error::Malformed};
+
+/// The headers of a stream. Names are in lower case, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Headers {
+    pairs: Vec<(String, String)>,
+}
+
+impl Headers {
+    /// The first value of `name`, whatever its case.
+    pub(super) fn first(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        value.split(JOINT).next()
+    }
+
+    /// Reads an inflated block of at most `limit` headers.
+    pub(super) fn parse(mut block: &[u8], limit: usize) -> Result<Self, Malformed> {
+        let count = block.try_get_u32().map_err(|_| TRUNCATED)?;
+        if usize::try_from(count).map_or(true, |count| count > limit) {
+            return Err(Malformed::HeaderCount(limit));
+        }
+        let mut headers = Self::default();
+        for _ in 0..count {
+            let name = text(&mut block)?;
+            let value = text(&mut block)?;
+            headers.add(name, value)?;
+        }
+        if block.is_empty() { Ok(headers) } else { Err(Malformed::Header("bytes behind the last")) }
+    }
+
+    fn add(&mut self, name: &str, value: &str) -> Result<(), Malformed> {
+        if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(Malformed::Header("a name that is empty or not in lower case"));
+        }
+        if self.pairs.iter().any(|(known, _)| known == name) {
+            return Err(Malformed::Header("a name given twice"));
+        }
+        self.pairs.push((name.to_owned(), value.to_owned()));
+        Ok(())
+    }
+}
+
+/// Inflates the blocks of one connection, in order.
+pub(super) struct Inflater {
+    state: Decompress,
+    limit: usize,
+}
+
+impl Inflater {
+    /// For blocks of at most `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { state: Decompress::new(true), limit }
+    }
+
+    /// The whole of a block. Stops as soon as it is longer than the limit.
+    pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let mut inflated = Vec::new();
+        loop {
+            if inflated.len() > self.limit {
+                return Err(Malformed::HeaderBytes(self.limit));
+            }
+            // One byte more than allowed tells a block that is too long.
+            inflated.reserve((self.limit + 1 - inflated.len()).min(STEP));
+            let before = self.state.total_in();
+            let result = self.state.decompress_vec(block, &mut inflated, FlushDecompress::Sync);
+            let used = usize::try_from(self.state.total_in() - before).unwrap_or(usize::MAX);
+            block = block.get(used..).unwrap_or_default();
+            self.judge(result)?;
+            if block.is_empty() && inflated.len() < inflated.capacity() {
+                return Ok(inflated);
+            }
+        }
+    }
+
+    /// The first block asks for the dictionary; the stream as such never ends.
+    fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
+        match result {
+            Ok(Status::Ok) => Ok(()),
+            Ok(Status::BufError | Status::StreamEnd) => Err(Malformed::Compression),
+            Err(error) if error.needs_dictionary().is_some() => {
+                let known = self.state.set_dictionary(&dictionary::bytes());
+                known.map(|_| ()).map_err(|_| Malformed::Compression)
+            }
+            Err(_) => Err(Malformed::Compression),
+        }
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflater").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// Deflates the blocks of one connection, in order.
+pub(super) struct Deflater {
+    state: Compress,
+}
+
+impl Default for Deflater {
+    fn default() -> Self {
+        let mut state = Compress::new(Compression::fast(), true);
+        // Refused only once data has been seen; and a block without it is as readable.
+        let _ = state.set_dictionary(&dictionary::bytes());
+        Self { state }
+    }
+}
+
+impl Deflater {
+    /// A block. Names are put in lower case; values of one name are joined.
+    pub(super) fn deflate(&mut self, headers: &[(&str, &[&str])]) -> Vec<u8> {
+        let plain = plain(headers);
+        let mut block = Vec::with_capacity(plain.len() + STEP);
+        let mut rest = plain.as_slice();
+        loop {
+            let before = self.state.total_in();
+            let result = self.state.compress_vec(rest, &mut block, FlushCompress::Sync);
+            let used = usize::try_from(self.state.total_in() - before).unwrap_or(usize::MAX);
+            rest = rest.get(used..).unwrap_or_default();
+            let drained = rest.is_empty() && block.len() < block.capacity();
+            if drained || !matches!(result, Ok(Status::Ok)) {
+                return block;
+            }
+            block.reserve(STEP);
+        }
+    }
+}
+
+impl fmt::Debug for Deflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deflater").finish_non_exhaustive()
+    }
+}
+
+/// A block before compression.
+fn plain(headers: &[(&str, &[&str])]) -> Vec<u8> {
+    let mut block = Vec::new();
+    block.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
+    for (name, values) in headers {
+        for text in [name.to_ascii_lowercase(), values.join("\0")] {
+            block.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
+    let length = block.try_get_u32().map_err(|_| TRUNCATED)?;
+    let length = usize::try_from(length).map_err(|_| TRUNCATED)?;
+    let (text, rest) = block.split_at_checked(length).ok_or(TRUNCATED)?;
+    *block = rest;
+    std::str::from_utf8(text).map_err(|_| Malformed::Header("a text that is not UTF-8"))
+}
+
+/// Between two values of one name.
+const JOINT: char = '\0';
+const TRUNCATED: Malformed = Malformed::Header("truncated");
+/// By how much buffers grow.
+const STEP: usize = 4096;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Control frames waiting to be written: from a stream's users, who cannot wait, and from the
+//! reading side, which waits when the peer does not take its answers.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::sync::{Notify, mpsc};
+
+use super::frame::Status;
+
+/// A control frame to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The stream is accepted.
+    Reply(u32),
+    /// The stream has failed, or never began.
+    Reset(u32, Status),
+    /// We shall send nothing on it, and never did.
+    End(u32),
+    /// Back to the peer, or one of our own.
+    Ping(u32),
+    /// An empty data frame: harmless, and sending it tells whether the peer is still there.
+    Probe(u32),
+}
+
+/// Where orders are put. Clones share the queue.
+#[derive(Clone, Debug)]
+pub(super) struct Orders {
+    queue: mpsc::UnboundedSender<Order>,
+    backlog: Arc<Backlog>,
+}
+
+/// Where the writing side takes them.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    queue: mpsc::UnboundedReceiver<Order>,
+    backlog: Arc<Backlog>,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    length: AtomicUsize,
+    shorter: Notify,
+}
+
+impl Orders {
+    pub(super) fn new() -> (Self, Waiting) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let backlog = Arc::<Backlog>::default();
+        (
+            Self { queue: sender, backlog: Arc::clone(&backlog) },
+            Waiting { queue: receiver, backlog },
+        )
+    }
+
+    pub(super) fn put(&self, order: Order) {
+        self.backlog.length.fetch_add(1, Ordering::AcqRel);
+        // Without a connection there is nobody to be told.
+        let _ = self.queue.send(order);
+    }
+
+    /// Waits while more orders than the peer can have good reason for are not written.
+    pub(super) async fn room(&self) {
+        while self.backlog.length.load(Ordering::Acquire) >= MAX_BACKLOG {
+            self.backlog.shorter.notified().await;
+        }
+    }
+}
+
+impl Waiting {
+    /// The next order. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Order> {
+        let order = self.queue.recv().await;
+        self.taken(order)
+    }
+
+    /// The next order, if there is one.
+    pub(super) fn next_now(&mut self) -> Option<Order> {
+        let order = self.queue.try_recv().ok();
+        self.taken(order)
+    }
+
+    fn taken(&self, order: Option<Order>) -> Option<Order> {
+        if order.is_some() && self.backlog.length.fetch_sub(1, Ordering::AcqRel) == MAX_BACKLOG {
+            self.backlog.shorter.notify_one();
+        }
+        order
+    }
+}
+
+/// Enough for every open stream to be answered and ended.
+const MAX_BACKLOG: usize = 4096;

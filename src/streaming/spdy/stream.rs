@@ -1,0 +1,283 @@
+//! A stream as its users hold it: offered by the peer, accepted, read and written.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    frame::{self, Status},
+    header::Headers,
+    orders::{Order, Orders},
+};
+
+/// A stream that the peer wants to open. Dropped, it is refused.
+#[derive(Debug)]
+pub struct Offer {
+    headers: Headers,
+    answer: Option<Stream>,
+}
+
+impl Offer {
+    pub(super) fn new(headers: Headers, stream: Stream) -> Self {
+        Self { headers, answer: Some(stream) }
+    }
+
+    /// The number the peer gave it: odd, and higher than those before.
+    pub fn id(&self) -> u32 {
+        self.answer.as_ref().map_or(0, Stream::id)
+    }
+
+    /// The first value of a header, whatever the case of its name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.first(name)
+    }
+
+    /// Tells the peer that it may go ahead.
+    pub fn accept(mut self) -> Stream {
+        let Some(stream) = self.answer.take() else { return Stream::over() };
+        if !stream.handle.life.has_ended() {
+            stream.handle.life.accepted.store(true, Ordering::Release);
+            stream.handle.order(Order::Reply(stream.handle.id));
+        }
+        stream
+    }
+
+    /// Tells the peer that nothing was done with it.
+    pub fn refuse(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if let Some(stream) = self.answer.take() {
+            stream.handle.reset(Status::Refused);
+        }
+    }
+}
+
+/// An open stream. When both halves are gone before the stream has ended, the peer is told.
+#[derive(Debug)]
+pub struct Stream {
+    handle: Arc<Handle>,
+    inbox: mpsc::UnboundedReceiver<Piece>,
+    outbox: mpsc::Sender<Outgoing>,
+}
+
+impl Stream {
+    pub(super) fn new(
+        handle: Handle,
+        inbox: mpsc::UnboundedReceiver<Piece>,
+        outbox: mpsc::Sender<Outgoing>,
+    ) -> Self {
+        Self { handle: Arc::new(handle), inbox, outbox }
+    }
+
+    /// The number the peer gave it.
+    pub fn id(&self) -> u32 {
+        self.handle.id
+    }
+
+    /// What comes in, and what goes out.
+    pub fn split(self) -> (Receiver, Sender) {
+        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
+        (receiver, Sender { handle: self.handle, outbox: self.outbox })
+    }
+
+    /// One whose connection has ended.
+    fn over() -> Self {
+        let life = Arc::new(Life::new(CancellationToken::new()));
+        life.end();
+        let handle = Handle::new(0, life, Orders::new().0);
+        Self::new(handle, mpsc::unbounded_channel().1, mpsc::channel(1).0)
+    }
+}
+
+/// What the peer sends. Dropped, what still comes is discarded.
+#[derive(Debug)]
+pub struct Receiver {
+    handle: Arc<Handle>,
+    inbox: mpsc::UnboundedReceiver<Piece>,
+}
+
+impl Receiver {
+    /// The next bytes, never empty and at most 64 KiB; none at the peer's end of the stream, at
+    /// a reset from either side, or when the connection is over. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let piece = tokio::select! {
+            biased;
+            piece = self.inbox.recv() => piece,
+            () = self.handle.life.gone.cancelled() => self.inbox.try_recv().ok(),
+        };
+        piece.map(|piece| piece.bytes)
+    }
+}
+
+/// What the peer gets. Dropped without [`Sender::finish`], the peer is told once the receiver
+/// has gone too: that the stream broke off or, when nothing was ever to be sent, that it ended.
+#[derive(Debug)]
+pub struct Sender {
+    handle: Arc<Handle>,
+    outbox: mpsc::Sender<Outgoing>,
+}
+
+impl Sender {
+    /// Sends bytes, in frames of at most 64 KiB. Waits for room; dropped while it waits, some of
+    /// the frames may have been sent.
+    ///
+    /// # Errors
+    /// The stream was finished or reset, or the connection is over.
+    pub async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
+        while !bytes.is_empty() {
+            let frame = bytes.split_to(bytes.len().min(frame::DATA_SIZE));
+            self.put(frame, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that this was all. It may go on sending.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn finish(&mut self) -> Result<(), Gone> {
+        self.put(Bytes::new(), true).await
+    }
+
+    /// Tells the peer that the stream broke off, in both directions. What was sent and is still
+    /// on its way is discarded. Nothing happens when the stream had ended already.
+    pub fn reset(&mut self) {
+        self.handle.reset(Status::Cancel);
+    }
+
+    /// Resolves when nothing can be sent any more: reset, or the connection is over.
+    pub async fn gone(&self) {
+        self.handle.life.gone.cancelled().await;
+    }
+
+    async fn put(&self, bytes: Bytes, last: bool) -> Result<(), Gone> {
+        let life = &self.handle.life;
+        if life.sent_last.load(Ordering::Acquire) {
+            return Err(Gone);
+        }
+        let place = tokio::select! {
+            biased;
+            () = life.gone.cancelled() => return Err(Gone),
+            place = self.outbox.reserve() => place.map_err(|_| Gone)?,
+        };
+        self.handle.used.store(true, Ordering::Release);
+        if last {
+            life.sent_last.store(true, Ordering::Release);
+        }
+        place.send(Outgoing { id: self.handle.id, life: Arc::clone(life), bytes, last });
+        Ok(())
+    }
+}
+
+/// Nobody is there to send to: the stream was reset, or the connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client has gone")]
+pub struct Gone;
+
+/// Bytes on their way to a reader, with the room they take.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) bytes: Bytes,
+    pub(super) _room: Room,
+}
+
+/// A share of what the stream, and of what the connection may queue.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) _stream: OwnedSemaphorePermit,
+    pub(super) _connection: OwnedSemaphorePermit,
+}
+
+/// A data frame to be written.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) id: u32,
+    pub(super) life: Arc<Life>,
+    pub(super) bytes: Bytes,
+    pub(super) last: bool,
+}
+
+/// How far a stream has come; shared by the connection and the stream's users.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// The peer knows that we take part.
+    pub(super) accepted: AtomicBool,
+    /// The peer sends nothing more.
+    pub(super) received_last: AtomicBool,
+    /// We send nothing more.
+    pub(super) sent_last: AtomicBool,
+    /// Reset by us: what is queued is not to be written.
+    pub(super) aborted: AtomicBool,
+    /// Reset by anybody, or the connection is over.
+    pub(super) gone: CancellationToken,
+}
+
+impl Life {
+    pub(super) fn new(gone: CancellationToken) -> Self {
+        let [accepted, received_last, sent_last, aborted] = [const { AtomicBool::new(false) }; 4];
+        Self { accepted, received_last, sent_last, aborted, gone }
+    }
+
+    /// Both directions are over.
+    pub(super) fn end(&self) {
+        self.received_last.store(true, Ordering::Release);
+        self.sent_last.store(true, Ordering::Release);
+        self.gone.cancel();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.received_last.load(Ordering::Acquire) && self.sent_last.load(Ordering::Acquire)
+    }
+}
+
+/// What both halves of a stream share. The peer is told when the last half goes.
+#[derive(Debug)]
+pub(super) struct Handle {
+    id: u32,
+    life: Arc<Life>,
+    used: AtomicBool,
+    orders: Orders,
+}
+
+impl Handle {
+    pub(super) fn new(id: u32, life: Arc<Life>, orders: Orders) -> Self {
+        Self { id, life, used: AtomicBool::new(false), orders }
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.put(order);
+    }
+
+    fn reset(&self, status: Status) {
+        if self.life.has_ended() || self.life.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.life.end();
+        self.order(Order::Reset(self.id, status));
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Behind our own end a reset could overtake what we sent before it.
+        if self.life.sent_last.load(Ordering::Acquire) {
+            return;
+        }
+        let quiet = !self.used.load(Ordering::Acquire);
+        if quiet && self.life.received_last.load(Ordering::Acquire) {
+            self.life.sent_last.store(true, Ordering::Release);
+            self.order(Order::End(self.id));
+        } else {
+            self.reset(Status::Cancel);
+        }
+    }
+}

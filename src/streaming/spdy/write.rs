@@ -1,0 +1,147 @@
+//! The writing side: the only place that writes, so frames are never torn.
+//!
+//! Orders go before data. What is being written is kept here and not in a future, so that
+//! nothing is lost when the future is dropped.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    sync::atomic::Ordering,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+};
+
+use super::{
+    frame::{self, Encoder, Farewell},
+    orders::{Order, Waiting},
+    stream::Outgoing,
+};
+
+/// Frames on their way to the peer.
+#[derive(Debug)]
+pub(super) struct Writing<W> {
+    writer: W,
+    encoder: Encoder,
+    orders: Waiting,
+    outbox: mpsc::Receiver<Outgoing>,
+    /// Taken from the outbox, not yet encoded.
+    frames: Vec<Outgoing>,
+    /// Being written.
+    chain: VecDeque<Bytes>,
+    heads: BytesMut,
+}
+
+impl<W: AsyncWrite + Unpin> Writing<W> {
+    pub(super) fn new(writer: W, orders: Waiting, outbox: mpsc::Receiver<Outgoing>) -> Self {
+        Self {
+            writer,
+            encoder: Encoder::default(),
+            orders,
+            outbox,
+            frames: Vec::new(),
+            chain: VecDeque::new(),
+            heads: BytesMut::new(),
+        }
+    }
+
+    /// Writes whatever there is to write, for ever.
+    pub(super) async fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.flush().await?;
+            self.gather().await;
+        }
+    }
+
+    /// Writes what was handed over before now, says farewell and closes our side.
+    pub(super) async fn close(&mut self, last: u32, farewell: Farewell) -> io::Result<()> {
+        self.outbox.close();
+        loop {
+            self.flush().await?;
+            let more = self.outbox.recv_many(&mut self.frames, BATCH).await;
+            self.encode();
+            if more == 0 {
+                break;
+            }
+        }
+        frame::go_away(last, farewell, &mut self.heads);
+        self.chain.push_back(self.heads.split().freeze());
+        self.flush().await?;
+        self.writer.shutdown().await
+    }
+
+    /// Waits until there is something to write, and encodes it.
+    async fn gather(&mut self) {
+        tokio::select! {
+            biased;
+            Some(order) = self.orders.next() => self.order(order),
+            _ = self.outbox.recv_many(&mut self.frames, BATCH) => {}
+        }
+        self.encode();
+    }
+
+    /// The order that accepts a stream was given before the stream's first data was, but may
+    /// have come between our two looks.
+    fn encode(&mut self) {
+        while let Some(order) = self.orders.next_now() {
+            self.order(order);
+        }
+        for Outgoing { id, life, bytes, last } in self.frames.drain(..) {
+            if life.aborted.load(Ordering::Acquire) {
+                continue;
+            }
+            frame::data(id, last, bytes.len(), &mut self.heads);
+            if !bytes.is_empty() {
+                self.chain.push_back(self.heads.split().freeze());
+                self.chain.push_back(bytes);
+            }
+        }
+        if !self.heads.is_empty() {
+            self.chain.push_back(self.heads.split().freeze());
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let out = &mut self.heads;
+        match order {
+            Order::Reply(id) => self.encoder.reply(id, out),
+            Order::Reset(id, status) => frame::reset(id, status, out),
+            Order::End(id) => frame::data(id, true, 0, out),
+            Order::Ping(id) => frame::ping(id, out),
+            Order::Probe(id) => frame::data(id, false, 0, out),
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        while !self.chain.is_empty() {
+            let slices: Vec<IoSlice<'_>> =
+                self.chain.iter().take(SLICES).map(|part| IoSlice::new(part)).collect();
+            let written = self.writer.write_vectored(&slices).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.advance(written);
+        }
+        self.writer.flush().await
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(part) = self.chain.front_mut() {
+            let done = part.len().min(written);
+            part.advance(done);
+            written -= done;
+            if !part.is_empty() {
+                return;
+            }
+            self.chain.pop_front();
+        }
+    }
+}
+
+/// Data frames taken at a time.
+const BATCH: usize = 8;
+/// Parts given to one system call: a batch's heads and payloads.
+const SLICES: usize = 2 * BATCH + 2;
