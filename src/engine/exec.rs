@@ -41,6 +41,13 @@ pub struct ExecState {
     pub exit_code: Option<i32>,
 }
 
+impl ExecState {
+    /// How it ended, once it has.
+    pub fn ending(self) -> Option<i32> {
+        self.exit_code.filter(|_| !self.running)
+    }
+}
+
 impl Engine {
     /// Makes an exec and returns its id. Nothing runs yet.
     ///

@@ -4,3 +4,14 @@
 //! The engine can start such a process and tell how it ended; it can neither end it nor say that
 //! its main process has ended while a child holds the output open. Both are done here, from the
 //! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.
+//!
+//! [`process`] is one such process, [`sight`] what the process table shows of it, [`kin`] who
+//! belongs to it.
+
+pub mod error;
+pub mod process;
+
+mod kin;
+mod sight;
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ pub mod error;
 pub mod file;
 pub mod lock;
 pub mod netns;
+pub mod pidfd;
 pub mod process;
+pub mod processes;
 pub mod tail_watch;
 pub mod watch;

@@ -1,0 +1,56 @@
+//! What can go wrong with a process started in a container.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::{engine::error::EngineError, error::Kind};
+
+/// A process in a container could not be started, followed or ended.
+#[derive(Clone, Debug, Error)]
+pub enum ExecError {
+    /// The engine refused or did not answer.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// It has ended, but the engine does not say how.
+    #[error("the docker engine does not say how exec {exec} in container {container} ended")]
+    NoExitCode {
+        /// The engine's id for it.
+        exec: String,
+        /// Full id.
+        container: String,
+    },
+    /// Its process cannot be seen from here, so it cannot be ended either.
+    #[error(
+        "exec {exec} in container {container} goes on: its process cannot be seen from here; run \
+         dockbridge in the process namespace of the docker engine, as root"
+    )]
+    OutOfSight {
+        /// The engine's id for it.
+        exec: String,
+        /// Full id.
+        container: String,
+    },
+    /// The process, or one it brought forth, is still there after SIGKILL.
+    #[error("exec {exec} in container {container} did not end within {}s of SIGKILL", patience.as_secs())]
+    Unkillable {
+        /// The engine's id for it.
+        exec: String,
+        /// Full id.
+        container: String,
+        /// How long we waited.
+        patience: Duration,
+    },
+}
+
+impl ExecError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Engine(error) => error.kind(),
+            Self::NoExitCode { .. } => Kind::Internal,
+            Self::OutOfSight { .. } => Kind::Unimplemented,
+            Self::Unkillable { .. } => Kind::DeadlineExceeded,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Who belongs to a process started in a container: decided from facts, without looking.
+//!
+//! No single trace holds. A child's parent is known until the parent ends; a session until
+//! somebody begins one of his own; the output pipe until it is redirected; the marker in the
+//! environment as long as nobody clears it. A process that shows one of them belongs, and so do
+//! its children. Whoever was there before, or is not in the container, never does.
+
+use std::collections::HashSet;
+
+use crate::host::processes::{Identity, Process};
+
+/// The main process, as it was when it was first seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Main {
+    pub(super) who: Identity,
+    /// It leads a session of its own, which nobody outside can have joined.
+    pub(super) leads: bool,
+    /// The pipes its output led to.
+    pub(super) pipes: Vec<String>,
+}
+
+/// A process that began with or after the main one, in the same container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) process: Process,
+    /// It holds a pipe of the main process's output.
+    pub(super) holds_pipe: bool,
+    /// It was given the marker of this exec.
+    pub(super) marked: bool,
+}
+
+/// Which candidates belong, the main process included if it is among them.
+pub(super) fn kin(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
+    let since = main.map_or(0, |main| main.who.started);
+    let able = |one: &&Candidate| one.process.lives && one.process.who.started >= since;
+    let able: Vec<&Candidate> = candidates.iter().filter(able).collect();
+    let roots = able.iter().filter(|one| is_root(main, one));
+    let mut found: HashSet<u32> = roots.map(|one| one.process.who.pid).collect();
+    loop {
+        let before = found.len();
+        for one in &able {
+            if found.contains(&one.process.parent) {
+                found.insert(one.process.who.pid);
+            }
+        }
+        if found.len() == before {
+            break;
+        }
+    }
+    let belongs = able.iter().filter(|one| found.contains(&one.process.who.pid));
+    belongs.map(|one| one.process.who).collect()
+}
+
+/// Whether it belongs by a trace of its own. A parent of the main process's pid counts only while
+/// nobody else has that pid, and then the main process is a root itself or has no children.
+fn is_root(main: Option<&Main>, one: &Candidate) -> bool {
+    let own = main.is_some_and(|main| {
+        one.process.who == main.who || (main.leads && one.process.session == main.who.pid)
+    });
+    own || one.holds_pipe || one.marked
+}

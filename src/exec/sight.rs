@@ -1,0 +1,114 @@
+//! A process in a container as the host sees it: found once, watched, and its kin looked for.
+
+use std::{io, sync::Arc};
+
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+use super::kin::{Candidate, Main, kin};
+use crate::host::{
+    pidfd::{Held, Message},
+    processes::{Identity, Process, Processes},
+};
+
+/// Where the main process of an exec is.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    /// Held on to.
+    Held(Arc<Found>),
+    /// Ended before it could be found.
+    Over,
+    /// The engine's pids mean nothing here, or its containers' groups are not named as usual.
+    Hidden,
+}
+
+/// A main process that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) main: Main,
+    pub(super) held: Held,
+}
+
+/// How the kin of an exec is told from everybody else.
+#[derive(Clone, Debug)]
+pub(super) struct Traces {
+    pub(super) processes: Processes,
+    /// Full id: what is not in this container is never touched.
+    pub(super) container: String,
+    /// `NAME=value` that it was given, if it was.
+    pub(super) marker: Option<String>,
+}
+
+impl Traces {
+    /// Looks for the process that the engine calls `pid`.
+    pub(super) fn find(&self, pid: u32) -> Sight {
+        let Some(process) = self.processes.one(pid) else { return self.absent() };
+        let inside = self.processes.is_grouped_under(pid, &self.container);
+        let pipes = self.processes.output_pipes(pid);
+        match Held::take(&self.processes, process.who) {
+            // Whatever was read above, this same process was there before and after.
+            Ok(Some(held)) if inside => {
+                let (who, leads) = (process.who, process.session == pid);
+                Sight::Held(Arc::new(Found { main: Main { who, leads, pipes }, held }))
+            }
+            Ok(Some(_)) => Sight::Hidden,
+            Ok(None) => self.absent(),
+            Err(error) => {
+                warn!(container = self.container, %error, "cannot watch a process");
+                Sight::Hidden
+            }
+        }
+    }
+
+    /// A pid that nobody has: ended just now, if this table shows the container at all.
+    fn absent(&self) -> Sight {
+        let shown = self.processes.all().is_ok_and(|all| {
+            all.iter().any(|one| self.processes.is_grouped_under(one.who.pid, &self.container))
+        });
+        if shown { Sight::Over } else { Sight::Hidden }
+    }
+
+    /// Signals everything that belongs; tells how many there were, ended ones not counted.
+    pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<usize> {
+        let all = self.processes.all().map_err(|error| error.source)?;
+        let since = main.map_or(0, |main| main.who.started);
+        let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
+        let candidates: Vec<Candidate> =
+            recent.filter_map(|one| self.candidate(one, main)).collect();
+        let found = kin(main, &candidates);
+        for who in &found {
+            self.tell(*who, message)?;
+        }
+        Ok(found.len())
+    }
+
+    fn candidate(&self, process: Process, main: Option<&Main>) -> Option<Candidate> {
+        let pid = process.who.pid;
+        if !self.processes.is_grouped_under(pid, &self.container) {
+            return None;
+        }
+        let held = self.processes.output_pipes(pid);
+        let holds_pipe = main.is_some_and(|main| held.iter().any(|one| main.pipes.contains(one)));
+        let marked =
+            self.marker.as_ref().is_some_and(|marker| self.processes.was_given(pid, marker));
+        Some(Candidate { process, holds_pipe, marked })
+    }
+
+    /// The look at its group came before this hold, the pid may have changed hands since: look
+    /// again while it is held.
+    fn tell(&self, who: Identity, message: Message) -> io::Result<()> {
+        match Held::take(&self.processes, who)? {
+            Some(held) if self.processes.is_grouped_under(who.pid, &self.container) => {
+                held.tell(message)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs work on the process table, which blocks, beside the runtime's threads.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)
+}

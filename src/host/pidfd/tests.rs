@@ -1,0 +1,61 @@
+//! Holding on to real processes.
+
+use std::process::{Child, Command};
+
+use super::{Held, Message};
+use crate::host::processes::{Identity, Processes};
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("600").spawn().unwrap()
+}
+
+fn table() -> Processes {
+    Processes::new("/proc")
+}
+
+fn hold(pid: u32) -> Held {
+    Held::take(&table(), table().one(pid).unwrap().who).unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn an_end_is_seen_before_the_parent_takes_notice() {
+    let mut child = sleeper();
+    let held = hold(child.id());
+    held.tell(Message::Kill).unwrap();
+    held.ended().await;
+    // Still listed: nobody has waited for it.
+    assert!(!table().one(child.id()).unwrap().lives);
+    child.wait().unwrap();
+    held.tell(Message::Kill).unwrap();
+    held.ended().await;
+}
+
+#[tokio::test]
+async fn a_hang_up_is_one() {
+    let mut child = sleeper();
+    hold(child.id()).tell(Message::HangUp).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(1));
+}
+
+#[tokio::test]
+async fn who_began_at_another_time_is_not_held() {
+    let mut child = sleeper();
+    let who = table().one(child.id()).unwrap().who;
+    let elder = Identity { started: who.started - 1, ..who };
+    assert!(Held::take(&table(), elder).unwrap().is_none());
+    hold(child.id()).tell(Message::Kill).unwrap();
+    child.wait().unwrap();
+    assert!(Held::take(&table(), who).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_kernel_without_descriptors_is_looked_at_again() {
+    let mut child = sleeper();
+    let who = table().one(child.id()).unwrap().who;
+    let held = Held { who, processes: table(), descriptor: None };
+    held.tell(Message::Kill).unwrap();
+    held.ended().await;
+    child.wait().unwrap();
+    held.tell(Message::Kill).unwrap();
+}

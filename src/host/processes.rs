@@ -1,0 +1,121 @@
+//! The process table, as far as it tells who belongs together.
+//!
+//! A process that ends while it is looked at is simply not there. Nothing is kept between looks.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use super::error::HostError;
+
+/// One process for good: a pid may be used again, but not with the same start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in clock ticks since the machine did.
+    pub started: u64,
+}
+
+/// A process and its kin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Which one.
+    pub who: Identity,
+    /// Pid of its parent; of an orphan, of whoever took it in.
+    pub parent: u32,
+    /// Pid of the leader of its session, who need not be there any more.
+    pub session: u32,
+    /// It runs; false for one that has ended and is still listed.
+    pub lives: bool,
+}
+
+/// A process table, mounted somewhere. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    root: PathBuf,
+}
+
+impl Processes {
+    /// The table mounted at `root`, which is `/proc` but in tests.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Every process.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn all(&self) -> Result<Vec<Process>, HostError> {
+        let fail = |source: io::Error| HostError::new("list processes in", &self.root, source);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(fail)? {
+            let name = entry.map_err(fail)?.file_name();
+            let pid = name.to_str().and_then(|name| name.parse().ok());
+            found.extend(pid.and_then(|pid| self.one(pid)));
+        }
+        Ok(found)
+    }
+
+    /// One process, if there is one.
+    pub fn one(&self, pid: u32) -> Option<Process> {
+        process(pid, &self.text(pid, "stat")?)
+    }
+
+    /// Whether a step of the path of its control group holds `name`.
+    pub fn is_grouped_under(&self, pid: u32, name: &str) -> bool {
+        self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
+    }
+
+    /// Whether it was started with this `NAME=value` in its environment.
+    pub fn was_given(&self, pid: u32, variable: &str) -> bool {
+        let variables = self.bytes(pid, "environ").unwrap_or_default();
+        variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    }
+
+    /// The pipes its standard output and error lead to, by the kernel's names for them.
+    pub fn output_pipes(&self, pid: u32) -> Vec<String> {
+        let targets = ["1", "2"].map(|fd| fs::read_link(self.place(pid, "fd").join(fd)).ok());
+        let name = |target: PathBuf| target.to_str().map(str::to_owned);
+        let names = targets.into_iter().flatten().filter_map(name);
+        names.filter(|name| name.starts_with("pipe:[")).collect()
+    }
+
+    fn place(&self, pid: u32, name: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(name)
+    }
+
+    fn text(&self, pid: u32, name: &str) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.bytes(pid, name)?).into_owned())
+    }
+
+    fn bytes(&self, pid: u32, name: &str) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(1024);
+        let file = File::open(self.place(pid, name)).ok()?;
+        file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+}
+
+/// Reads `stat`: pid, name in brackets (which may hold anything, brackets too), then fields.
+fn process(pid: u32, stat: &str) -> Option<Process> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().unwrap_or(0);
+    let started = fields.nth(FIELDS_TO_START)?.parse().ok()?;
+    let lives = !matches!(state, "Z" | "X" | "x");
+    Some(Process { who: Identity { pid, started }, parent, session, lives })
+}
+
+/// Fields between the session and the start time.
+const FIELDS_TO_START: usize = 15;
+
+/// No environment that matters is larger; what is, is not read to its end.
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! A process table of files, and the real one.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use super::{Identity, Process, Processes};
+
+fn write(root: &Path, pid: u32, stat: &str) {
+    let place = root.join(pid.to_string());
+    fs::create_dir_all(place.join("fd")).unwrap();
+    fs::write(place.join("stat"), stat).unwrap();
+}
+
+/// A line of `stat` as proc(5) has it.
+fn stat(pid: u32, name: &str, state: &str, started: u64) -> String {
+    let rest = "0 ".repeat(30);
+    format!("{pid} ({name}) {state} 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 {started} {rest}\n")
+}
+
+#[test]
+fn a_name_cannot_forge_fields() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path());
+    for name in ["sh", "a b", "x) Z 1 1 1 1", "((", ")"] {
+        write(root.path(), 42, &stat(42, name, "S", 777));
+        let who = Identity { pid: 42, started: 777 };
+        let wanted = Process { who, parent: 7, session: 9, lives: true };
+        assert_eq!(table.one(42), Some(wanted), "{name}");
+    }
+}
+
+#[test]
+fn one_that_has_ended_is_listed_as_dead_and_garbage_not_at_all() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path());
+    write(root.path(), 1, &stat(1, "a", "Z", 5));
+    write(root.path(), 2, "garbage");
+    write(root.path(), 3, "3 (cut) S 1");
+    fs::create_dir(root.path().join("self")).unwrap();
+    let all = table.all().unwrap();
+    assert_eq!(all.len(), 1);
+    assert!(!all[0].lives);
+    assert_eq!(table.one(4), None);
+}
+
+#[test]
+fn traces_are_read() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path());
+    write(root.path(), 5, &stat(5, "a", "S", 5));
+    let place = root.path().join("5");
+    fs::write(place.join("cgroup"), "0::/system.slice/docker-abc123.scope\n").unwrap();
+    fs::write(place.join("environ"), "A=1\0MARK=xyz\0B=MARK=no\0").unwrap();
+    symlink("pipe:[77]", place.join("fd/1")).unwrap();
+    symlink("/dev/null", place.join("fd/2")).unwrap();
+    assert!(table.is_grouped_under(5, "abc123"));
+    assert!(!table.is_grouped_under(5, "abc124"));
+    assert!(table.was_given(5, "MARK=xyz"));
+    assert!(!table.was_given(5, "MARK=xy"));
+    assert!(!table.was_given(5, "MARK=no"));
+    assert_eq!(table.output_pipes(5), ["pipe:[77]"]);
+    assert!(table.output_pipes(6).is_empty());
+}
+
+#[test]
+fn the_real_table_shows_this_process() {
+    let table = Processes::new("/proc");
+    let own = table.one(std::process::id()).unwrap();
+    assert!(own.lives && own.parent > 0);
+    assert!(table.all().unwrap().contains(&own));
+}
