@@ -96,7 +96,7 @@ where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let over = CancellationToken::new();
-    let _wakes_all = over.clone().drop_guard();
+    let wakes_all = over.clone().drop_guard();
     let (mut reader, writer) = split(io);
     let (orders, waiting) = Orders::new();
     let (outbox, frames) = mpsc::channel(OUTBOX);
@@ -110,7 +110,7 @@ where
         };
         (end, reading.highest())
     };
-    drop(offers);
+    drop((offers, wakes_all));
     let farewell = match end {
         End::Lost(error) => {
             tracing::debug!(%error, "spdy connection lost");
