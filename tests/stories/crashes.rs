@@ -9,6 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
+    patience::{Looks, patient},
     pod,
     stage::Stage,
     world::World,
@@ -46,13 +47,13 @@ async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcom
 }
 
 async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
-    for _ in 0..100 {
+    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    while looks.again().await {
         let items = cri.sandboxes().await?;
         let item = items.iter().find(|item| item.id == sandbox);
         if item.is_some_and(|item| item.state() == cri::PodSandboxState::SandboxNotready) {
             return Ok(());
         }
-        sleep(Duration::from_millis(50)).await;
     }
     fail!("sandbox {sandbox} is not listed as NOTREADY");
 }
@@ -67,7 +68,7 @@ pub(crate) async fn at_random_moments(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "at_random").await?;
     for round in 0..15 {
         let busy = come_and_go(&stage, round);
-        let moment = Duration::from_millis(random.random_range(0..600));
+        let moment = patient(Duration::from_millis(random.random_range(0..600)));
         sleep(moment).await;
         stage.cri = stage.bridge.crash().await?;
         drop(busy);

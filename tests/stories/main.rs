@@ -29,6 +29,7 @@ use std::{pin::Pin, process::ExitCode, time::Instant};
 
 use support::{
     failure::{Failure, Outcome},
+    patience::patient,
     stage,
     world::World,
 };
@@ -125,12 +126,13 @@ fn main() -> ExitCode {
 /// Tells one story in a runtime of its own; whether it went well.
 fn tell(world: &World, name: &str, story: Story) -> bool {
     let begun = Instant::now();
+    let patience = patient(stage::PATIENCE);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let outcome = runtime.block_on(async {
-        let task = tokio::spawn(tokio::time::timeout(stage::PATIENCE, story(world.clone())));
+        let task = tokio::spawn(tokio::time::timeout(patience, story(world.clone())));
         let outcome = match task.await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_late)) => Err(Failure(format!("not done within {:?}", stage::PATIENCE))),
+            Ok(Err(_late)) => Err(Failure(format!("not done within {patience:?}"))),
             Err(panic) => Err(Failure(panic.to_string())),
         };
         if outcome.is_err() {

@@ -3,13 +3,14 @@
 use std::{fs, time::Duration};
 
 use dockbridge::wire::cri;
-use tokio::time::sleep;
 use tonic::Code;
 
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
-    http, pod,
+    http,
+    patience::Looks,
+    pod,
     stage::Stage,
     world::World,
 };
@@ -96,12 +97,12 @@ async fn init_is_over(cri: &Cri, id: &str) -> Outcome {
 
 /// Waits for a container to end by itself.
 pub(crate) async fn until_exited(cri: &Cri, id: &str) -> Outcome<cri::ContainerStatus> {
-    for _ in 0..200 {
+    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    while looks.again().await {
         let status = cri.container(id).await?;
         if status.state() == cri::ContainerState::ContainerExited {
             return Ok(status);
         }
-        sleep(Duration::from_millis(50)).await;
     }
     fail!("container {id} does not end");
 }

@@ -4,13 +4,14 @@
 use std::{fs, time::Duration};
 
 use dockbridge::wire::cri::{self, ContainerState as C, PodSandboxState as S};
-use tokio::time::sleep;
 use tonic::Code;
 
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
-    http, pod,
+    http,
+    patience::Looks,
+    pod,
     stage::Stage,
     world::World,
 };
@@ -102,22 +103,22 @@ async fn until_ready(cri: &Cri) -> Outcome {
 }
 
 async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
-    for _ in 0..300 {
+    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
+    while looks.again().await {
         let status = cri.status(false).await?.status.unwrap_or_default();
         if status.conditions.iter().any(|found| found.r#type == kind && found.status == wanted) {
             return Ok(());
         }
-        sleep(Duration::from_millis(100)).await;
     }
     fail!("{kind} does not become {wanted}");
 }
 
 async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
-    for _ in 0..100 {
+    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
+    while looks.again().await {
         if cri.sandbox(sandbox).await?.state() == S::SandboxNotready {
             return Ok(());
         }
-        sleep(Duration::from_millis(100)).await;
     }
     fail!("sandbox {sandbox} is still READY");
 }

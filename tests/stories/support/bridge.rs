@@ -19,6 +19,7 @@ use tokio::{
 use super::{
     cri::Cri,
     failure::{Outcome, fail},
+    patience::patient,
     world::World,
 };
 
@@ -124,10 +125,12 @@ impl Bridge {
     pub(crate) async fn stop(&mut self) -> Outcome {
         self.signal(Signal::SIGTERM)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        match tokio::time::timeout(PATIENCE, child.wait()).await {
+        match tokio::time::timeout(patient(PATIENCE), child.wait()).await {
             Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => {}
             Ok(status) => fail!("dockbridge ended with {status:?}\n{}", self.tail()),
-            Err(_late) => fail!("dockbridge did not end within {PATIENCE:?}\n{}", self.tail()),
+            Err(_late) => {
+                fail!("dockbridge did not end within {:?}\n{}", patient(PATIENCE), self.tail())
+            }
         }
         if self.socket.exists() {
             fail!("the socket is still there after a graceful stop");
@@ -179,7 +182,7 @@ impl Bridge {
     }
 
     async fn await_answer(&mut self) -> Outcome {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patient(PATIENCE);
         loop {
             if let Ok(cri) = Cri::connect(&self.socket).await
                 && cri.version().await.is_ok()

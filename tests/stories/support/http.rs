@@ -1,6 +1,6 @@
 //! The smallest HTTP client: one GET, the whole answer as text.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -8,26 +8,31 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::failure::{Failure, Outcome};
+use super::{
+    failure::{Failure, Outcome},
+    patience::patient,
+};
 
 /// Asks until somebody answers, for a few seconds: a server in a container needs a moment.
 pub(crate) async fn get(address: &str) -> Outcome<String> {
-    let mut last = Failure("never tried".to_owned());
-    for _ in 0..50 {
-        match timeout(Duration::from_secs(2), once(address)).await {
+    let deadline = Instant::now() + patient(Duration::from_secs(10));
+    loop {
+        let last = match timeout(patient(Duration::from_secs(2)), once(address)).await {
             Ok(Ok(text)) if text.starts_with("HTTP/1.") => return Ok(text),
-            Ok(Ok(text)) => last = Failure(format!("answered {text:?}")),
-            Ok(Err(error)) => last = error,
-            Err(_late) => last = Failure("no answer in time".to_owned()),
+            Ok(Ok(text)) => Failure(format!("answered {text:?}")),
+            Ok(Err(error)) => error,
+            Err(_late) => Failure("no answer in time".to_owned()),
+        };
+        if Instant::now() > deadline {
+            return Err(Failure(format!("GET {address}: {last}")));
         }
         sleep(Duration::from_millis(100)).await;
     }
-    Err(Failure(format!("GET {address}: {last}")))
 }
 
 /// Whether nobody listens at the address.
 pub(crate) async fn is_silent(address: &str) -> bool {
-    !matches!(timeout(Duration::from_secs(1), once(address)).await, Ok(Ok(text)) if !text.is_empty())
+    !matches!(timeout(patient(Duration::from_secs(1)), once(address)).await, Ok(Ok(text)) if !text.is_empty())
 }
 
 async fn once(address: &str) -> Outcome<String> {

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{process::Command, time::sleep};
 
-use super::{bridge::Folders, engine::Engine, failure::Outcome, world::World};
+use super::{bridge::Folders, engine::Engine, failure::Outcome, patience::patient, world::World};
 
 /// Everything found now; empty is good. Looks again for a while, since the kernel and the
 /// engine tidy veths, shims and cgroups a moment after they answer.
@@ -17,7 +17,7 @@ pub(crate) async fn search(
     engine: &Engine,
     folders: &Folders,
 ) -> Outcome<Vec<String>> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + patient(Duration::from_secs(5));
     loop {
         let found = look(world, engine, folders).await?;
         if found.is_empty() || Instant::now() > deadline {
@@ -76,7 +76,8 @@ fn run_files(folder: &Path) -> Vec<String> {
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 
-/// Containers' cgroups are named by their 64 digits; pod cgroups above them are their maker's.
+/// Containers' cgroups are named by their 64 digits, with systemd inside `docker-….scope`; pod
+/// cgroups above them are their maker's.
 fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
@@ -93,6 +94,8 @@ fn container_cgroups(parent: &str) -> Vec<String> {
 
 fn is_container(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
+    let scope = name.strip_suffix(".scope").and_then(|name| name.strip_prefix("docker-"));
+    let name = scope.unwrap_or(name);
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod leftovers;
 pub(crate) mod mass;
+pub(crate) mod patience;
 pub(crate) mod pod;
 pub(crate) mod process;
 pub(crate) mod proxy;
