@@ -3,14 +3,19 @@
 # two registries, CNI plugins and test images. Nothing outside the one temporary folder is touched, the user's
 # engine least of all, and everything is gone when the command ends, however it ends.
 #
-# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--] command [argument…]     (as root)
+# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--driver cgroupfs|systemd] [--]
+#                 command [argument…]     (as root)
+#
+# --driver is the engine's cgroup driver. systemd only knows the processes of the machine it runs, so there the
+# machine itself is the world, without namespaces: only in the guest of vm.sh, which ends with the run.
 #
 # The command finds:
 #   DOCKBRIDGE_WORLD                   the world's folder, on a shared mount (rshared binds work below it)
 #   DOCKBRIDGE_WORLD_DOCKER            the engine's socket (DOCKER_HOST says the same to the docker command)
 #   DOCKBRIDGE_WORLD_ENGINE            the engine's name as given to --engine
 #   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid
-#   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it
+#   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it; a slice when
+#                                      the driver is systemd
 #   DOCKBRIDGE_WORLD_CNI_CONF, _CNI_BIN, _CNI_CACHE, _CNI_LEASES
 #                                      bridge cni0 + host-local + portmap; leases are files named as addresses
 #   DOCKBRIDGE_WORLD_IMAGE             a busybox with sh, httpd, nc, wget … (present in the engine)
@@ -19,11 +24,13 @@
 #   DOCKBRIDGE_WORLD_PRIVATE_USER, _PRIVATE_PASSWORD
 #   DOCKBRIDGE_WORLD_PAUSE             empty: the embedded image is used
 # DOCKBRIDGE_WORLD_LOGS=folder (given by the caller) receives the world's logs at the end.
+# DOCKBRIDGE_WORLD_PATIENCE=factor (given by the caller) lengthens every wait, here and in the stories: emulators.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 temp=${TMPDIR:-/tmp}
 image=dockbridge.test/busybox:1
+patience=${DOCKBRIDGE_WORLD_PATIENCE:-1}
 registry=127.0.0.1:5000
 private=127.0.0.1:5001
 user=puller
@@ -34,11 +41,13 @@ htpasswd='puller:$2y$05$2yFmuzFXIrVPJdMhL9oWN.rqcsftnxSDIJp6eD/Qcqi8q3WgieHyi'
 # ---------------------------------------------------------------------------------------------- outside
 
 outside() {
-    local engine=bookworm
+    local engine=bookworm driver=cgroupfs enclosed=()
     while [ $# -gt 0 ]; do
         case $1 in
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
             --engine=*) engine=${1#*=}; shift ;;
+            --driver) driver=${2:?--driver needs a name}; shift 2 ;;
+            --driver=*) driver=${1#*=}; shift ;;
             --) shift; break ;;
             -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
             -*) die "unknown flag: $1" ;;
@@ -47,6 +56,11 @@ outside() {
     done
     [ $# -gt 0 ] || die "a command is needed (see --help)"
     [ "$(id -u)" = 0 ] || die "must be root: namespaces and an engine are made"
+    case $driver in
+        cgroupfs) enclosed=(unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private) ;;
+        systemd) [ -e /etc/dockbridge-guest ] || die "--driver systemd takes the whole machine: use tests/env/vm.sh" ;;
+        *) die "unknown driver: $driver (cgroupfs, systemd)" ;;
+    esac
     install_missing
     sweep
     local engine_root tools_root
@@ -62,8 +76,7 @@ outside() {
     trap 'forward TERM' TERM INT HUP
     # A command in the background would start with SIGINT ignored for good.
     env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
-        unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private \
-        bash "$0" --inside "$world" "$engine" "$engine_root" "$tools_root" "$@" <&0 &
+        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$engine_root" "$tools_root" "$@" <&0 &
     inner=$!
     local code=0
     while :; do
@@ -140,8 +153,12 @@ is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
 # ----------------------------------------------------------------------------------------------- inside
 
 inside() {
-    world=$1 engine=$2 engine_root=${3%/} tools_root=${4%/}
-    shift 4
+    world=$1 engine=$2 driver=$3 engine_root=${4%/} tools_root=${5%/}
+    shift 5
+    case $driver in
+        systemd) cgroup=dockbridge.slice ;;
+        *) cgroup=$(basename "$world") ;;
+    esac
     trap leave EXIT
     trap 'exit 143' TERM INT HUP
     export PATH="$engine_root/usr/sbin:$engine_root/usr/bin:$PATH"
@@ -159,8 +176,17 @@ inside() {
 }
 
 make_room() {
-    local resolver
     mkdir -p "$world"/{bin,run,log,tmp,pids,docker/config,cni/{conf,cache,leases}}
+    [ "$driver" = systemd ] || part_from_machine
+    mount --bind "$world" "$world"
+    mount --make-shared "$world"
+    ip link set lo up
+    # Published ports on 127.0.0.1 need both; the namespace is ours, so nothing outside changes.
+    sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=1
+}
+
+part_from_machine() {
+    local resolver
     cp -L /etc/resolv.conf "$world/run/resolv.conf" 2>/dev/null || echo 'nameserver 127.0.0.1' >"$world/run/resolv.conf"
     # Engine and plugins keep locks, plugin sockets and containerd's default socket below /run: not the machine's.
     mount -t tmpfs -o mode=755 tmpfs /run
@@ -170,11 +196,6 @@ make_room() {
         mkdir -p "$(dirname "$resolver")" && cp "$world/run/resolv.conf" "$resolver"
     fi
     show_own_devices
-    mount --bind "$world" "$world"
-    mount --make-shared "$world"
-    ip link set lo up
-    # Published ports on 127.0.0.1 need both; the namespace is ours, so nothing outside changes.
-    sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=1
 }
 
 # A sysfs shows the network devices of the namespace it was mounted in, and engines look there for theirs.
@@ -207,7 +228,9 @@ JSON
 
 # The engine can be started and ended by a story too, so it has a script of its own.
 write_control() {
-    local features= proxy= candidate
+    local features= proxy= candidate parent=/$cgroup
+    # systemd's engine wants the slice's name, not its path.
+    [ "$driver" != systemd ] || parent=$cgroup
     [ "$engine" != sid-containerd ] || features=', "features": {"containerd-snapshotter": true}'
     printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
     for candidate in usr/sbin/docker-proxy usr/bin/docker-proxy usr/libexec/docker/docker-proxy; do
@@ -225,12 +248,11 @@ pid() { cat "\$pidfile" 2>/dev/null; }
 start() {
     if answers; then return; fi
     rm -f "\$pidfile"
-    # cgroupfs: a systemd outside could not place processes of another process namespace.
     setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\
-        -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=cgroupfs \\
-        --cgroup-parent "/$(basename "$world")" $proxy "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
+        -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=$driver \\
+        --cgroup-parent "$parent" $proxy "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
     child=\$!
-    for _ in \$(seq 300); do
+    for _ in \$(seq $((300 * patience))); do
         if answers; then return; fi
         kill -0 "\$child" 2>/dev/null || break
         sleep 0.1
@@ -243,7 +265,7 @@ end() {
     local signal=\$1 id
     id=\$(pid) || return 0
     kill -s "\$signal" "\$id" 2>/dev/null || return 0
-    for _ in \$(seq 200); do
+    for _ in \$(seq $((200 * patience))); do
         # A zombie answers signal 0 as well.
         case \$(sed 's/.*) //;s/ .*//' "/proc/\$id/stat" 2>/dev/null) in '' | Z) break ;; esac
         sleep 0.1
@@ -305,7 +327,7 @@ push() {
 }
 
 await_registry() {
-    for _ in $(seq 100); do
+    for _ in $(seq $((100 * patience))); do
         if curl -s -o /dev/null -m 2 "http://$1/v2/"; then return; fi
         sleep 0.1
     done
@@ -318,7 +340,7 @@ export_world() {
     export DOCKBRIDGE_WORLD_DOCKER=$world/docker.sock
     export DOCKBRIDGE_WORLD_ENGINE=$engine
     export DOCKBRIDGE_WORLD_ENGINE_CONTROL=$world/bin/engine
-    export DOCKBRIDGE_WORLD_CGROUP=/$(basename "$world")
+    export DOCKBRIDGE_WORLD_CGROUP=/$cgroup
     export DOCKBRIDGE_WORLD_CNI_CONF=$world/cni/conf
     export DOCKBRIDGE_WORLD_CNI_BIN=$plugins
     export DOCKBRIDGE_WORLD_CNI_CACHE=$world/cni/cache
@@ -335,11 +357,13 @@ leave() {
     local code=$? file left
     trap '' TERM INT HUP
     if [ -S "$world/docker.sock" ]; then
-        left=$(timeout 10 docker ps -aq 2>/dev/null) || left=
-        [ -z "$left" ] || timeout 60 docker rm -f $left >/dev/null 2>&1 || true
+        left=$(timeout $((10 * patience)) docker ps -aq 2>/dev/null) || left=
+        [ -z "$left" ] || timeout $((60 * patience)) docker rm -f $left >/dev/null 2>&1 || true
         "$world/bin/engine" stop || true
     fi
     for file in "$world"/pids/*; do kill "$(cat "$file")" 2>/dev/null || true; done
+    # No namespace takes it along.
+    [ "$driver" != systemd ] || umount -l "$world"
     exit "$code"
 }
 

@@ -76,6 +76,12 @@ impl Cri {
         call!(self.runtime.status(cri::StatusRequest { verbose }))
     }
 
+    /// The cgroup driver that RuntimeConfig tells.
+    pub(crate) async fn cgroup_driver(&self) -> Answer<Option<cri::CgroupDriver>> {
+        let answer = call!(self.runtime.runtime_config(cri::RuntimeConfigRequest {}))?;
+        Ok(answer.linux.map(|linux| linux.cgroup_driver()))
+    }
+
     /// RunPodSandbox; the id.
     pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
         let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };

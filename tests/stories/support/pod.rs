@@ -44,7 +44,7 @@ impl Recipes {
             labels: map(&identity),
             annotations: map(&[("story", self.story.as_str())]),
             linux: Some(cri::LinuxPodSandboxConfig {
-                cgroup_parent: format!("{}/pod{uid}", self.world.cgroup),
+                cgroup_parent: self.world.pod_cgroup(&uid),
                 security_context: Some(cri::LinuxSandboxSecurityContext {
                     namespace_options: Some(namespaces(cri::NamespaceMode::Pod)),
                     ..Default::default()

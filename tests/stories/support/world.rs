@@ -66,4 +66,21 @@ impl World {
             },
         })
     }
+
+    /// The pod's cgroup parent as kubelet writes it for the engine's cgroup driver: a path, or the
+    /// path of a slice whose name repeats those above it.
+    pub(crate) fn pod_cgroup(&self, uid: &str) -> String {
+        let above = self.cgroup.rsplit('/').next().unwrap_or_default();
+        match above.strip_suffix(SLICE) {
+            Some(stem) => format!("{}/{stem}-pod{}{SLICE}", self.cgroup, uid.replace('-', "_")),
+            None => format!("{}/pod{uid}", self.cgroup),
+        }
+    }
+
+    /// Whether systemd manages the engine's cgroups.
+    pub(crate) fn has_systemd_driver(&self) -> bool {
+        self.cgroup.ends_with(SLICE)
+    }
 }
+
+const SLICE: &str = ".slice";
