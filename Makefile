@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 # Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host.
 ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
+# Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
+DRIVER ?= systemd
 # Only these stories; parts of names.
 STORY ?=
 
@@ -87,6 +89,12 @@ test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 wit
 	  echo "== $$engine"; \
 	  $(WORLD) --engine $$engine -- bash -c '$(ON_ENGINE)'; \
 	done
+
+.PHONY: test-vm
+test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…)
+	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
+	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
+	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
 .PHONY: bench
 bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)

@@ -2,6 +2,7 @@
 # Puts Docker engines of several Debian suites, and the other programs a test world runs, below target/engines.
 #
 # usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
+#        engines.sh mirror                        prints the Debian mirror it would use
 #
 # Nothing is installed: packages are downloaded and unpacked, so that no service starts and an engine the user
 # has is never replaced. The mirror is whichever one this machine's own apt sources name.
@@ -11,11 +12,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 
 main() {
-    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools}
+    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|mirror}
     case $name in
         bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
         patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
+        mirror) mirror ;;
         *) die "unknown engine: $name" ;;
     esac
 }

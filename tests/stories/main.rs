@@ -19,6 +19,7 @@ mod conflicts;
 mod crashes;
 mod forwards;
 mod images;
+mod machine;
 mod many;
 mod pods;
 mod restarts;
@@ -99,6 +100,8 @@ const STORIES: &[(&str, Story)] = stories![
     forwards::a_slow_reader,
     forwards::partings,
     forwards::of_dockbridge,
+    machine::keeps_pods_in_slices,
+    machine::confines_with_apparmor,
 ];
 
 fn main() -> ExitCode {

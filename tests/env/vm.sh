@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Runs a command in a world (world.sh) inside a virtual machine: Debian 12 with systemd, cgroup v2, AppArmor, swap
+# and all capabilities, on an emulated processor, so that no hardware support is needed. There is no network.
+# The command's output is shown as it comes and its exit code is this script's.
+#
+# usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd] [--driver systemd|cgroupfs] [--carry path]… [--]
+#              command [argument…]     (as root)
+#
+# --driver is the engine's cgroup driver, systemd unless told otherwise. What is carried, a file or a folder, lies at
+# the same absolute path inside. Programs need a libc no newer than Debian 12's.
+#
+#   DOCKBRIDGE_VM           folder of the cached image and the last run's logs: target/vm
+#   DOCKBRIDGE_VM_MEMORY    of the guest, in MiB: 3072
+#   DOCKBRIDGE_VM_LIMIT     seconds after which the guest is given up: 3600
+#   DOCKBRIDGE_WORLD_PATIENCE, STORY_SEED   as in a world outside; patience is 10
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${DOCKBRIDGE_VM:-$here/../../target/vm}
+engines=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
+memory=${DOCKBRIDGE_VM_MEMORY:-3072}
+limit=${DOCKBRIDGE_VM_LIMIT:-3600}
+
+main() {
+    local engine=bookworm driver=systemd carried=("$here") image
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --engine) engine=${2:?--engine needs a name}; shift 2 ;;
+            --driver) driver=${2:?--driver needs a name}; shift 2 ;;
+            --carry) carried+=("$(realpath -s "${2:?--carry needs a path}")"); shift 2 ;;
+            --) shift; break ;;
+            -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+            -*) die "unknown flag: $1" ;;
+            *) break ;;
+        esac
+    done
+    [ $# -gt 0 ] || die "a command is needed (see --help)"
+    [ "$(id -u)" = 0 ] || die "must be root: a root file system is made"
+    install_missing
+    case $engine in
+        bookworm) ;;
+        trixie) carried+=("$("$here/engines.sh" trixie)") ;;
+        sid | sid-containerd) carried+=("$("$here/engines.sh" sid)") ;;
+        *) die "unknown engine: $engine (bookworm, trixie, sid, sid-containerd)" ;;
+    esac
+    image=$("$here/vm-image.sh")
+    room=$(mktemp -d "$(dirname "$image")/run.XXXXXX")
+    trap clear_away EXIT
+    trap 'exit 143' TERM INT HUP
+    write_job "$engine" "$driver" "$@"
+    write_disk "${carried[@]}"
+    boot "$image"
+    finish "$(dirname "$image")/last"
+}
+
+install_missing() {
+    local missing=()
+    command -v qemu-system-x86_64 >/dev/null || missing+=(qemu-system-x86)
+    command -v debootstrap >/dev/null || missing+=(debootstrap debian-archive-keyring)
+    command -v mke2fs >/dev/null && command -v debugfs >/dev/null || missing+=(e2fsprogs)
+    [ ${#missing[@]} = 0 ] && return
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >&2
+}
+
+# write_job ENGINE DRIVER command [argument…]: the line the guest runs.
+write_job() {
+    local job=$room/disk/job name
+    local line=("$here/world.sh" --engine "$1" --driver "$2" --)
+    shift 2
+    mkdir -p "$room/disk"
+    {
+        for name in DOCKBRIDGE_WORLD_PATIENCE STORY_SEED; do [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"; done
+        printf 'export DOCKBRIDGE_WORLD_PATIENCE=${DOCKBRIDGE_WORLD_PATIENCE:-10} DOCKBRIDGE_ENGINES=%q\n' "$(realpath -sm "$engines")"
+        printf '%q ' exec "${line[@]}" "$@"
+        echo
+    } >"$job"
+}
+
+# write_disk PATH…: the disk that carries files in and results out. Without a journal, it is whole once synced.
+write_disk() {
+    local path disk=$room/disk
+    cp -a "$here/guest" "$disk/guest"
+    for path in "$@"; do
+        mkdir -p "$disk/files$(dirname "$path")"
+        cp -a --reflink=auto "$path" "$disk/files$path"
+        printf '%s\n' "$path"
+    done >"$disk/carried"
+    mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0 -d "$disk" "$room/disk.img" $(($(du -sm "$disk" | cut -f 1) * 5 / 4 + 256))M >/dev/null
+    rm -rf "$disk"
+}
+
+# Changes to the root disk go to a temporary file of qemu's. The first serial port is the kernel's and systemd's, the
+# second one the job's.
+boot() {
+    local code=0
+    TMPDIR=$room timeout --kill-after 10 "$limit" qemu-system-x86_64 \
+        -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none \
+        -kernel "$1/kernel" -initrd "$1/initramfs" \
+        -append "console=ttyS0 quiet panic=-1 net.ifnames=0 nowatchdog mitigations=off audit=0 apparmor=1 security=apparmor \
+systemd.unified_cgroup_hierarchy=1 systemd.unit=dockbridge-guest.service systemd.show_status=0" \
+        -drive "file=$1/root.img,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$room/disk.img,format=raw,if=virtio,cache=unsafe" \
+        -device virtio-rng-pci -serial "file:$room/console.log" -serial stdio </dev/null &
+    qemu=$!
+    wait "$qemu" || code=$?
+    qemu=
+    [ "$code" != 124 ] || printf 'vm: not done within %s s\n' "$limit" >&2
+}
+
+# finish FOLDER: keeps the logs there and ends with the command's exit code.
+finish() {
+    local code
+    rm -rf "$1"
+    mkdir -p "$1"
+    cp "$room/console.log" "$1/"
+    debugfs -R "rdump /result/logs $1" "$room/disk.img" >/dev/null 2>&1
+    code=$(debugfs -R 'cat /result/code' "$room/disk.img" 2>/dev/null)
+    [ -n "$code" ] || { tail -n 20 "$1/console.log" >&2; die "the guest ended without a result, see $1"; }
+    [ "$code" = 0 ] || printf 'vm: exit code %s, logs are in %s\n' "$code" "$1" >&2
+    exit "$code"
+}
+
+clear_away() {
+    [ -z "${qemu:-}" ] || { kill "$qemu" 2>/dev/null && wait "$qemu" || true; }
+    rm -rf "$room"
+}
+
+die() {
+    printf 'vm: %s\n' "$*" >&2
+    exit 1
+}
+
+main "$@"
