@@ -2,13 +2,14 @@
 
 use std::{
     future::Future,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use thiserror::Error;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
     },
     sandbox::room::{SandboxRooms, Sandboxes},
     store::{gate::Gate, handle::Store, settings::StoreSettings},
+    streaming::{error::BindError, room::Streaming, server::Endpoint},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -55,6 +57,9 @@ pub enum AppError {
     /// The CRI socket cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The address of exec, attach and port-forward cannot be used.
+    #[error(transparent)]
+    Streaming(#[from] BindError),
     /// The task that knows what is true has died: a bug. A fresh start knows again.
     #[error("the store of dockbridge died: start it again, and report what its log says")]
     Blind,
@@ -108,7 +113,8 @@ pub async fn run_within(
 ) -> Result<(), AppError> {
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
-    let rooms = build(&settings, deadlines, &tracker).await?;
+    let endpoint = Endpoint::bind(settings.streaming_addr)?;
+    let rooms = build(&settings, deadlines, &tracker, endpoint.address()).await?;
     let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
     let recovered = tokio::spawn(recover(sandboxes, store, tracker.clone()));
     if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
@@ -118,15 +124,26 @@ pub async fn run_within(
     info!(
         listen = %settings.listen.display(),
         docker = %settings.docker.display(),
+        streaming = %endpoint.address(),
         version = env!("CARGO_PKG_VERSION"),
         "dockbridge serves the container runtime interface"
     );
     let store = rooms.runtime.store.clone();
-    let serving = serve(listener, rooms.runtime, rooms.image, stop);
+    let stopping = CancellationToken::new();
+    let streams =
+        endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
+    tracker.spawn(streams);
+    let told = stopping.clone();
+    let serving = serve(listener, rooms.runtime, rooms.image, async move {
+        stop.await;
+        told.cancel();
+    });
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
     };
+    // Serving may have ended without being told to.
+    stopping.cancel();
     drop(socket);
     tracker.close();
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
@@ -165,6 +182,7 @@ async fn build(
     settings: &Settings,
     deadlines: Deadlines,
     tracker: &TaskTracker,
+    streaming: SocketAddr,
 ) -> Result<Rooms, AppError> {
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
@@ -185,6 +203,7 @@ async fn build(
     let locks = Locks::default();
     let containers =
         Containers::new(engine.clone(), store.clone(), locks.clone(), &settings.state_dir, tracker);
+    let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let rooms = SandboxRooms {
         engine,
         store: store.clone(),
@@ -199,6 +218,7 @@ async fn build(
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
         containers,
+        streaming,
         store,
         network,
         config,

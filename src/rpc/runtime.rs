@@ -15,6 +15,7 @@ use crate::{
     network::service::Network,
     sandbox::room::Sandboxes,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
+    streaming::room::Streaming,
     translate::{parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
@@ -26,6 +27,8 @@ pub struct RuntimeRpc {
     pub sandboxes: Sandboxes,
     /// Container verbs.
     pub containers: Containers,
+    /// Exec, attach and port-forward.
+    pub streaming: Streaming,
     /// What is true now.
     pub store: Store,
     /// Network readiness.
@@ -188,6 +191,33 @@ impl RuntimeService for RuntimeRpc {
             status: Some(render::container::status(container, image.map(|image| &**image))),
             info: info.unwrap_or_default(),
         }))
+    }
+
+    async fn exec(
+        &self,
+        request: Request<cri::ExecRequest>,
+    ) -> Result<Response<cri::ExecResponse>, Status> {
+        let spec = parse::stream::exec_spec(request.get_ref()).map_err(failed)?;
+        let url = self.streaming.exec(spec).await.map_err(failed)?;
+        Ok(Response::new(cri::ExecResponse { url }))
+    }
+
+    async fn attach(
+        &self,
+        request: Request<cri::AttachRequest>,
+    ) -> Result<Response<cri::AttachResponse>, Status> {
+        let spec = parse::stream::attach_spec(request.get_ref()).map_err(failed)?;
+        let url = self.streaming.attach(spec).await.map_err(failed)?;
+        Ok(Response::new(cri::AttachResponse { url }))
+    }
+
+    async fn port_forward(
+        &self,
+        request: Request<cri::PortForwardRequest>,
+    ) -> Result<Response<cri::PortForwardResponse>, Status> {
+        let spec = parse::stream::forward_spec(request.get_ref()).map_err(failed)?;
+        let url = self.streaming.forward(spec).await.map_err(failed)?;
+        Ok(Response::new(cri::PortForwardResponse { url }))
     }
 
     async fn update_runtime_config(

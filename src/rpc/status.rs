@@ -11,6 +11,7 @@ use crate::{
     network::error::NetworkError,
     sandbox::error::SandboxError,
     store::error::StoreError,
+    streaming::error::StreamError,
     translate::parse::error::ParseError,
 };
 
@@ -67,6 +68,7 @@ macro_rules! failures {
 
 failures! {
     CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StoreError,
+    StreamError,
 }
 
 /// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and

@@ -4,4 +4,19 @@
 //! SPDY/3.1 or WebSocket. Nothing here outlives its connection, and a peer that is slow, dead or
 //! hostile costs one task and bounded memory.
 
+mod answer;
+mod attach;
+pub mod channel;
+pub mod command;
+pub mod error;
+mod exec;
+pub mod forward;
+mod ports;
+pub mod room;
+mod serve;
+pub mod server;
 pub mod spdy;
+pub mod token;
+pub mod upgrade;
+pub mod websocket;
+pub mod wire;

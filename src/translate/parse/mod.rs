@@ -14,6 +14,7 @@ pub mod resources;
 pub mod sandbox;
 pub mod security;
 pub mod signal;
+pub mod stream;
 mod text;
 
 #[cfg(test)]

@@ -5,3 +5,4 @@ pub(in crate::translate) mod sample;
 mod accepted;
 mod hostile;
 mod refused;
+mod streams;

@@ -1,0 +1,128 @@
+//! One HTTP request: a token is redeemed, a protocol agreed upon, and the stream begins on a task
+//! of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use tokio::{sync::Semaphore, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+use super::{
+    ports,
+    room::{Promise, Streaming},
+    serve,
+    upgrade::{Dialect, negotiate},
+};
+use crate::model::stream::ForwardSpec;
+
+/// Where tokens are redeemed.
+#[derive(Debug)]
+pub(super) struct Desk {
+    streaming: Streaming,
+    places: Arc<Semaphore>,
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Desk {
+    pub(super) fn new(streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) -> Self {
+        Self { streaming, places: Arc::new(Semaphore::new(MOST_STREAMS)), tracker, stop }
+    }
+
+    /// The answer to a request.
+    pub(super) fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::POST) {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n");
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+            return answer;
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams\n");
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return answer;
+        };
+        let Some(promise) = self.redeem(request.uri().path()) else {
+            return plain(StatusCode::NOT_FOUND, "no such token, or it is spent\n");
+        };
+        let agreed = negotiate(&request, promise.purpose());
+        let upgrade = match agreed {
+            Ok(upgrade) => upgrade,
+            Err(refusal) => {
+                debug!(?refusal, "a client and we do not understand each other");
+                return text(refusal.response::<&'static str>());
+            }
+        };
+        let Some(promise) = complete(promise, upgrade.dialect, request.uri().query()) else {
+            return plain(StatusCode::BAD_REQUEST, "no port, or one that is none\n");
+        };
+        let connection = hyper::upgrade::on(&mut request);
+        let stream = self.stream(connection, promise, upgrade.dialect);
+        self.tracker.spawn(async move {
+            stream.await;
+            drop(place);
+        });
+        upgrade.response()
+    }
+
+    fn redeem(&self, path: &str) -> Option<Promise> {
+        let (name, token) = path.strip_prefix("/cri/")?.split_once('/')?;
+        self.streaming.redeem(name, token)
+    }
+
+    /// The stream from its first byte to its last.
+    fn stream(
+        &self,
+        connection: OnUpgrade,
+        promise: Promise,
+        dialect: Dialect,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
+        async move {
+            let Some(wire) = serve::taken_over(connection).await else { return };
+            tokio::select! {
+                () = serve::serve(wire, promise, dialect, &streaming, &stop) => {}
+                () = cut_off(&stop) => debug!("a stream is cut off: dockbridge stops"),
+            }
+        }
+    }
+}
+
+/// Adds what a WebSocket client says in its query. None when it cannot be understood.
+fn complete(promise: Promise, dialect: Dialect, query: Option<&str>) -> Option<Promise> {
+    match (promise, dialect) {
+        (Promise::Forward(spec), Dialect::Channels(_, encoding)) => {
+            let asked = if spec.ports.is_empty() { ports::of_query(query)? } else { spec.ports };
+            let fits = !asked.is_empty() && asked.len() <= ports::most(encoding);
+            fits.then_some(Promise::Forward(ForwardSpec { ports: asked, ..spec }))
+        }
+        (promise, _) => Some(promise),
+    }
+}
+
+/// Streams that end by themselves have some time for it.
+async fn cut_off(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(STOP_PATIENCE).await;
+}
+
+fn plain(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(words);
+    *answer.status_mut() = status;
+    text(answer)
+}
+
+fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
+    let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+    answer
+}
+
+/// Streams at once: a node's pods, each watched and probed by several.
+const MOST_STREAMS: usize = 1_000;
+/// How long after the stop the last stream is cut off: longer than the streams' own patience.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);

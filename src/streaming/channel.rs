@@ -1,0 +1,62 @@
+//! One direction of a stream to the client, whichever transport it lives on.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{
+    spdy::stream::{Gone, Receiver, Sender},
+    websocket::socket::Outgoing,
+};
+
+/// What the client sends on one stream.
+#[derive(Debug)]
+pub enum Reader {
+    /// A SPDY stream.
+    Spdy(Receiver),
+    /// A channel of a WebSocket.
+    WebSocket(mpsc::Receiver<Bytes>),
+}
+
+/// What the client gets on one stream.
+#[derive(Debug)]
+pub enum Writer {
+    /// A SPDY stream.
+    Spdy(Sender),
+    /// A channel of a WebSocket.
+    WebSocket(Outgoing),
+}
+
+impl Reader {
+    /// The next bytes, never empty; none at the client's end of the stream or when the client
+    /// has gone. Cancel-safe. Dropped, what still comes is discarded.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Spdy(receiver) => receiver.next().await,
+            Self::WebSocket(queue) => queue.recv().await,
+        }
+    }
+}
+
+impl Writer {
+    /// Sends bytes. Waits for room.
+    ///
+    /// # Errors
+    /// Nobody listens any more.
+    pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        match self {
+            Self::Spdy(sender) => sender.send(bytes).await,
+            Self::WebSocket(outgoing) => outgoing.send(&bytes).await,
+        }
+    }
+
+    /// Tells the client that this was all. A WebSocket has no words for it.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn finish(&mut self) -> Result<(), Gone> {
+        match self {
+            Self::Spdy(sender) => sender.finish().await,
+            Self::WebSocket(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Exec and attach over WebSocket: every channel is there from the beginning.
+
+use super::{
+    client::{Client, Expected, Line},
+    size::Sizes,
+};
+use crate::{
+    model::stream::Streams,
+    streaming::{
+        channel::{Reader, Writer},
+        spdy::stream::Gone,
+        upgrade::{Encoding, Version},
+        websocket::{
+            message::Format,
+            socket::{Socket, queue},
+        },
+        wire::Wire,
+    },
+};
+
+/// Opens the channels and tells the client so.
+///
+/// # Errors
+/// The client has gone already.
+pub async fn open(
+    wire: Wire,
+    streams: Streams,
+    version: Version,
+    encoding: Encoding,
+) -> Result<Client, Gone> {
+    let expected = Expected::of(streams, version);
+    let (typed, stdin) = queue();
+    let (resized, sizes) = queue();
+    let mut routes = vec![None; CHANNELS];
+    if let [input, .., resize] = routes.as_mut_slice() {
+        *input = expected.stdin.then_some(typed);
+        // Unlike SPDY's, this channel is there in every version.
+        *resize = streams.tty.then_some(resized);
+    }
+    let format = Format { encoding, closes: version >= Version::V5 };
+    let socket = Socket::open(wire, format, routes).await;
+    let writer = |channel| Writer::WebSocket(socket.outgoing(channel));
+    let first = match expected {
+        Expected { stdout: true, .. } => STDOUT,
+        Expected { stderr: true, .. } => STDERR,
+        _ => ERROR,
+    };
+    socket.outgoing(first).send(&[]).await?;
+    Ok(Client {
+        stdin: expected.stdin.then_some(Reader::WebSocket(stdin)),
+        stdout: expected.stdout.then(|| writer(STDOUT)),
+        stderr: expected.stderr.then(|| writer(STDERR)),
+        sizes: streams.tty.then(|| Sizes::new(Reader::WebSocket(sizes))),
+        error: writer(ERROR),
+        version,
+        idle: Vec::new(),
+        line: Line::WebSocket(socket),
+    })
+}
+
+/// Input, outputs, outcome and sizes.
+const CHANNELS: usize = 5;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;

@@ -1,0 +1,132 @@
+//! The client of an exec or attach: its streams, all open, and the connection they live on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use super::{outcome::Outcome, size::Sizes};
+use crate::{
+    model::stream::{Streams, TerminalSize},
+    streaming::{
+        channel::{Reader, Writer},
+        spdy::connection::Connection,
+        upgrade::Version,
+        websocket::socket::Socket,
+    },
+};
+
+/// A client whose streams are open. Dropped, it is cut off.
+#[derive(Debug)]
+pub struct Client {
+    /// What it types.
+    pub stdin: Option<Reader>,
+    /// Where output goes.
+    pub stdout: Option<Writer>,
+    /// Where errors go; never of a terminal.
+    pub stderr: Option<Writer>,
+    /// Sizes of its terminal.
+    pub sizes: Option<Sizes>,
+    /// Where the outcome goes.
+    pub error: Writer,
+    /// In which words.
+    pub version: Version,
+    /// Directions that nothing goes in; letting go of them would break the stream off.
+    pub idle: Vec<Writer>,
+    /// The connection.
+    pub line: Line,
+}
+
+/// What all the streams of a client live on.
+#[derive(Debug)]
+pub enum Line {
+    /// SPDY.
+    Spdy(Connection),
+    /// WebSocket.
+    WebSocket(Socket),
+}
+
+impl Line {
+    /// Resolves when the client has gone. Cancel-safe.
+    pub async fn gone(&mut self) {
+        match self {
+            // Streams that nobody asked for are refused.
+            Self::Spdy(connection) => while connection.accept().await.is_some() {},
+            Self::WebSocket(socket) => socket.gone().await,
+        }
+    }
+
+    /// Says goodbye and waits for the client to leave: it still has to read what we sent.
+    async fn close(&mut self) {
+        match self {
+            Self::Spdy(_) => self.gone().await,
+            Self::WebSocket(socket) => socket.close().await,
+        }
+    }
+}
+
+impl Client {
+    /// The size of the terminal to begin with, if the client says so soon enough.
+    pub async fn first_size(&mut self) -> Option<TerminalSize> {
+        let sizes = self.sizes.as_mut()?;
+        timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
+    }
+
+    /// Ends the outputs, tells the outcome, and parts from the client when it has read all that.
+    pub async fn part(mut self, outcome: &Outcome) {
+        self.stdin = None;
+        tokio::select! {
+            () = tell(&mut self.stdout, &mut self.stderr, &mut self.error, outcome.told(self.version)) => {}
+            () = self.line.gone() => return,
+        }
+        // A client that never leaves is left.
+        let _ = timeout(LINGER, self.line.close()).await;
+    }
+}
+
+/// Whoever has stopped listening misses it.
+async fn tell(
+    stdout: &mut Option<Writer>,
+    stderr: &mut Option<Writer>,
+    error: &mut Writer,
+    outcome: Option<Bytes>,
+) {
+    for writer in [stdout, stderr].into_iter().flatten() {
+        let _ = writer.finish().await;
+    }
+    if let Some(outcome) = outcome {
+        let _ = error.send(outcome).await;
+    }
+    let _ = error.finish().await;
+}
+
+/// The streams that a client has to open, besides the one for the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Standard input.
+    pub stdin: bool,
+    /// Standard output.
+    pub stdout: bool,
+    /// Standard error: a terminal has none.
+    pub stderr: bool,
+    /// Sizes of the terminal.
+    pub resize: bool,
+}
+
+impl Expected {
+    /// What the request and the version of the protocol lead to.
+    pub fn of(streams: Streams, version: Version) -> Self {
+        Self {
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr && !streams.tty,
+            resize: streams.tty && version >= Version::V3,
+        }
+    }
+}
+
+/// How long a client with a terminal may take to tell its size before the process starts
+/// without: clients send it as soon as the streams are open.
+const FIRST_SIZE: Duration = Duration::from_millis(200);
+/// How long a client that has been told everything may stay.
+const LINGER: Duration = Duration::from_secs(60);

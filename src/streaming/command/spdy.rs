@@ -1,0 +1,99 @@
+//! Exec and attach over SPDY: the client opens a stream for each purpose, in any order.
+
+use super::{
+    client::{Client, Expected, Line},
+    size::Sizes,
+};
+use crate::{
+    model::stream::Streams,
+    streaming::{
+        channel::{Reader, Writer},
+        spdy::{
+            connection::Connection,
+            stream::{Offer, Stream},
+        },
+        upgrade::Version,
+    },
+};
+
+/// Waits until the client has opened every stream it has to; none when it leaves before.
+pub async fn open(
+    mut connection: Connection,
+    streams: Streams,
+    version: Version,
+) -> Option<Client> {
+    let mut open = Open::new(Expected::of(streams, version));
+    while !open.is_complete() {
+        open.take(connection.accept().await?);
+    }
+    open.client(connection, version)
+}
+
+/// What has been opened so far.
+struct Open {
+    expected: Expected,
+    stdin: Option<Stream>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
+    resize: Option<Stream>,
+    error: Option<Stream>,
+}
+
+impl Open {
+    const fn new(expected: Expected) -> Self {
+        Self { expected, stdin: None, stdout: None, stderr: None, resize: None, error: None }
+    }
+
+    /// Accepts a stream that is wanted. The client does not go on before it is accepted, so
+    /// this cannot wait for the others.
+    fn take(&mut self, offer: Offer) {
+        let Expected { stdin, stdout, stderr, resize } = self.expected;
+        let (wanted, place) = match offer.header(STREAM_TYPE) {
+            Some("stdin") => (stdin, &mut self.stdin),
+            Some("stdout") => (stdout, &mut self.stdout),
+            Some("stderr") => (stderr, &mut self.stderr),
+            Some("resize") => (resize, &mut self.resize),
+            Some("error") => (true, &mut self.error),
+            _ => return offer.refuse(),
+        };
+        if !wanted || place.is_some() {
+            return offer.refuse();
+        }
+        *place = Some(offer.accept());
+    }
+
+    const fn is_complete(&self) -> bool {
+        let Expected { stdin, stdout, stderr, resize } = self.expected;
+        self.error.is_some()
+            && self.stdin.is_some() == stdin
+            && self.stdout.is_some() == stdout
+            && self.stderr.is_some() == stderr
+            && self.resize.is_some() == resize
+    }
+
+    /// The client with these streams; none without the one for the outcome.
+    fn client(self, connection: Connection, version: Version) -> Option<Client> {
+        let mut idle = Vec::new();
+        let mut reader = |stream: Stream| {
+            let (receiver, sender) = stream.split();
+            idle.push(Writer::Spdy(sender));
+            Reader::Spdy(receiver)
+        };
+        Some(Client {
+            stdin: self.stdin.map(&mut reader),
+            sizes: self.resize.map(&mut reader).map(Sizes::new),
+            stdout: self.stdout.map(writer),
+            stderr: self.stderr.map(writer),
+            error: writer(self.error?),
+            version,
+            idle,
+            line: Line::Spdy(connection),
+        })
+    }
+}
+
+fn writer(stream: Stream) -> Writer {
+    Writer::Spdy(stream.split().1)
+}
+
+const STREAM_TYPE: &str = "streamtype";

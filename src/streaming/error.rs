@@ -1,0 +1,67 @@
+//! What can stand in the way of a stream before it begins.
+
+use std::{io, net::SocketAddr};
+
+use thiserror::Error;
+
+use super::token::MOST_PENDING;
+use crate::{error::Kind, store::error::StoreError};
+
+/// A stream cannot be promised.
+#[derive(Clone, Debug, Error)]
+pub enum StreamError {
+    /// No such container.
+    #[error("container {id} is not known")]
+    ContainerNotFound {
+        /// As the caller named it.
+        id: String,
+    },
+    /// It has no process to speak to.
+    #[error("container {id} is not running")]
+    ContainerNotRunning {
+        /// Full id.
+        id: String,
+    },
+    /// No such sandbox.
+    #[error("sandbox {id} is not known")]
+    SandboxNotFound {
+        /// As the caller named it.
+        id: String,
+    },
+    /// It has no network to connect to.
+    #[error("sandbox {id} is not ready")]
+    SandboxNotReady {
+        /// Full id.
+        id: String,
+    },
+    /// Nobody comes for what was promised.
+    #[error("{MOST_PENDING} streams have been asked for and not begun: wait a minute")]
+    TooMany,
+    /// What is true now is not known.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl StreamError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::ContainerNotFound { .. } | Self::SandboxNotFound { .. } => Kind::NotFound,
+            Self::ContainerNotRunning { .. } | Self::SandboxNotReady { .. } => {
+                Kind::FailedPrecondition
+            }
+            Self::TooMany => Kind::ResourceExhausted,
+            Self::Store(error) => error.kind(),
+        }
+    }
+}
+
+/// The address cannot be served.
+#[derive(Debug, Error)]
+#[error("cannot serve exec, attach and port-forward on {address}: choose another --streaming-addr")]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why not.
+    pub source: io::Error,
+}

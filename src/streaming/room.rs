@@ -1,0 +1,169 @@
+//! What the RPCs leave for a client that is still to come, and what its stream will need.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rand::{TryRngCore, rngs::OsRng};
+use tokio::time::Instant;
+
+use super::{error::StreamError, token::Tokens, upgrade::Purpose};
+use crate::{
+    engine::client::Engine,
+    model::{
+        record::{ContainerRecord, SandboxRecord, SandboxState},
+        stream::{AttachSpec, ExecSpec, ForwardSpec},
+    },
+    store::{handle::Store, settings::SYNC_PATIENCE},
+};
+
+/// The verbs behind Exec, Attach and PortForward. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Streaming {
+    pub(super) engine: Engine,
+    pub(super) store: Store,
+    tokens: Arc<Mutex<Tokens<Promise>>>,
+    address: SocketAddr,
+}
+
+/// A checked request that waits for its client. Ids are full.
+#[derive(Clone, Debug)]
+pub(super) enum Promise {
+    Exec(ExecSpec),
+    Attach(AttachSpec),
+    Forward(ForwardSpec),
+}
+
+impl Streaming {
+    /// Streams of containers and sandboxes in `store`, served on `address`.
+    pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
+        Self { engine, store, tokens: Arc::default(), address }
+    }
+
+    /// Promises a process in a running container; the URL where it is to be had.
+    ///
+    /// # Errors
+    /// No such container, or it does not run; too many promises are open.
+    pub async fn exec(&self, spec: ExecSpec) -> Result<String, StreamError> {
+        let container = self.running(&spec.container).await?.id.as_str().to_owned();
+        self.promise(Promise::Exec(ExecSpec { container, ..spec }))
+    }
+
+    /// Promises the streams of a container's main process; the URL where they are to be had.
+    ///
+    /// # Errors
+    /// As [`Self::exec`].
+    pub async fn attach(&self, spec: AttachSpec) -> Result<String, StreamError> {
+        let container = self.running(&spec.container).await?.id.as_str().to_owned();
+        self.promise(Promise::Attach(AttachSpec { container, ..spec }))
+    }
+
+    /// Promises connections to ports of a sandbox; the URL where they are to be had.
+    ///
+    /// # Errors
+    /// No such sandbox, or it is not ready; too many promises are open.
+    pub async fn forward(&self, spec: ForwardSpec) -> Result<String, StreamError> {
+        let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
+        self.promise(Promise::Forward(ForwardSpec { sandbox, ..spec }))
+    }
+
+    /// What was promised for this token under this name. Whatever the name, the token is spent.
+    pub(super) fn redeem(&self, name: &str, token: &str) -> Option<Promise> {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let promise = tokens.redeem(token, Instant::now())?;
+        (promise.name() == name).then_some(promise)
+    }
+
+    fn promise(&self, promise: Promise) -> Result<String, StreamError> {
+        let name = promise.name();
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let issued = tokens.issue(promise, Instant::now(), chance);
+        let token = issued.map_err(|_| StreamError::TooMany)?;
+        Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
+    }
+
+    /// A container that runs. The store may be a blink behind a start: the engine's word counts.
+    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, StreamError> {
+        let missing = || StreamError::ContainerNotFound { id: id.to_owned() };
+        let now = self.store.synced(SYNC_PATIENCE).await?;
+        let mut container = now.container(id).ok_or_else(missing)?.clone();
+        if !container.process.is_running() {
+            self.store.refresh_container(container.id.as_str()).await?;
+            container = self.store.snapshot().container(id).ok_or_else(missing)?.clone();
+        }
+        if container.process.is_running() {
+            return Ok(container);
+        }
+        Err(StreamError::ContainerNotRunning { id: container.id.as_str().to_owned() })
+    }
+
+    async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, StreamError> {
+        let now = self.store.synced(SYNC_PATIENCE).await?;
+        let missing = || StreamError::SandboxNotFound { id: id.to_owned() };
+        let sandbox = now.sandbox(id).ok_or_else(missing)?;
+        match sandbox.state() {
+            SandboxState::Ready => Ok(sandbox.clone()),
+            SandboxState::NotReady => {
+                Err(StreamError::SandboxNotReady { id: sandbox.id.as_str().to_owned() })
+            }
+        }
+    }
+}
+
+impl Promise {
+    /// The word in the URL.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Exec(_) => "exec",
+            Self::Attach(_) => "attach",
+            Self::Forward(_) => "portforward",
+        }
+    }
+
+    pub(super) const fn purpose(&self) -> Purpose {
+        match self {
+            Self::Exec(_) | Self::Attach(_) => Purpose::Command,
+            Self::Forward(_) => Purpose::Forward,
+        }
+    }
+}
+
+/// Where a client on this host reaches us: one that listens everywhere listens on loopback too.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(host, address.port())
+}
+
+/// Bytes from the kernel, or, if it has none, from the generator it seeded.
+fn chance() -> [u8; 6] {
+    let mut bytes = [0; 6];
+    if OsRng.try_fill_bytes(&mut bytes).is_err() {
+        bytes = rand::random();
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    //! Where clients are sent.
+
+    use super::reachable;
+
+    #[test]
+    fn clients_are_sent_to_an_address_that_is_one() {
+        let rows = [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+        ];
+        for (bound, told) in rows {
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), told);
+        }
+    }
+}

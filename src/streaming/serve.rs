@@ -1,0 +1,156 @@
+//! A stream, once HTTP is over: the right protocol for the right purpose.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use super::{
+    attach,
+    channel::{Reader, Writer},
+    command::{channels, client::Client, outcome::Outcome, spdy},
+    exec,
+    forward::{self, Pair},
+    room::{Promise, Streaming},
+    spdy::connection::{Connection, Limits},
+    upgrade::{Dialect, Encoding},
+    websocket::{
+        message::Format,
+        socket::{Socket, queue},
+        tunnel::Tunnel,
+    },
+    wire::Wire,
+};
+use crate::model::{
+    record::SandboxRecord,
+    stream::{ForwardSpec, Streams},
+};
+
+/// The connection behind an answer that was taken up; none if the client left before.
+pub(super) async fn taken_over(connection: OnUpgrade) -> Option<Wire> {
+    let upgraded = match connection.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            debug!(%error, "a client left before its stream began");
+            return None;
+        }
+    };
+    // It is what the server was given.
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    Some(Wire::new(parts.io.into_inner(), parts.read_buf))
+}
+
+/// Serves what was promised until either side is done with it.
+pub(super) async fn serve(
+    wire: Wire,
+    promise: Promise,
+    dialect: Dialect,
+    streaming: &Streaming,
+    stop: &CancellationToken,
+) {
+    match promise {
+        Promise::Exec(spec) => {
+            let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
+            let outcome = exec::run(streaming, &spec, &mut client, stop).await;
+            part("exec", &spec.container, client, outcome).await;
+        }
+        Promise::Attach(spec) => {
+            let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
+            let outcome = attach::run(streaming, &spec, &mut client, stop).await;
+            part("attach", &spec.container, client, outcome).await;
+        }
+        Promise::Forward(spec) => {
+            let now = streaming.store.snapshot();
+            match now.sandbox(&spec.sandbox) {
+                Some(sandbox) => forward(wire, &spec, sandbox, dialect).await,
+                None => debug!(sandbox = spec.sandbox, "gone before its ports were forwarded"),
+            }
+        }
+    }
+}
+
+/// The client with all its streams; none if it left, or did not open them in time.
+async fn open(wire: Wire, streams: Streams, dialect: Dialect) -> Option<Client> {
+    let opening = async {
+        match dialect {
+            Dialect::Spdy(version) => spdy::open(connection(wire), streams, version).await,
+            Dialect::Channels(version, encoding) => {
+                channels::open(wire, streams, version, encoding).await.ok()
+            }
+            // Never agreed upon for a command.
+            Dialect::Tunnel => None,
+        }
+    };
+    match timeout(CREATION_PATIENCE, opening).await {
+        Ok(client) => client,
+        Err(_) => {
+            info!("a client did not open its streams within {CREATION_PATIENCE:?}");
+            None
+        }
+    }
+}
+
+async fn part(verb: &'static str, container: &str, client: Client, outcome: Option<Outcome>) {
+    match outcome {
+        Some(outcome) => {
+            debug!(container, verb, ?outcome, "stream has ended");
+            client.part(&outcome).await;
+        }
+        None => debug!(container, verb, "the client has left the stream"),
+    }
+}
+
+async fn forward(wire: Wire, spec: &ForwardSpec, sandbox: &Arc<SandboxRecord>, dialect: Dialect) {
+    match dialect {
+        Dialect::Spdy(_) => forward::over_spdy(connection(wire), sandbox).await,
+        Dialect::Tunnel => {
+            forward::over_spdy(connection(Tunnel::open(wire).await), sandbox).await;
+        }
+        Dialect::Channels(_, encoding) => {
+            let (socket, pairs) = pairs(wire, &spec.ports, encoding).await;
+            tokio::select! {
+                () = forward::over_channels(pairs, sandbox) => {
+                    let _ = timeout(CREATION_PATIENCE, socket.close()).await;
+                }
+                () = socket.gone() => {}
+            }
+        }
+    }
+}
+
+/// Two channels for each port: data, and what went wrong. The first message on each is the port.
+async fn pairs(wire: Wire, ports: &[u16], encoding: Encoding) -> (Socket, Vec<Pair>) {
+    let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| queue()).unzip();
+    let routes = routes.into_iter().flat_map(|data| [Some(data), None]).collect();
+    let socket = Socket::open(wire, Format { encoding, closes: false }, routes).await;
+    let mut numbers = 0_u8..;
+    let mut pairs = Vec::new();
+    for (port, reader) in ports.iter().zip(readers) {
+        let (Some(data), Some(error)) = (numbers.next(), numbers.next()) else { break };
+        let (data, error) = (socket.outgoing(data), socket.outgoing(error));
+        for outgoing in [&data, &error] {
+            // Whoever has left is noticed soon enough.
+            let _ = outgoing.send(&port.to_le_bytes()).await;
+        }
+        let data = (Reader::WebSocket(reader), Writer::WebSocket(data));
+        pairs.push(Pair { port: *port, data, error: Writer::WebSocket(error) });
+    }
+    (socket, pairs)
+}
+
+fn connection<I>(io: I) -> Connection
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    Connection::start(io, Limits::default())
+}
+
+/// How long a client may take to open the streams it asked for.
+const CREATION_PATIENCE: Duration = Duration::from_secs(30);

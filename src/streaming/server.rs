@@ -1,0 +1,131 @@
+//! The HTTP server that clients bring their tokens to. It knows no identity but the token, so it
+//! belongs on loopback: kubelet, on the same host, is who lets others in.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use super::{answer::Desk, error::BindError, room::Streaming};
+
+/// A bound address.
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Takes the address; port 0 becomes any free one.
+    ///
+    /// # Errors
+    /// It is in use, or not ours.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let refused = |source| BindError { address, source };
+        let listener = listen(address).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
+        if !bound.ip().is_loopback() {
+            warn!(
+                address = %bound,
+                "streams are served beyond this host, to anybody who guesses a token: keep \
+                 --streaming-addr on loopback unless a firewall guards it"
+            );
+        }
+        Ok(Self { listener, address: bound })
+    }
+
+    /// The address, with its port.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop`, then lets streams end for a short while. Everything runs on
+    /// `tracker`.
+    pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
+        let desk = Arc::new(Desk::new(streaming, tracker.clone(), stop.clone()));
+        let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
+        let accepting = async {
+            loop {
+                // The kernel queues those who come meanwhile. It is never closed.
+                let Ok(place) = Arc::clone(&strangers).acquire_owned().await else { return };
+                let stream = next(&self.listener).await;
+                let (desk, stop) = (Arc::clone(&desk), stop.clone());
+                tracker.spawn(async move {
+                    tokio::select! {
+                        () = receive(stream, desk) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    drop(place);
+                });
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    // Inherited by every connection: a host that went down is noticed some day.
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn next(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                // Out of descriptors, most likely.
+                warn!(%error, "cannot take a connection for a stream");
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Reads one request and answers it; streams go on without us.
+async fn receive(stream: TcpStream, desk: Arc<Desk>) {
+    // Keystrokes are small. Without it they are merely late.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = desk.answer(request);
+        async { Ok::<_, Infallible>(answer) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(LARGEST_HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    match timeout(REQUEST_PATIENCE, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a client of the streams spoke no HTTP"),
+        Err(_) => debug!("a client of the streams did not take its answer"),
+    }
+}
+
+/// Connections that have not shown a token yet; more have to queue.
+const MOST_STRANGERS: usize = 256;
+const BACKLOG: u32 = 1024;
+const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+/// How long a client may take to say what it wants.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long request and answer may take together.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(20);
+const MOST_HEADERS: usize = 100;
+/// Kubelet passes on what the API server's clients sent.
+const LARGEST_HEAD: usize = 64 << 10;

@@ -1,0 +1,73 @@
+//! Tokens: what a client brings back to get what an RPC promised. A pure table; time and chance
+//! come as values.
+
+use std::{collections::HashMap, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use tokio::time::Instant;
+
+/// Promises that nobody has asked for yet. Each is kept once, and for [`LIFETIME`].
+#[derive(Debug)]
+pub struct Tokens<T> {
+    pending: HashMap<String, Pending<T>>,
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    until: Instant,
+    promise: T,
+}
+
+/// As many promises as may be open are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl<T> Default for Tokens<T> {
+    fn default() -> Self {
+        Self { pending: HashMap::new() }
+    }
+}
+
+impl<T> Tokens<T> {
+    /// Keeps `promise` for whoever brings the token returned. `chance` gives bytes nobody can
+    /// guess, again when a token happens to be taken.
+    ///
+    /// # Errors
+    /// [`Full`] when [`MOST_PENDING`] promises are open.
+    pub fn issue(
+        &mut self,
+        promise: T,
+        now: Instant,
+        mut chance: impl FnMut() -> [u8; 6],
+    ) -> Result<String, Full> {
+        if self.pending.len() >= MOST_PENDING {
+            self.pending.retain(|_, pending| now < pending.until);
+        }
+        if self.pending.len() >= MOST_PENDING {
+            return Err(Full);
+        }
+        let token = loop {
+            let token = URL_SAFE_NO_PAD.encode(chance());
+            let taken = self.pending.get(&token).is_some_and(|pending| now < pending.until);
+            if !taken {
+                break token;
+            }
+        };
+        self.pending.insert(token.clone(), Pending { until: now + LIFETIME, promise });
+        Ok(token)
+    }
+
+    /// The promise behind a token, which is worth nothing from now on.
+    pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
+        let pending = self.pending.remove(token)?;
+        (now < pending.until).then_some(pending.promise)
+    }
+}
+
+/// How long a token is good: a client follows its URL at once.
+pub const LIFETIME: Duration = Duration::from_secs(60);
+/// How many promises may be open at a time.
+pub const MOST_PENDING: usize = 1_000;
+
+#[cfg(test)]
+mod tests;

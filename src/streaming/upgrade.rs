@@ -1,0 +1,271 @@
+//! What a client and we shall speak after the HTTP request: decided from its headers alone.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{
+        CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    },
+};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+/// What the streams are for; each has protocols of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Exec and attach.
+    Command,
+    /// PortForward.
+    Forward,
+}
+
+/// The protocol agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Streams of a SPDY connection. Port-forward knows one version only.
+    Spdy(Version),
+    /// Numbered channels of a WebSocket.
+    Channels(Version, Encoding),
+    /// A SPDY connection within the binary messages of a WebSocket.
+    Tunnel,
+}
+
+/// The remote command protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// A failure as plain text.
+    V1,
+    /// The error stream always ends; the rest as before.
+    V2,
+    /// Terminals can be resized.
+    V3,
+    /// The outcome as JSON.
+    V4,
+    /// Channels of a WebSocket can be closed one by one.
+    V5,
+}
+
+/// How bytes travel in the messages of a WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are, behind a byte with the channel's number.
+    Binary,
+    /// As base64, behind the channel's digit.
+    Base64,
+}
+
+/// An agreement, and the answer that seals it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// What is spoken from now on.
+    pub dialect: Dialect,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Why there is no agreement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A plain HTTP request.
+    NoUpgrade,
+    /// SPDY without a list of versions.
+    NoVersions,
+    /// None of the versions is ours; these would be.
+    NoSpdyVersion(Purpose),
+    /// None of the subprotocols is ours.
+    NoSubprotocol,
+    /// A WebSocket begins with GET.
+    NotGet,
+    /// Not the version of RFC 6455.
+    OldWebSocket,
+    /// No key, or none of 16 bytes.
+    BadKey,
+}
+
+/// Finds what `request` and we have in common.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn negotiate<B>(request: &Request<B>, purpose: Purpose) -> Result<Upgrade, Refusal> {
+    let headers = request.headers();
+    if !holds(headers, &CONNECTION, "upgrade") {
+        return Err(Refusal::NoUpgrade);
+    }
+    if holds(headers, &UPGRADE, "websocket") {
+        return websocket(request.method(), headers, purpose);
+    }
+    if holds(headers, &UPGRADE, SPDY) {
+        return spdy(headers, purpose);
+    }
+    Err(Refusal::NoUpgrade)
+}
+
+fn spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
+    let mut wanted = words(headers, &STREAM_VERSION).peekable();
+    if wanted.peek().is_none() {
+        return Err(Refusal::NoVersions);
+    }
+    let ours = spdy_versions(purpose);
+    let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
+    let (name, version) = found.ok_or(Refusal::NoSpdyVersion(purpose))?;
+    Ok(Upgrade {
+        dialect: Dialect::Spdy(*version),
+        headers: vec![
+            (UPGRADE, HeaderValue::from_static(SPDY)),
+            (STREAM_VERSION, HeaderValue::from_static(name)),
+        ],
+    })
+}
+
+fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
+    if method != Method::GET {
+        return Err(Refusal::NotGet);
+    }
+    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != WEBSOCKET_VERSION) {
+        return Err(Refusal::OldWebSocket);
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).map_or(&[][..], HeaderValue::as_bytes);
+    if !STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES) {
+        return Err(Refusal::BadKey);
+    }
+    let (protocol, dialect) = subprotocol(headers, purpose)?;
+    let accept = HeaderValue::try_from(derive_accept_key(key)).map_err(|_| Refusal::BadKey)?;
+    let mut answer =
+        vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
+    // A client that asked for none must not be told of one.
+    answer.extend(protocol.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
+    Ok(Upgrade { dialect, headers: answer })
+}
+
+fn subprotocol(
+    headers: &HeaderMap,
+    purpose: Purpose,
+) -> Result<(Option<&'static str>, Dialect), Refusal> {
+    let ours = match purpose {
+        Purpose::Command => &COMMAND_SUBPROTOCOLS[..],
+        Purpose::Forward => &FORWARD_SUBPROTOCOLS[..],
+    };
+    let mut wanted = words(headers, &SEC_WEBSOCKET_PROTOCOL).peekable();
+    if wanted.peek().is_none() {
+        return Ok((None, Dialect::Channels(Version::V1, Encoding::Binary)));
+    }
+    let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
+    found.map(|(name, dialect)| (Some(*name), *dialect)).ok_or(Refusal::NoSubprotocol)
+}
+
+impl Upgrade {
+    /// The answer after which the connection is no longer HTTP.
+    pub fn response<B: Default>(&self) -> Response<B> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        response.headers_mut().extend(self.headers.iter().cloned());
+        response
+    }
+}
+
+impl Refusal {
+    /// The answer that says what is missing.
+    pub fn response<B: From<&'static str>>(self) -> Response<B> {
+        let (status, text) = self.words();
+        let mut response = Response::new(B::from(text));
+        *response.status_mut() = status;
+        match self {
+            Self::NoSpdyVersion(purpose) => {
+                for (name, _) in spdy_versions(purpose) {
+                    let name = HeaderValue::from_static(name);
+                    response.headers_mut().append(ACCEPTED_VERSIONS, name);
+                }
+            }
+            Self::OldWebSocket => {
+                let version = HeaderValue::from_static(WEBSOCKET_VERSION);
+                response.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
+            }
+            _ => {}
+        }
+        response
+    }
+
+    const fn words(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NoUpgrade => (
+                StatusCode::BAD_REQUEST,
+                "this address speaks SPDY/3.1 and WebSocket: an upgrade is required\n",
+            ),
+            Self::NoVersions => {
+                (StatusCode::BAD_REQUEST, "the header X-Stream-Protocol-Version is required\n")
+            }
+            Self::NoSpdyVersion(_) => {
+                (StatusCode::FORBIDDEN, "none of the stream protocol versions is served here\n")
+            }
+            Self::NoSubprotocol => {
+                (StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is served here\n")
+            }
+            Self::NotGet => (StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET\n"),
+            Self::OldWebSocket => {
+                (StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version 13 is required\n")
+            }
+            Self::BadKey => {
+                (StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be base64 of 16 bytes\n")
+            }
+        }
+    }
+}
+
+/// Whether a list in a header, over all its lines, holds a word, whatever its case.
+fn holds(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
+}
+
+/// The words of a list that may be spread over several lines, in their order. A client that
+/// says nothing but commas has said nothing.
+fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> + use<'a> {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+}
+
+const fn spdy_versions(purpose: Purpose) -> &'static [(&'static str, Version)] {
+    match purpose {
+        Purpose::Command => &COMMAND_VERSIONS,
+        Purpose::Forward => &FORWARD_VERSIONS,
+    }
+}
+
+const SPDY: &str = "SPDY/3.1";
+const STREAM_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+const ACCEPTED_VERSIONS: HeaderName =
+    HeaderName::from_static("x-accepted-stream-protocol-versions");
+/// RFC 6455.
+const WEBSOCKET_VERSION: &str = "13";
+/// RFC 6455, 4.1.
+const KEY_BYTES: usize = 16;
+
+const COMMAND_VERSIONS: [(&str, Version); 4] = [
+    ("v4.channel.k8s.io", Version::V4),
+    ("v3.channel.k8s.io", Version::V3),
+    ("v2.channel.k8s.io", Version::V2),
+    ("channel.k8s.io", Version::V1),
+];
+
+const FORWARD_VERSIONS: [(&str, Version); 1] = [("portforward.k8s.io", Version::V1)];
+
+const COMMAND_SUBPROTOCOLS: [(&str, Dialect); 5] = [
+    ("v5.channel.k8s.io", Dialect::Channels(Version::V5, Encoding::Binary)),
+    ("v4.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Binary)),
+    ("v4.base64.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Base64)),
+    ("channel.k8s.io", Dialect::Channels(Version::V1, Encoding::Binary)),
+    ("base64.channel.k8s.io", Dialect::Channels(Version::V1, Encoding::Base64)),
+];
+
+const FORWARD_SUBPROTOCOLS: [(&str, Dialect); 3] = [
+    ("v4.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Binary)),
+    ("v4.base64.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Base64)),
+    ("SPDY/3.1+portforward.k8s.io", Dialect::Tunnel),
+];
+
+#[cfg(test)]
+mod tests;

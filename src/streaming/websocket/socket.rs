@@ -1,0 +1,192 @@
+//! A WebSocket of numbered channels: one task reads it and deals out what comes, everybody may
+//! write.
+//!
+//! A channel that is not read holds up the others: that is the back-pressure, and it costs one
+//! message. Whether the client is still there is noticed meanwhile all the same.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{
+    SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
+use tokio::sync::{Mutex, mpsc};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error, Message,
+        protocol::{CloseFrame, Role, frame::coding::CloseCode},
+    },
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::message::{Format, Said, limits};
+use crate::streaming::{
+    spdy::stream::Gone,
+    wire::{Watch, Wire},
+};
+
+/// A connection of channels. Dropped, nothing is read from it any more.
+#[derive(Debug)]
+pub struct Socket {
+    outlet: Arc<Outlet>,
+    _reading: AbortOnDropHandle<()>,
+}
+
+/// Writes one channel.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    channel: u8,
+    outlet: Arc<Outlet>,
+}
+
+/// What all writers share.
+#[derive(Debug)]
+struct Outlet {
+    format: Format,
+    sink: Mutex<SplitSink<WebSocketStream<Wire>, Message>>,
+    gone: CancellationToken,
+}
+
+/// Where the reading task puts what comes.
+struct Dealer {
+    format: Format,
+    routes: Vec<Option<mpsc::Sender<Bytes>>>,
+    watch: Watch,
+    gone: CancellationToken,
+}
+
+impl Socket {
+    /// Speaks WebSocket on `wire` from now on. What comes on channel n goes to the n-th of
+    /// `routes`; without one it is discarded.
+    pub async fn open(
+        wire: Wire,
+        format: Format,
+        routes: Vec<Option<mpsc::Sender<Bytes>>>,
+    ) -> Self {
+        let watch = wire.watch();
+        let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
+        let (sink, stream) = socket.split();
+        let gone = CancellationToken::new();
+        let outlet = Arc::new(Outlet { format, sink: Mutex::new(sink), gone: gone.clone() });
+        let dealer = Dealer { format, routes, watch, gone };
+        let reading = tokio::spawn(read(dealer, stream, Arc::clone(&outlet)));
+        Self { outlet, _reading: AbortOnDropHandle::new(reading) }
+    }
+
+    /// A writer of one channel.
+    pub fn outgoing(&self, channel: u8) -> Outgoing {
+        Outgoing { channel, outlet: Arc::clone(&self.outlet) }
+    }
+
+    /// Resolves when the client has gone, or broke the protocol.
+    pub async fn gone(&self) {
+        self.outlet.gone.cancelled().await;
+    }
+
+    /// Says goodbye, and waits until the client does.
+    pub async fn close(&self) {
+        self.outlet.close(CloseCode::Normal).await;
+        self.gone().await;
+    }
+}
+
+impl Outgoing {
+    /// Sends one message. Waits for room.
+    ///
+    /// # Errors
+    /// The client has gone.
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
+        self.outlet.send(self.outlet.format.write(self.channel, bytes)).await
+    }
+}
+
+impl Outlet {
+    async fn send(&self, message: Message) -> Result<(), Gone> {
+        let sending = async { self.sink.lock().await.send(message).await.map_err(|_| Gone) };
+        tokio::select! {
+            biased;
+            () = self.gone.cancelled() => Err(Gone),
+            sent = sending => sent,
+        }
+    }
+
+    /// The client may be gone by now: then it needs no goodbye.
+    async fn close(&self, code: CloseCode) {
+        let frame = CloseFrame { code, reason: "".into() };
+        let _ = self.send(Message::Close(Some(frame))).await;
+    }
+}
+
+async fn read(
+    mut dealer: Dealer,
+    mut stream: SplitStream<WebSocketStream<Wire>>,
+    outlet: Arc<Outlet>,
+) {
+    let fault = loop {
+        let said = match stream.next().await {
+            None => break None,
+            Some(Ok(message)) => dealer.format.read(message).map_err(|_| CloseCode::Invalid),
+            Some(Err(error)) => Err(fault(&error)),
+        };
+        match said {
+            Ok(said) => dealer.deal(said).await,
+            Err(code) => break Some(code),
+        }
+    };
+    // Every channel has ended before the client is said to have gone.
+    drop(dealer.routes);
+    if let Some(code) = fault {
+        tokio::select! {
+            () = outlet.close(code) => {}
+            () = dealer.watch.left() => {}
+        }
+    }
+    dealer.gone.cancel();
+}
+
+impl Dealer {
+    async fn deal(&mut self, said: Said) {
+        match said {
+            Said::Data(channel, bytes) if !bytes.is_empty() => self.put(channel, bytes).await,
+            Said::End(channel) => {
+                if let Some(route) = self.routes.get_mut(usize::from(channel)) {
+                    *route = None;
+                }
+            }
+            Said::Data(..) | Said::Nothing => {}
+        }
+    }
+
+    async fn put(&mut self, channel: u8, bytes: Bytes) {
+        let Some(route) = self.routes.get_mut(usize::from(channel)) else { return };
+        let Some(queue) = route else { return };
+        let place = tokio::select! {
+            biased;
+            place = queue.reserve() => place,
+            () = self.watch.left() => {
+                self.gone.cancel();
+                queue.reserve().await
+            }
+        };
+        let taken = place.map(|place| place.send(bytes)).is_ok();
+        if !taken {
+            *route = None;
+        }
+    }
+}
+
+/// The word for a failure that the client is told.
+fn fault(error: &Error) -> CloseCode {
+    match error {
+        Error::Capacity(_) => CloseCode::Size,
+        Error::Utf8(_) => CloseCode::Invalid,
+        _ => CloseCode::Protocol,
+    }
+}
+
+/// A queue between the reading task and a channel's reader: one message.
+pub fn queue() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+    mpsc::channel(1)
+}

@@ -1,0 +1,77 @@
+//! Exec, Attach and PortForward: what is to be connected.
+
+use super::{
+    error::{At, ParseError},
+    id::object_id,
+    text,
+};
+use crate::{
+    model::stream::{AttachSpec, ExecSpec, ForwardSpec, Streams},
+    wire::cri,
+};
+
+/// A process to be started, and its streams.
+///
+/// # Errors
+/// Refuses an empty id or command, and streams that cannot be.
+pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
+    Ok(ExecSpec {
+        container: object_id("container_id", &request.container_id)?,
+        command: command(&request.cmd).at("cmd")?,
+        streams: streams(Streams {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            tty: request.tty,
+        })?,
+    })
+}
+
+/// The streams of a container's main process.
+///
+/// # Errors
+/// Refuses an empty id, and streams that cannot be.
+pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
+    Ok(AttachSpec {
+        container: object_id("container_id", &request.container_id)?,
+        streams: streams(Streams {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            tty: request.tty,
+        })?,
+    })
+}
+
+/// Ports of a sandbox.
+///
+/// # Errors
+/// Refuses an empty id, and numbers that are no ports.
+pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
+    Ok(ForwardSpec {
+        sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
+        ports: text::each(&request.port, |port| forwarded(*port)).at("port")?,
+    })
+}
+
+fn command(words: &[String]) -> Result<Vec<String>, ParseError> {
+    if words.is_empty() {
+        return Err(ParseError::missing());
+    }
+    text::each(words, |word| text::plain(word))
+}
+
+fn streams(streams: Streams) -> Result<Streams, ParseError> {
+    if !(streams.stdin || streams.stdout || streams.stderr) {
+        return Err(ParseError::invalid("one of stdin, stdout and stderr must be set")).at("stdin");
+    }
+    if streams.tty && streams.stderr {
+        return Err(ParseError::invalid("a terminal has no stderr of its own")).at("stderr");
+    }
+    Ok(streams)
+}
+
+fn forwarded(port: i32) -> Result<u16, ParseError> {
+    let found = u16::try_from(port).ok().filter(|port| *port != 0);
+    found.ok_or_else(|| ParseError::invalid(format!("is no port: {port}")))
+}
