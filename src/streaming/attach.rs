@@ -29,7 +29,7 @@ pub(super) async fn run(
     stop: &CancellationToken,
 ) -> Option<Outcome> {
     let Some(container) = streaming.store.snapshot().container(&spec.container).cloned() else {
-        return Some(failure(&"the container has been removed"));
+        return Some(failure("the container has been removed"));
     };
     let wanted = &container.document.spec;
     let streams = Streams { tty: wanted.tty, ..spec.streams };
@@ -43,7 +43,7 @@ pub(super) async fn run(
     let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
     match copy(client, hijacked, &process, input_end, stop).await {
         End::Ended => Some(Outcome::Success),
-        End::Stopping => Some(failure(&"dockbridge is being stopped")),
+        End::Stopping => Some(failure("dockbridge is being stopped")),
         End::Broken(error) => Some(failure(&chain(&error))),
         End::ClientGone => None,
     }
@@ -77,6 +77,6 @@ impl Process for Main<'_> {
     }
 }
 
-fn failure(reason: &dyn std::fmt::Display) -> Outcome {
+fn failure(reason: &str) -> Outcome {
     Outcome::Failure(format!("error attaching to container: {reason}"))
 }
