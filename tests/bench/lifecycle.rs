@@ -1,4 +1,4 @@
-//! What the bridge costs: each step of a pod's life through the CRI, against the very engine
+//! What the bridge costs: each step of a pod's life through the CRI, and commands in it, against the very engine
 //! calls and plugin runs it consists of, taken in turns in one run, so that the machine's mood
 //! falls on both alike. The figures to keep are the ratios.
 //!
@@ -20,6 +20,7 @@ mod lives;
 mod plugins;
 mod raw;
 mod recording;
+mod remote;
 mod table;
 
 #[path = "../stories/support/mod.rs"]
@@ -91,6 +92,7 @@ async fn measure(world: &World) -> Outcome {
     table.print("one pod, one container, on CNI");
 
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
+    remote::measure(&stage, &raw.engine).await?.print("commands in a container");
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
     // It adopted the recorded pod when it came to know of it.

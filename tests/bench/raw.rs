@@ -10,6 +10,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use hyperlocal::{UnixConnector, Uri};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+};
 
 use crate::support::failure::{Outcome, fail};
 
@@ -59,6 +63,50 @@ impl RawEngine {
         let answer = self.get(&format!("/containers/{id}/json")).await?;
         let answer: serde_json::Value = serde_json::from_slice(&answer)?;
         Ok(answer["State"]["Pid"].as_u64().unwrap_or_default())
+    }
+
+    /// Creates an exec with pipes; its id.
+    pub(crate) async fn create_exec(&self, id: &str, command: &[&str]) -> Outcome<String> {
+        let body = serde_json::json!({
+            "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Cmd": command,
+        });
+        let path = format!("/containers/{id}/exec");
+        let answer = self.ask(Method::POST, &path, &body.to_string()).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        Ok(answer["Id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Starts it and takes the connection over; what follows are its streams.
+    pub(crate) async fn start_exec(&self, exec: &str) -> Outcome<UnixStream> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        let body = r#"{"Detach":false,"Tty":false}"#;
+        let request = format!(
+            "POST {}/exec/{exec}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\n\
+             Upgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.version,
+            body.len(),
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await?);
+        }
+        if !head.starts_with(b"HTTP/1.1 101") {
+            fail!("the engine hands no connection over: {}", String::from_utf8_lossy(&head));
+        }
+        Ok(stream)
+    }
+
+    /// The exit code of an exec whose streams have ended. The engine may need another moment to
+    /// know it.
+    pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
+        loop {
+            let answer = self.get(&format!("/exec/{exec}/json")).await?;
+            let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+            if let Some(code) = answer["ExitCode"].as_i64() {
+                return Ok(code);
+            }
+        }
     }
 
     /// Any read.
