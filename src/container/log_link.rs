@@ -1,14 +1,10 @@
-//! The kubelet's log path as a link to the engine's own log file.
-//!
-//! Kubelet and crictl read Docker's JSON lines as well as CRI's. Real CRI log files that can
-//! rotate are the `logs` room's; this is the zero-copy choice beside it. Pods may be able to
-//! write to their log directory, so nothing here follows a link below it.
+//! The kubelet's log path as a link to the engine's own log file, for the container verbs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::ContainerError;
 use crate::{
-    host::{beneath, error::HostError},
+    logs::{error::LogError, link, place::LogPath},
     model::record::{ContainerRecord, SandboxRecord},
 };
 
@@ -20,11 +16,11 @@ pub async fn make(
     record: &ContainerRecord,
     sandbox: Option<&SandboxRecord>,
 ) -> Result<(), ContainerError> {
-    let place = Place::of(record.document.spec.log_path.as_deref(), sandbox);
+    let place = place(record.document.spec.log_path.as_deref(), sandbox);
     let (Some(place), Some(target)) = (place, record.engine_log.clone()) else {
         return Ok(());
     };
-    place.with("make log link", move |root, name| beneath::link(root, name, &target)).await
+    apart("make log link", place, move |place| link::make(place, &target)).await
 }
 
 /// Removes the link; a real file there belongs to the kubelet and stays.
@@ -35,10 +31,10 @@ pub async fn remove(
     record: &ContainerRecord,
     sandbox: Option<&SandboxRecord>,
 ) -> Result<(), ContainerError> {
-    let Some(place) = Place::of(record.document.spec.log_path.as_deref(), sandbox) else {
+    let Some(place) = place(record.document.spec.log_path.as_deref(), sandbox) else {
         return Ok(());
     };
-    place.with("remove log link", beneath::unlink).await
+    apart("remove log link", place, link::remove).await
 }
 
 /// Makes the directory of a log: a bare client may not have done so.
@@ -49,44 +45,27 @@ pub async fn make_directory(
     log_path: Option<&Path>,
     sandbox: &SandboxRecord,
 ) -> Result<(), ContainerError> {
-    let Some(place) = Place::of(log_path, Some(sandbox)) else { return Ok(()) };
-    let make = |root: &Path, name: &Path| {
-        beneath::make_directory(root, name.parent().unwrap_or(Path::new("")))
+    let Some(place) = place(log_path, Some(sandbox)) else { return Ok(()) };
+    apart("make log directory", place, link::make_directory).await
+}
+
+fn place(log_path: Option<&Path>, sandbox: Option<&SandboxRecord>) -> Option<LogPath> {
+    LogPath::of(log_path?, sandbox.and_then(|pod| pod.document.spec.log_directory.as_deref()))
+}
+
+/// Does it off the runtime's threads.
+async fn apart(
+    action: &'static str,
+    place: LogPath,
+    work: impl FnOnce(&LogPath) -> Result<(), LogError> + Send + 'static,
+) -> Result<(), ContainerError> {
+    let path = place.full();
+    let done = tokio::task::spawn_blocking(move || work(&place)).await;
+    let cause = match done {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(LogError::SourceAbsent { .. })) => std::io::ErrorKind::NotFound.into(),
+        Ok(Err(LogError::Source(refused) | LogError::Target(refused))) => refused.source,
+        Err(lost) => lost.into(),
     };
-    place.with("make log directory", make).await
-}
-
-/// A log's place: a name below a directory that is the caller's.
-struct Place {
-    root: PathBuf,
-    name: PathBuf,
-}
-
-impl Place {
-    /// Below the pod's log directory. Where that is not known any more, the layout is taken to
-    /// be the kubelet's: a directory for each container.
-    fn of(log_path: Option<&Path>, sandbox: Option<&SandboxRecord>) -> Option<Self> {
-        let path = log_path?;
-        let stated = sandbox.and_then(|sandbox| sandbox.document.spec.log_directory.as_deref());
-        let within = |root: &&Path| path.strip_prefix(root).is_ok_and(|name| name != Path::new(""));
-        let root = stated.filter(within).or_else(|| path.parent()?.parent())?;
-        let name = path.strip_prefix(root).ok()?;
-        Some(Self { root: root.to_owned(), name: name.to_owned() })
-    }
-
-    /// Does it off the runtime's threads.
-    async fn with(
-        self,
-        action: &'static str,
-        work: impl FnOnce(&Path, &Path) -> Result<(), HostError> + Send + 'static,
-    ) -> Result<(), ContainerError> {
-        let path = self.root.join(&self.name);
-        let done = tokio::task::spawn_blocking(move || work(&self.root, &self.name)).await;
-        let cause = match done {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(refused)) => refused.source,
-            Err(lost) => lost.into(),
-        };
-        Err(ContainerError::file(action, path, cause))
-    }
+    Err(ContainerError::file(action, path, cause))
 }

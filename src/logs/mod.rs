@@ -4,3 +4,14 @@
 //! writes the CRI's form of each line to the kubelet's path, once, in order, and lets the kubelet
 //! rotate. What is written is a pure function of what the engine recorded: after a crash the
 //! length of our own file tells how far we had come.
+//!
+//! [`follower`] writes what the engine's files hold, [`feed`] what its API tells. [`position`] is
+//! what outlives the process, [`link`] the other log format.
+
+pub mod entry;
+pub mod error;
+pub mod feed;
+pub mod follower;
+pub mod link;
+pub mod place;
+pub mod position;

@@ -1,0 +1,42 @@
+//! Why a log does not go on.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::{error::Kind, host::error::HostError};
+
+/// A step of a log failed. What was written stays; the next step goes on from there.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The engine has no file there: not yet, not any more, or not on this host.
+    #[error("the engine has no log at {}", path.display())]
+    SourceAbsent {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The engine's file cannot be read.
+    #[error("the engine's log is not readable")]
+    Source(#[source] HostError),
+    /// The CRI file cannot be made or written. A full disk is the usual cause.
+    #[error("the log cannot be written")]
+    Target(#[source] HostError),
+}
+
+impl LogError {
+    /// What sort of failure it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::SourceAbsent { .. } => Kind::NotFound,
+            Self::Source(error) | Self::Target(error) => error.kind(),
+        }
+    }
+
+    pub(super) fn source(path: &Path, error: std::io::Error) -> Self {
+        Self::Source(HostError::new("read", path, error))
+    }
+
+    pub(super) fn target(action: &'static str, path: &Path, error: std::io::Error) -> Self {
+        Self::Target(HostError::new(action, path, error))
+    }
+}
