@@ -1,4 +1,14 @@
 //! One entry of a container's log, and the engine's line of JSON that holds it.
+//!
+//! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}`
+//! before the time. That shape is taken apart by its ends; whatever else is JSON goes the slow
+//! way. After a crash of the engine or the machine a line may be torn, with the next one right
+//! behind it, or with NULs between; then the whole one is found inside.
+
+use std::{borrow::Cow, str};
+
+use memchr::{memchr2, memmem, memrchr};
+use serde::Deserialize;
 
 use crate::model::stream::Source;
 
@@ -9,6 +19,169 @@ pub struct Entry<'a> {
     pub time: &'a str,
     /// Where the container wrote it.
     pub stream: Source,
-    /// What it wrote; ends in a newline unless the line goes on in the next entry.
-    pub content: &'a [u8],
+    /// What it wrote, without the newline at its end.
+    pub text: &'a [u8],
+    /// There was a newline at its end; otherwise the line goes on in the next entry.
+    pub full: bool,
 }
+
+impl<'a> Entry<'a> {
+    /// An entry of what the container wrote, newline included.
+    pub fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
+        let line = content.strip_suffix(b"\n");
+        Self { time, stream, text: line.unwrap_or(content), full: line.is_some() }
+    }
+}
+
+/// The entry of a line of the engine's file, without the newline at the line's end. None when
+/// there is no whole entry in it. Escaped text is decoded into `scratch`.
+pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Entry<'a>> {
+    let shape = quick(line, scratch).or_else(|| {
+        let inner = memmem::find_iter(line, OPENING).filter(|at| *at > 0).take(ATTEMPTS);
+        let mut starts = std::iter::once(0).chain(inner).filter_map(|at| line.get(at..));
+        starts.find_map(|from| quick(from, scratch).or_else(|| tolerant(from, scratch)))
+    })?;
+    let Shape { time, stream, plain, full } = shape;
+    Some(Entry { time, stream, text: plain.unwrap_or(scratch), full })
+}
+
+/// Whether it is RFC 3339 as far as a reader that splits at blanks needs it.
+pub fn is_time(text: &[u8]) -> bool {
+    let known = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b'T' | b'Z' | b'+');
+    (20..=35).contains(&text.len())
+        && text.get(10) == Some(&b'T')
+        && text.first().is_some_and(u8::is_ascii_digit)
+        && text.iter().all(known)
+}
+
+/// An entry whose text, if it is not `plain`, has been decoded elsewhere.
+struct Shape<'a> {
+    time: &'a str,
+    stream: Source,
+    plain: Option<&'a [u8]>,
+    full: bool,
+}
+
+/// Exactly what the engine writes.
+fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
+    let inner = line.strip_prefix(OPENING)?.strip_suffix(b"\"}")?;
+    let (head, time) = inner.split_at_checked(memrchr(b'"', inner)?)?;
+    let time = time.strip_prefix(b"\"").filter(|time| is_time(time))?;
+    let head = head.strip_suffix(b",\"time\":")?;
+    let (raw, stream) = if let Some(raw) = head.strip_suffix(b"\",\"stream\":\"stdout\"") {
+        (raw, Source::Stdout)
+    } else if let Some(raw) = head.strip_suffix(b"\",\"stream\":\"stderr\"") {
+        (raw, Source::Stderr)
+    } else {
+        before_attributes(head)?
+    };
+    let (plain, full) = plain_or_decoded(raw, scratch)?;
+    Some(Shape { time: str::from_utf8(time).ok()?, stream, plain, full })
+}
+
+/// The text in front of `","stream":"…","attrs":{…}`, which cannot be a part of a JSON string.
+fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
+    let (raw, rest) = head.split_at_checked(memmem::find(head, b"\",\"stream\":\"")?)?;
+    let rest = rest.strip_prefix(b"\",\"stream\":\"std")?;
+    let (attributes, stream) = match rest.strip_prefix(b"out\",\"attrs\":") {
+        Some(attributes) => (attributes, Source::Stdout),
+        None => (rest.strip_prefix(b"err\",\"attrs\":")?, Source::Stderr),
+    };
+    let whole = attributes.starts_with(b"{") && attributes.ends_with(b"}");
+    (whole && memmem::find(attributes, OPENING).is_none()).then_some((raw, stream))
+}
+
+/// Any JSON with a stream and a time.
+fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
+    let loose: Loose<'a> = serde_json::from_slice(line).ok()?;
+    let stream = match loose.stream {
+        "stdout" => Source::Stdout,
+        "stderr" => Source::Stderr,
+        _ => return None,
+    };
+    let text = loose.log.strip_suffix('\n');
+    scratch.clear();
+    scratch.extend_from_slice(text.unwrap_or(&loose.log).as_bytes());
+    let time = Some(loose.time).filter(|time| is_time(time.as_bytes()))?;
+    Some(Shape { time, stream, plain: None, full: text.is_some() })
+}
+
+#[derive(Deserialize)]
+struct Loose<'a> {
+    #[serde(default, borrow)]
+    log: Cow<'a, str>,
+    stream: &'a str,
+    time: &'a str,
+}
+
+/// The text and whether a newline ended it. Most have no other escape than that newline.
+fn plain_or_decoded<'a>(raw: &'a [u8], scratch: &mut Vec<u8>) -> Option<(Option<&'a [u8]>, bool)> {
+    let Some(at) = memchr2(b'\\', b'"', raw) else { return Some((Some(raw), false)) };
+    let (before, rest) = raw.split_at_checked(at)?;
+    if rest == b"\\n" {
+        return Some((Some(before), true));
+    }
+    scratch.clear();
+    scratch.extend_from_slice(before);
+    decode(rest, scratch)?;
+    let full = scratch.last() == Some(&b'\n');
+    if full {
+        scratch.pop();
+    }
+    Some((None, full))
+}
+
+/// Decodes the inside of a JSON string; none when it is not one.
+fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    while let Some(at) = memchr2(b'\\', b'"', raw) {
+        let (before, rest) = raw.split_at_checked(at)?;
+        out.extend_from_slice(before);
+        // An open quote ends a string: this one is torn.
+        let (kind, rest) = rest.strip_prefix(b"\\")?.split_first()?;
+        raw = rest;
+        let byte = match kind {
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'b' => 8,
+            b'f' => 12,
+            b'"' | b'\\' | b'/' => *kind,
+            b'u' => {
+                raw = code_point(rest, out)?;
+                continue;
+            }
+            _ => return None,
+        };
+        out.push(byte);
+    }
+    out.extend_from_slice(raw);
+    Some(())
+}
+
+/// Decodes what follows `\u`, and a second one where two make one character. Returns the rest.
+fn code_point<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let (first, rest) = unit(raw)?;
+    let second = rest.strip_prefix(b"\\u").and_then(unit);
+    let (character, rest) = match (first, second) {
+        (0xd800..=0xdbff, Some((low @ 0xdc00..=0xdfff, rest))) => {
+            (char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00)), rest)
+        }
+        _ => (char::from_u32(first), rest),
+    };
+    let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    Some(rest)
+}
+
+fn unit(raw: &[u8]) -> Option<(u32, &[u8])> {
+    let (digits, rest) = raw.split_at_checked(4)?;
+    let value = digits
+        .iter()
+        .try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))?;
+    Some((value, rest))
+}
+
+/// How the engine begins every line that has text; inside a JSON string it cannot stand.
+const OPENING: &[u8] = b"{\"log\":\"";
+/// Lines torn one behind the other before anything whole: each costs a crash.
+const ATTEMPTS: usize = 16;

@@ -1,6 +1,6 @@
 //! Why a log does not go on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -30,13 +30,5 @@ impl LogError {
             Self::SourceAbsent { .. } => Kind::NotFound,
             Self::Source(error) | Self::Target(error) => error.kind(),
         }
-    }
-
-    pub(super) fn source(path: &Path, error: std::io::Error) -> Self {
-        Self::Source(HostError::new("read", path, error))
-    }
-
-    pub(super) fn target(action: &'static str, path: &Path, error: std::io::Error) -> Self {
-        Self::Target(HostError::new(action, path, error))
     }
 }

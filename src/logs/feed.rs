@@ -4,6 +4,8 @@
 //! asked for everything since the last time written, and what was written with that time already
 //! is passed over.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{entry::Entry, error::LogError, follower::Buffers, place::LogPath, position::Position};
 
 /// Writes one container's log from entries that it is given.
@@ -23,10 +25,10 @@ impl Feed {
         Ok(Self { _target: target, position })
     }
 
-    /// The time since which entries are to be given, itself included; none: all there are. As
-    /// the engine wrote it, RFC 3339.
-    pub fn since(&self) -> Option<&str> {
-        self.position.as_ref()?.mark.as_ref().map(|mark| mark.time.as_str())
+    /// The time since which entries are to be given; none: all there are.
+    pub fn since(&self) -> Option<Timestamp> {
+        let time: Timestamp = self.position.as_ref()?.mark.as_ref()?.time.parse().ok()?;
+        time.checked_sub(DISORDER).ok()
     }
 
     /// Writes entries, in the engine's order, from [`Feed::since`] on.
@@ -51,3 +53,6 @@ impl Feed {
         self.position.clone()
     }
 }
+
+/// Entries of the two streams are not quite in the order of their times.
+const DISORDER: SignedDuration = SignedDuration::from_secs(1);

@@ -7,8 +7,7 @@ use super::{error::LogError, place::LogPath, position::Position};
 /// Memory for conversions, shared by all logs that one thread drives.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    pub(super) input: Vec<u8>,
-    pub(super) output: Vec<u8>,
+    _input: Vec<u8>,
 }
 
 /// What a step found.
