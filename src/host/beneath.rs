@@ -1,13 +1,13 @@
-//! Links and directories below a directory, never reached through a symbolic link.
+//! Links, directories and files below a directory, never reached through a symbolic link.
 //!
 //! Whoever may write below the directory, a pod for one, could otherwise lead us out of it. The
 //! directory itself may be reached in any way: its path is the operator's.
 
 use std::{
-    ffi::OsStr,
-    fs::File,
+    ffi::{OsStr, OsString},
+    fs::{self, File, Metadata},
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd},
     path::{Component, Path},
 };
 
@@ -64,6 +64,52 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
     }
 }
 
+/// Opens a file `below` the directory `root` for reading and for writing at its end. It is made
+/// with `mode` where it is missing, in place of a link too, and so are directories on the way.
+///
+/// # Errors
+/// As [`make_directory`], and when something that is no file has the name.
+pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
+    let (parent, name) = split(root, below)?;
+    file::ensure_directory(root, MODE)?;
+    let opened = descend(root, parent, Missing::Made).and_then(|directory| {
+        unlink_in(&directory, name)?;
+        let way = APPENDING | OFlag::O_CREAT;
+        regular(openat(&directory, name, way, Mode::from_bits_truncate(mode))?)
+    });
+    opened.map_err(|e| HostError::new("open", &root.join(below), e))
+}
+
+/// As [`append`], of a file that is there.
+///
+/// # Errors
+/// It is absent, no file, or not permitted.
+pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
+    let (parent, name) = split(root, below)?;
+    let opened = descend(root, parent, Missing::Refused)
+        .and_then(|directory| regular(openat(&directory, name, APPENDING, Mode::empty())?));
+    opened.map_err(|e| HostError::new("open", &root.join(below), e))
+}
+
+/// What is in the directory `below` the directory `root`, links as links. Nothing when there is
+/// no such directory.
+///
+/// # Errors
+/// Something that is no directory is in the way, or it is not permitted.
+pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, HostError> {
+    let listed = descend(root, below, Missing::Refused).and_then(|directory| {
+        let entries = fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
+        // Whatever goes away meanwhile is not there.
+        let known =
+            entries.flatten().filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)));
+        Ok(known.collect())
+    });
+    match listed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|e| HostError::new("list", &root.join(below), e)),
+    }
+}
+
 /// What becomes of directories that are not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
@@ -106,8 +152,23 @@ fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
 }
 
+fn regular(opened: OwnedFd) -> io::Result<File> {
+    let file = File::from(opened);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+}
+
 /// Readable by all, as kubelet makes log directories.
 const MODE: u32 = 0o755;
+
+/// Not to wait for a FIFO's other end: it is refused once it is open.
+const APPENDING: OFlag = OFlag::O_RDWR
+    .union(OFlag::O_APPEND)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_CLOEXEC);
 
 #[cfg(test)]
 mod tests;

@@ -185,3 +185,6 @@ fn unit(raw: &[u8]) -> Option<(u32, &[u8])> {
 const OPENING: &[u8] = b"{\"log\":\"";
 /// Lines torn one behind the other before anything whole: each costs a crash.
 const ATTEMPTS: usize = 16;
+
+#[cfg(test)]
+mod tests;

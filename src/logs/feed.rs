@@ -6,13 +6,25 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{entry::Entry, error::LogError, follower::Buffers, place::LogPath, position::Position};
+use super::{
+    convert::Buffers,
+    entry::Entry,
+    error::LogError,
+    place::LogPath,
+    position::{Mark, Position},
+    sink::{Before, Sink},
+};
 
 /// Writes one container's log from entries that it is given.
 #[derive(Debug)]
 pub struct Feed {
-    _target: LogPath,
-    position: Option<Position>,
+    sink: Sink,
+    /// Where the engine's stream began: what was written before it.
+    start: Option<Mark>,
+    /// What is still to be passed over of that.
+    passing: Option<Mark>,
+    /// The last entry of the stream that is done.
+    last: Option<Mark>,
 }
 
 impl Feed {
@@ -22,21 +34,37 @@ impl Feed {
     /// # Errors
     /// The CRI file cannot be made.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
-        Ok(Self { _target: target, position })
+        let position = position.filter(|position| position.source.is_none());
+        let (sink, before) = Sink::open(target, position.as_ref().map(|p| &p.output))?;
+        let passing = match before {
+            Before::Written(mark) => Some(mark),
+            _ => position.and_then(|position| position.mark),
+        };
+        Ok(Self { sink, start: passing.clone(), passing, last: None })
     }
 
     /// The time since which entries are to be given; none: all there are.
     pub fn since(&self) -> Option<Timestamp> {
-        let time: Timestamp = self.position.as_ref()?.mark.as_ref()?.time.parse().ok()?;
-        time.checked_sub(DISORDER).ok()
+        self.mark()?.time.parse::<Timestamp>().ok()?.checked_sub(DISORDER).ok()
     }
 
-    /// Writes entries, in the engine's order, from [`Feed::since`] on.
+    /// The engine's stream of entries has ended and a new one, from [`Feed::since`] on, begins.
+    pub fn restart(&mut self) {
+        self.start = self.mark().cloned();
+        self.passing.clone_from(&self.start);
+        self.last = None;
+    }
+
+    /// Writes entries in the engine's order, the first ones from [`Feed::since`] on.
     ///
     /// # Errors
     /// The CRI file cannot be written. The very same entries are to be given again, with others
     /// behind them if there are: what was written of them is passed over.
-    pub fn take(&mut self, _entries: &[Entry<'_>], _buffers: &mut Buffers) -> Result<(), LogError> {
+    pub fn take(&mut self, entries: &[Entry<'_>], buffers: &mut Buffers) -> Result<(), LogError> {
+        let (mut passing, mut last) = (self.passing.clone(), self.last.clone());
+        buffers.convert_entries(entries, &mut passing, &mut last);
+        self.sink.write(buffers.output())?;
+        (self.passing, self.last) = (passing, last);
         Ok(())
     }
 
@@ -45,12 +73,18 @@ impl Feed {
     /// # Errors
     /// The new file cannot be made; the old one is kept on.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        Ok(())
+        self.sink.reopen()
     }
 
     /// What a later run resumes from; none before anything was written.
     pub fn position(&self) -> Option<Position> {
-        self.position.clone()
+        let mark = Some(self.mark()?.clone());
+        Some(Position { source: None, output: self.sink.position(), mark })
+    }
+
+    fn mark(&self) -> Option<&Mark> {
+        let done = self.last.as_ref().filter(|_| self.passing.is_none());
+        done.or(self.start.as_ref())
     }
 }
 

@@ -1,14 +1,16 @@
 //! One container's log: a blocking state machine from the engine's files to the CRI file.
 
-use std::path::{Path, PathBuf};
+use std::{os::unix::fs::FileExt, path::Path};
 
-use super::{error::LogError, place::LogPath, position::Position};
-
-/// Memory for conversions, shared by all logs that one thread drives.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    _input: Vec<u8>,
-}
+use super::{
+    convert::{Buffers, convert},
+    error::LogError,
+    generations::Chain,
+    place::LogPath,
+    position::{Mark, Position, SourcePosition},
+    sink::{Before, Sink},
+};
+use crate::host::error::HostError;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +26,23 @@ pub enum Step {
 pub struct Losses {
     /// Lines of the engine's file that nobody can read: torn by a crash.
     pub unreadable: u64,
-    /// Times that the engine removed files before they were read. Following went on with the
-    /// oldest that was left.
+    /// Times that the engine may have removed files before they were read. Following went on
+    /// with the oldest that was left.
     pub gaps: u64,
 }
 
 /// Follows the engine's files of one container.
 #[derive(Debug)]
 pub struct Follower {
-    _source: PathBuf,
-    _target: LogPath,
-    position: Position,
+    chain: Chain,
+    /// Bytes of the chain's current file that are done.
+    offset: u64,
+    /// Entries from there on that were written by an earlier run.
+    passing: Option<Mark>,
+    sink: Sink,
+    /// Bytes to read at once.
+    window: usize,
+    generation: u64,
     losses: Losses,
 }
 
@@ -53,14 +61,33 @@ impl Follower {
         target: LogPath,
         position: Option<Position>,
     ) -> Result<Self, LogError> {
-        let absent = || LogError::SourceAbsent { path: source.to_owned() };
-        let position = position.ok_or_else(absent)?;
-        Ok(Self {
-            _source: source.to_owned(),
-            _target: target,
-            position,
+        let wanted = position.as_ref().and_then(|position| position.source);
+        let (chain, found) = Chain::begin(source, wanted.map(|at| at.file).as_ref())?;
+        let (sink, before) = Sink::open(target, position.as_ref().map(|p| &p.output))?;
+        let mut follower = Self {
+            chain,
+            offset: 0,
+            passing: None,
+            sink,
+            window: WINDOW,
+            generation: 0,
             losses: Losses::default(),
-        })
+        };
+        follower.losses.gaps += u64::from(wanted.is_some() && !found);
+        match (position, before) {
+            (Some(position), Before::Known | Before::Nothing) if found || wanted.is_none() => {
+                follower.offset = wanted.map_or(0, |at| at.offset);
+                follower.passing = position.mark;
+            }
+            (_, Before::Known) => follower.passing = follower.sink.lose_track()?,
+            (_, Before::Written(mark)) => {
+                follower.chain = Chain::begin(source, None)?.0;
+                follower.passing = Some(mark);
+            }
+            (_, Before::Link) => follower.leave_out(ADOPTED)?,
+            (_, Before::Nothing) => {}
+        }
+        Ok(follower)
     }
 
     /// Converts at most about a buffer's size; tells whether more is there.
@@ -68,8 +95,33 @@ impl Follower {
     /// # Errors
     /// The engine's file cannot be read, or the CRI file not be written. Nothing is lost: a later
     /// step goes on exactly there.
-    pub fn step(&mut self, _buffers: &mut Buffers) -> Result<Step, LogError> {
-        Ok(Step::CaughtUp(0))
+    pub fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
+        self.losses.gaps += u64::from(self.chain.refresh()?);
+        // Known before the file is read: when it has ended then, it has ended for good.
+        let is_finished = self.chain.has_newer();
+        let read = self.read(buffers)?;
+        if read == 0 {
+            return self.at_end();
+        }
+        let mut passing = self.passing.clone();
+        let mut done = convert(buffers, read, is_finished && read < self.window, &mut passing);
+        if done.consumed == 0 && read < self.window {
+            return Ok(Step::CaughtUp(0));
+        }
+        if done.consumed == 0 && self.window < WIDEST {
+            self.window *= 4;
+            return Ok(Step::More(0));
+        }
+        if done.consumed == 0 {
+            done = convert(buffers, read, true, &mut passing);
+        }
+        self.sink.write(buffers.output())?;
+        self.passing = passing;
+        self.offset += done.consumed;
+        self.losses.unreadable += done.unreadable;
+        let more = is_finished || read == self.window;
+        self.window = WINDOW;
+        Ok(if more { Step::More(done.consumed) } else { Step::CaughtUp(done.consumed) })
     }
 
     /// The kubelet has renamed the file: a new one, made before this returns. What was written
@@ -78,22 +130,83 @@ impl Follower {
     /// # Errors
     /// The new file cannot be made; the old one is kept on.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        Ok(())
+        self.sink.reopen()
     }
 
-    /// What a later run resumes from. To be saved at a reopen and when [`Follower::generation`]
-    /// changes; else now and then.
+    /// What a later run resumes from. To be saved after a reopen and when
+    /// [`Follower::generation`] changes; else now and then.
     pub fn position(&self) -> Position {
-        self.position.clone()
+        let file = self.chain.current().identity;
+        Position {
+            source: Some(SourcePosition { file, offset: self.offset }),
+            output: self.sink.position(),
+            mark: self.passing.clone(),
+        }
     }
 
     /// Counts the engine's files that were read to their ends.
     pub fn generation(&self) -> u64 {
-        0
+        self.generation
     }
 
     /// What was lost since this was asked last.
     pub fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
+
+    fn read(&self, buffers: &mut Buffers) -> Result<usize, LogError> {
+        let into = buffers.input(self.window);
+        let read = self.chain.current().file.read_at(into, self.offset);
+        read.map_err(|e| self.unreadable(e))
+    }
+
+    /// Nothing is left of this file: it goes on in the next, or was emptied, or rests.
+    fn at_end(&mut self) -> Result<Step, LogError> {
+        let metadata = self.chain.current().file.metadata().map_err(|e| self.unreadable(e))?;
+        // With a single file to fill the engine empties it.
+        let emptied = metadata.len() < self.offset;
+        if !emptied && !self.chain.advance() {
+            return Ok(Step::CaughtUp(0));
+        }
+        let gap = emptied || self.chain.current().after_gap;
+        self.losses.gaps += u64::from(emptied);
+        self.generation += u64::from(!emptied);
+        self.offset = 0;
+        if gap && self.sink.is_behind() {
+            // What it is behind with is gone, or in here: only times can tell.
+            self.passing = self.sink.lose_track()?;
+        }
+        Ok(Step::More(0))
+    }
+
+    /// Begins near the end: at the first line within so many bytes of it.
+    fn leave_out(&mut self, limit: u64) -> Result<(), LogError> {
+        let passed = self.chain.leave_out(limit)?;
+        if passed == 0 {
+            return Ok(());
+        }
+        let mut bytes = vec![0; WINDOW];
+        let before = passed - 1;
+        let read = self.chain.current().file.read_at(&mut bytes, before);
+        let read = read.map_err(|e| self.unreadable(e))?;
+        let newline = memchr::memchr(b'\n', bytes.get(..read).unwrap_or(&[]));
+        let skipped = newline.and_then(|at| u64::try_from(at + 1).ok()).unwrap_or(1);
+        self.offset = before + skipped;
+        Ok(())
+    }
+
+    fn unreadable(&self, error: std::io::Error) -> LogError {
+        LogError::Source(HostError::new("read", self.chain.source(), error))
+    }
 }
+
+/// Bytes read at once: large enough that system calls do not count, small enough for a cache.
+/// Tests read less, so that entries lie across the edges.
+const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
+/// A line that is longer is not the engine's.
+const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
+/// How much is written of a log that began before dockbridge came.
+const ADOPTED: u64 = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

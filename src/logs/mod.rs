@@ -5,13 +5,20 @@
 //! rotate. What is written is a pure function of what the engine recorded: after a crash the
 //! length of our own file tells how far we had come.
 //!
-//! [`follower`] writes what the engine's files hold, [`feed`] what its API tells. [`position`] is
-//! what outlives the process, [`link`] the other log format.
+//! [`follower`] writes what the engine's files ([`generations`], [`entry`]) hold, [`feed`] what its
+//! API tells; both make CRI lines ([`line`]) of it for the [`sink`]. [`position`] is what outlives
+//! the process; where it is lost, the [`tail`] of the CRI file tells. [`link`] is the other format.
 
+pub mod convert;
 pub mod entry;
 pub mod error;
 pub mod feed;
 pub mod follower;
+pub mod generations;
+pub mod line;
 pub mod link;
 pub mod place;
 pub mod position;
+pub mod siblings;
+pub mod sink;
+pub mod tail;

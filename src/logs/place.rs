@@ -2,7 +2,10 @@
 //!
 //! Pods may be able to write to their log directory, so nothing follows a link below it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 /// A log's place. The directory may be reached in any way, the name below it through
 /// directories only.
@@ -31,6 +34,11 @@ impl LogPath {
     /// The name below it.
     pub fn name(&self) -> &Path {
         &self.name
+    }
+
+    /// Another name in the same directory below the root.
+    pub fn beside(&self, name: &OsStr) -> PathBuf {
+        self.name.with_file_name(name)
     }
 
     /// Both together, for messages.

@@ -1,6 +1,11 @@
 //! Links are made and removed where they belong and nowhere else.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{MetadataExt, symlink},
+    path::PathBuf,
+};
 
 use super::*;
 
@@ -56,4 +61,39 @@ fn the_directory_itself_may_be_a_link() {
     link(&shown, Path::new("main/0.log"), Path::new("/one")).unwrap();
     assert!(real.join("main/0.log").is_symlink());
     assert!(link(&shown, Path::new(""), Path::new("/one")).is_err());
+}
+
+#[test]
+fn files_grow_at_their_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, below) = (dir.path().join("pod"), Path::new("main/0.log"));
+    assert!(open(&root, below).is_err());
+    assert!(list(&root, Path::new("main")).unwrap().is_empty());
+    append(&root, below, 0o640).unwrap().write_all(b"one").unwrap();
+    append(&root, below, 0o640).unwrap().write_all(b"two").unwrap();
+    open(&root, below).unwrap().write_all(b"three").unwrap();
+    assert_eq!(fs::read_to_string(root.join(below)).unwrap(), "onetwothree");
+    assert_eq!(fs::metadata(root.join(below)).unwrap().mode() & 0o027, 0);
+    let listed = list(&root, Path::new("main")).unwrap();
+    assert_eq!(listed.iter().map(|(name, _)| name.as_os_str()).collect::<Vec<_>>(), ["0.log"]);
+}
+
+#[test]
+fn a_link_gives_way_to_a_file_and_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::write(&outside, "kept").unwrap();
+    let root = dir.path().join("pod");
+    fs::create_dir(&root).unwrap();
+    symlink(&outside, root.join("0.log")).unwrap();
+    assert!(open(&root, Path::new("0.log")).is_err());
+    assert!(list(&root, Path::new("")).unwrap()[0].1.is_symlink());
+    append(&root, Path::new("0.log"), 0o640).unwrap().write_all(b"new").unwrap();
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+    assert!(root.join("0.log").is_file());
+    fs::create_dir(root.join("1.log")).unwrap();
+    assert!(append(&root, Path::new("1.log"), 0o640).is_err());
+    symlink(dir.path(), root.join("away")).unwrap();
+    assert!(append(&root, Path::new("away/outside"), 0o640).is_err());
+    assert!(list(&root, Path::new("away")).is_err());
 }

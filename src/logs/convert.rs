@@ -1,0 +1,109 @@
+//! From a piece of the engine's file to CRI lines.
+
+use memchr::memchr;
+
+use super::{entry, line, position::Mark};
+
+/// Memory for conversions, shared by all logs that one thread drives.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Buffers {
+    /// Room for so many bytes of the engine's file.
+    pub fn input(&mut self, length: usize) -> &mut [u8] {
+        self.input.resize(length, 0);
+        &mut self.input
+    }
+
+    /// What the last conversion made.
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// Converts single entries instead: see [`convert`].
+    pub fn convert_entries(
+        &mut self,
+        entries: &[entry::Entry<'_>],
+        passing: &mut Option<Mark>,
+        last: &mut Option<Mark>,
+    ) {
+        self.output.clear();
+        for entry in entries {
+            let lines = append(entry, passing, &mut self.output);
+            *last = Some(Mark::next(last.take(), entry, lines));
+        }
+    }
+}
+
+/// What became of the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Bytes that are done; a line that is not complete is left.
+    pub consumed: u64,
+    /// Lines without an entry.
+    pub unreadable: u64,
+}
+
+/// Converts the first `length` bytes of the input, which begin with a line. When it is the last
+/// that comes, the end ends a line too. What `passing` covers is passed over.
+pub fn convert(
+    buffers: &mut Buffers,
+    length: usize,
+    is_last: bool,
+    passing: &mut Option<Mark>,
+) -> Converted {
+    let Buffers { input, output, scratch } = buffers;
+    output.clear();
+    let mut rest = input.get(..length).unwrap_or(input);
+    let whole = rest.len();
+    let mut unreadable = 0;
+    loop {
+        rest = without_nuls(rest);
+        let Some((line, behind)) = first_line(rest, is_last) else { break };
+        rest = behind;
+        match entry::parse(line, scratch) {
+            Some(entry) => {
+                append(&entry, passing, output);
+            }
+            None => unreadable += u64::from(!line.is_empty()),
+        }
+    }
+    let consumed = u64::try_from(whole - rest.len()).unwrap_or(0);
+    Converted { consumed, unreadable }
+}
+
+fn append(entry: &entry::Entry<'_>, passing: &mut Option<Mark>, output: &mut Vec<u8>) -> u32 {
+    let before = output.len();
+    let lines = line::append(entry, output);
+    if let Some(mark) = passing {
+        let covered = mark.covers(entry, lines);
+        if covered {
+            output.truncate(before);
+        }
+        if !covered || mark.is_used_up() {
+            *passing = None;
+        }
+    }
+    lines
+}
+
+fn first_line(bytes: &[u8], is_last: bool) -> Option<(&[u8], &[u8])> {
+    let Some(at) = memchr(b'\n', bytes) else {
+        return (is_last && !bytes.is_empty()).then_some((bytes, b""));
+    };
+    let (line, behind) = bytes.split_at_checked(at)?;
+    Some((line, behind.strip_prefix(b"\n")?))
+}
+
+/// A loss of power leaves NULs where bytes were on their way.
+fn without_nuls(bytes: &[u8]) -> &[u8] {
+    if bytes.first() != Some(&0) {
+        return bytes;
+    }
+    let some = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+    bytes.get(some..).unwrap_or(b"")
+}

@@ -1,0 +1,184 @@
+//! The engine's files of one container: `….log`, and `….log.1`, `….log.2` behind it.
+//!
+//! The engine renames all of them when the newest is full, and removes the oldest. A file that is
+//! held open stays readable, so the follower holds those it has still to read.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{error::LogError, position::Identity};
+use crate::host::error::HostError;
+
+/// One of the engine's files, open.
+#[derive(Debug)]
+pub struct Generation {
+    /// For reading.
+    pub file: File,
+    /// Which it is.
+    pub identity: Identity,
+    /// Whether the engine may have removed others between the one before and this.
+    pub after_gap: bool,
+}
+
+/// The files from the one being read to newer ones. Never empty.
+#[derive(Debug)]
+pub struct Chain {
+    source: PathBuf,
+    current: Generation,
+    newer: VecDeque<Generation>,
+}
+
+impl Chain {
+    /// Begins with the file of that identity; where it is gone, or none is asked for, with the
+    /// oldest there is. Says whether it begins with the one asked for.
+    ///
+    /// # Errors
+    /// There is no file, or it cannot be read.
+    pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
+        let mut found = survey(source, at)?;
+        let absent = || LogError::SourceAbsent { path: source.to_owned() };
+        let current = found.files.pop_front().ok_or_else(absent)?;
+        Ok((Self { source: source.to_owned(), current, newer: found.files }, found.met))
+    }
+
+    /// The file being read.
+    pub fn current(&self) -> &Generation {
+        &self.current
+    }
+
+    /// Whether the engine writes to another file by now.
+    pub fn has_newer(&self) -> bool {
+        !self.newer.is_empty()
+    }
+
+    /// Takes up files that the engine has made since. Says whether some may be gone already.
+    ///
+    /// While as many are held as there may be, newer ones have to wait where they are: those that
+    /// are removed meanwhile are lost, the ones held follow each other without a gap.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn refresh(&mut self) -> Result<bool, LogError> {
+        let newest = self.newer.back().unwrap_or(&self.current).identity;
+        if self.newer.len() + 1 >= HELD || self.is_newest(&newest) {
+            return Ok(false);
+        }
+        let mut found = survey(&self.source, Some(&newest))?;
+        if found.met {
+            found.files.pop_front();
+        } else if let Some(first) = found.files.front_mut() {
+            first.after_gap = true;
+        }
+        let gap = !found.met && !found.files.is_empty();
+        self.newer.append(&mut found.files);
+        Ok(gap)
+    }
+
+    /// Goes on to the next file, if there is one.
+    pub fn advance(&mut self) -> bool {
+        let Some(next) = self.newer.pop_front() else { return false };
+        self.current = next;
+        true
+    }
+
+    /// Passes over files until no more than `limit` bytes and a part of one file are left. Says
+    /// how many bytes of that file are to be passed over.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn leave_out(&mut self, limit: u64) -> Result<u64, LogError> {
+        loop {
+            self.refresh()?;
+            let first = self.length(&self.current)?;
+            let mut rest = 0;
+            for newer in &self.newer {
+                rest += self.length(newer)?;
+            }
+            if rest < limit || !self.advance() {
+                return Ok((first + rest).saturating_sub(limit).min(first));
+            }
+        }
+    }
+
+    /// Where the engine writes, for messages.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
+    fn length(&self, generation: &Generation) -> Result<u64, LogError> {
+        let metadata = generation.file.metadata();
+        Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
+    }
+
+    /// In the middle of a rotation there is none: then nothing is newer yet.
+    fn is_newest(&self, identity: &Identity) -> bool {
+        let newest = std::fs::metadata(&self.source);
+        newest.map_or(true, |metadata| Identity::of(&metadata) == *identity)
+    }
+}
+
+struct Survey {
+    /// Oldest first.
+    files: VecDeque<Generation>,
+    /// Whether the first is the one that was looked for.
+    met: bool,
+}
+
+/// Opens the files from newest to oldest until `known` is met, and keeps the oldest of them.
+///
+/// A rotation meanwhile moves files towards higher numbers, so none is missed; some are seen
+/// twice, and for a moment one number has no file.
+fn survey(source: &Path, known: Option<&Identity>) -> Result<Survey, LogError> {
+    let mut files = VecDeque::<Generation>::new();
+    let mut missing = 0;
+    for number in 0..MOST {
+        let path = numbered(source, number);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && missing > 0 => break,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                missing += 1;
+                continue;
+            }
+            Err(e) => return Err(read_error(&path, e)),
+        };
+        missing = 0;
+        let metadata = file.metadata().map_err(|e| read_error(&path, e))?;
+        let identity = Identity::of(&metadata);
+        // Moved here meanwhile: it was seen, or is newer and will be seen the next time.
+        let moved =
+            |seen: &Generation| seen.identity == identity || !seen.identity.not_before(&identity);
+        if files.iter().any(moved) || !metadata.is_file() {
+            continue;
+        }
+        files.push_front(Generation { file, identity, after_gap: false });
+        files.truncate(HELD);
+        if known == Some(&identity) {
+            return Ok(Survey { files, met: true });
+        }
+    }
+    Ok(Survey { files, met: false })
+}
+
+fn numbered(source: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return source.to_owned();
+    }
+    let mut name = OsString::from(source);
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
+fn read_error(path: &Path, error: io::Error) -> LogError {
+    LogError::Source(HostError::new("read", path, error))
+}
+
+/// Files held open for one container.
+const HELD: usize = 8;
+/// More files than an operator can want.
+const MOST: u32 = 1_000;

@@ -1,0 +1,50 @@
+//! The CRI's form of a log line: `<time> <stdout|stderr> <P|F> <content>`.
+//!
+//! `F` ends a line, `P` is a part of one that goes on. Readers take 16 KiB of content for the
+//! longest part.
+
+use memchr::memchr;
+
+use super::entry::Entry;
+
+/// Appends the CRI lines of an entry; says how many.
+pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) -> u32 {
+    let mut lines = 0;
+    let mut rest = entry.text;
+    // The engine makes an entry of each line; others that fill its files may not.
+    while let Some(at) = memchr(b'\n', rest) {
+        let (line, behind) = rest.split_at_checked(at).unwrap_or((rest, b""));
+        lines += append_parts(entry, line, true, out);
+        rest = behind.strip_prefix(b"\n").unwrap_or(behind);
+    }
+    lines + append_parts(entry, rest, entry.full, out)
+}
+
+fn append_parts(entry: &Entry<'_>, text: &[u8], full: bool, out: &mut Vec<u8>) -> u32 {
+    let (mut lines, mut rest) = (0, text);
+    while rest.len() > PART {
+        let (part, behind) = rest.split_at_checked(PART).unwrap_or((rest, b""));
+        append_line(entry, b" P ", part, out);
+        lines += 1;
+        rest = behind;
+    }
+    if full || !rest.is_empty() {
+        append_line(entry, if full { b" F " } else { b" P " }, rest, out);
+        lines += 1;
+    }
+    lines
+}
+
+fn append_line(entry: &Entry<'_>, tag: &[u8; 3], text: &[u8], out: &mut Vec<u8>) {
+    let stream = entry.stream.as_str().as_bytes();
+    out.reserve(entry.time.len() + stream.len() + tag.len() + text.len() + 2);
+    out.extend_from_slice(entry.time.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(stream);
+    out.extend_from_slice(tag);
+    out.extend_from_slice(text);
+    out.push(b'\n');
+}
+
+/// Bytes of content in a line.
+pub const PART: usize = 16 * 1024;

@@ -1,0 +1,112 @@
+//! The files of one log: the one at its place, and those the kubelet has renamed beside it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
+
+use super::{
+    error::LogError,
+    place::LogPath,
+    position::{Identity, OutputPosition},
+};
+use crate::host::beneath;
+
+/// A CRI file, as listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name in the log's directory.
+    pub name: OsString,
+    /// Which it is.
+    pub identity: Identity,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// All that is there of a log.
+#[derive(Debug, Default)]
+pub struct Siblings {
+    /// Whether a link has the log's name.
+    pub link: bool,
+    /// The file that has the log's name.
+    current: Option<Listed>,
+    /// Files whose name is the log's with something behind it.
+    renamed: Vec<Listed>,
+}
+
+/// The files that a position speaks of.
+#[derive(Debug)]
+pub struct Since<'a> {
+    /// Bytes in them.
+    pub total: u64,
+    newest: &'a Listed,
+    is_renamed: bool,
+}
+
+impl Siblings {
+    /// Lists them. What the kubelet compresses is none any more.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(target: &LogPath) -> Result<Self, LogError> {
+        let directory = target.name().parent().unwrap_or(Path::new(""));
+        let own = target.name().file_name().unwrap_or_default();
+        let listed = beneath::list(target.root(), directory).map_err(LogError::Target)?;
+        let mut found = Self::default();
+        for (name, metadata) in listed {
+            let identity = Identity::of(&metadata);
+            let is_own = name == own;
+            if !metadata.is_file() {
+                found.link |= is_own && metadata.is_symlink();
+            } else if is_own {
+                found.current = Some(Listed { name, identity, length: metadata.len() });
+            } else if is_renamed(&name, own) {
+                found.renamed.push(Listed { name, identity, length: metadata.len() });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The file that a position counts from and all that came after it; none when it is gone.
+    pub fn since(&self, position: &OutputPosition) -> Option<Since<'_>> {
+        let origin = self.all().find(|file| file.identity == position.file)?;
+        let later = |file: &&Listed| {
+            file.identity != origin.identity
+                && file.identity.not_before(&origin.identity)
+                && !position.older.contains(&file.identity)
+        };
+        let later: Vec<&Listed> = self.all().filter(later).collect();
+        let total = origin.length + later.iter().map(|file| file.length).sum::<u64>();
+        let newest = later.into_iter().max_by_key(|file| file.identity.born()).unwrap_or(origin);
+        Some(Since { total, newest, is_renamed: self.current.is_none() && !self.link })
+    }
+
+    /// The renamed file that was written last and is not empty.
+    pub fn newest_written(&self) -> Option<&Listed> {
+        let written = self.renamed.iter().filter(|file| file.length > 0);
+        written.max_by_key(|file| file.identity.born())
+    }
+
+    /// Files besides this one that its birth does not tell to be older.
+    pub fn not_before(&self, identity: &Identity) -> Vec<Identity> {
+        let others = self.all().map(|file| file.identity);
+        others.filter(|other| other != identity && other.not_before(identity)).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Listed> {
+        self.current.iter().chain(&self.renamed)
+    }
+}
+
+impl Since<'_> {
+    /// The name under which to go on when nothing has the log's own name.
+    pub fn newest_if_renamed(&self) -> Option<&OsStr> {
+        self.is_renamed.then_some(self.newest.name.as_os_str())
+    }
+}
+
+fn is_renamed(name: &OsStr, own: &OsStr) -> bool {
+    let rest = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
+    let compressed = |rest: &&[u8]| rest.ends_with(b".gz") || rest.ends_with(b".tmp");
+    rest.is_some_and(|rest| rest.starts_with(b".") && !compressed(&rest))
+}

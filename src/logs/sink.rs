@@ -1,0 +1,246 @@
+//! The CRI file of one log, and how much of what follows is in it already.
+//!
+//! Whoever writes here hands over what the engine's entries make, from one place of the engine's
+//! files on. When that place is before what was written, as after a restart or after a write that
+//! a full disk cut short, the first bytes are passed over. The file is found again by its
+//! identity after the kubelet has renamed it.
+
+use std::{fs::File, io, io::Write};
+
+use super::{
+    error::LogError,
+    place::LogPath,
+    position::{Identity, Mark, OutputPosition},
+    siblings::{Listed, Siblings},
+    tail,
+};
+use crate::host::{beneath, error::HostError};
+
+/// What a log's place told when the log was opened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Before {
+    /// The position holds: what was written beyond it is passed over.
+    Known,
+    /// Nothing was written yet, or nothing that can be told.
+    Nothing,
+    /// There was a link, to the engine's file: another format was used until now.
+    Link,
+    /// There is a log that no position speaks of, written up to here.
+    Written(Mark),
+}
+
+/// One log's CRI file, open.
+#[derive(Debug)]
+pub struct Sink {
+    target: LogPath,
+    file: File,
+    identity: Identity,
+    /// Bytes of `file` that are ours.
+    length: u64,
+    /// From whose beginning `total` counts.
+    origin: Identity,
+    older: Vec<Identity>,
+    total: u64,
+    /// Bytes that are to come again.
+    repeated: u64,
+    /// How much a full disk takes in a test.
+    #[cfg(test)]
+    pub(super) room: Option<u64>,
+}
+
+impl Sink {
+    /// Opens the log at its place and finds out what is written of it.
+    ///
+    /// # Errors
+    /// The file or its directories cannot be made or read.
+    pub fn open(
+        target: LogPath,
+        position: Option<&OutputPosition>,
+    ) -> Result<(Self, Before), LogError> {
+        let siblings = Siblings::list(&target)?;
+        let known = position.and_then(|position| siblings.since(position));
+        // A file that was renamed and has no successor is written on: if the kubelet cannot have
+        // it reopened, it takes the name back.
+        let renamed = known.as_ref().and_then(|known| known.newest_if_renamed());
+        let file = match renamed {
+            Some(name) => beneath::open(target.root(), &target.beside(name)),
+            None => beneath::append(target.root(), target.name(), MODE),
+        };
+        let file = file.map_err(LogError::Target)?;
+        let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
+        let identity = Identity::of(&metadata);
+        let mut sink = Self {
+            file,
+            identity,
+            length: metadata.len(),
+            origin: identity,
+            older: Vec::new(),
+            total: metadata.len(),
+            repeated: 0,
+            #[cfg(test)]
+            room: None,
+            target,
+        };
+        let before = match (position, known) {
+            (Some(position), Some(known)) if known.total >= position.length => {
+                sink.origin = position.file;
+                sink.older.clone_from(&position.older);
+                sink.total = known.total;
+                sink.repeated = known.total - position.length;
+                Before::Known
+            }
+            _ => {
+                sink.older = siblings.not_before(&identity);
+                sink.before(&siblings)?
+            }
+        };
+        sink.settle();
+        Ok((sink, before))
+    }
+
+    /// Writes what the next entries make, except what is written of it.
+    ///
+    /// # Errors
+    /// Not everything was taken. The same bytes, and more if there are, have to come again.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        let repeated = usize::try_from(self.repeated).unwrap_or(usize::MAX).min(bytes.len());
+        let mut rest = bytes.get(repeated..).unwrap_or(&[]);
+        let mut taken = 0;
+        while !rest.is_empty() {
+            match self.put(rest) {
+                Ok(count) => {
+                    rest = rest.get(count..).unwrap_or(&[]);
+                    taken += length(count);
+                    self.length += length(count);
+                    self.total += length(count);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.repeated += taken;
+                    return Err(write_error(&self.target, e));
+                }
+            }
+        }
+        self.repeated -= length(repeated);
+        self.settle();
+        Ok(())
+    }
+
+    /// Makes a new file at the log's place and goes on there.
+    ///
+    /// # Errors
+    /// It cannot be made; the file in use stays.
+    pub fn reopen(&mut self) -> Result<(), LogError> {
+        let opened = beneath::append(self.target.root(), self.target.name(), MODE);
+        let file = opened.map_err(LogError::Target)?;
+        let metadata = file.metadata().map_err(|e| read_error(&self.target, e))?;
+        let identity = Identity::of(&metadata);
+        if identity == self.identity {
+            return Ok(());
+        }
+        // A line that a full disk cut short comes whole, in the new file.
+        let torn = self.cut_torn().unwrap_or(0);
+        self.repeated = self.repeated.saturating_sub(torn);
+        self.file = file;
+        self.identity = identity;
+        self.length = metadata.len();
+        self.total += self.length;
+        self.settle();
+        Ok(())
+    }
+
+    /// Gives up what is known of bytes to come again: the entries that made them are gone. Says
+    /// up to where entries were written.
+    ///
+    /// # Errors
+    /// The file cannot be read or cut.
+    pub fn lose_track(&mut self) -> Result<Option<Mark>, LogError> {
+        let siblings = Siblings::list(&self.target)?;
+        let before = self.before(&siblings)?;
+        self.repeated = 0;
+        self.settle();
+        Ok(match before {
+            Before::Written(mark) => Some(mark),
+            _ => None,
+        })
+    }
+
+    /// Whether bytes are still to come again.
+    pub fn is_behind(&self) -> bool {
+        self.repeated > 0
+    }
+
+    /// How far the entries have come that were handed over.
+    pub fn position(&self) -> OutputPosition {
+        let length = self.total.saturating_sub(self.repeated);
+        OutputPosition { file: self.origin, length, older: self.older.clone() }
+    }
+
+    /// What is there of a log that no position speaks of. A line that is not whole is cut off.
+    fn before(&mut self, siblings: &Siblings) -> Result<Before, LogError> {
+        self.cut_torn()?;
+        let own = tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
+        let mark = match own {
+            Some(mark) => Some(mark),
+            None => self.mark_of(siblings.newest_written()),
+        };
+        let link = if siblings.link { Before::Link } else { Before::Nothing };
+        Ok(mark.map_or(link, Before::Written))
+    }
+
+    fn mark_of(&self, sibling: Option<&Listed>) -> Option<Mark> {
+        let name = self.target.beside(&sibling?.name);
+        let file = beneath::open(self.target.root(), &name).ok()?;
+        tail::cut(&file).and_then(|_| tail::mark(&file)).ok()?
+    }
+
+    /// Cuts off what is behind the last whole line; says how many bytes.
+    fn cut_torn(&mut self) -> Result<u64, LogError> {
+        let torn = tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
+        self.length = self.length.saturating_sub(torn);
+        self.total = self.total.saturating_sub(torn);
+        Ok(torn)
+    }
+
+    /// Once nothing is to come again, earlier files have no part in the position.
+    fn settle(&mut self) {
+        if self.repeated == 0 && self.origin != self.identity {
+            self.origin = self.identity;
+            self.total = self.length;
+            let siblings = Siblings::list(&self.target).unwrap_or_default();
+            self.older = siblings.not_before(&self.identity);
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(test)]
+        let bytes = match &mut self.room {
+            Some(0) => return Err(io::ErrorKind::StorageFull.into()),
+            Some(room) => {
+                let fits = bytes.len().min(usize::try_from(*room).unwrap());
+                *room -= length(fits);
+                &bytes[..fits]
+            }
+            None => bytes,
+        };
+        match self.file.write(bytes)? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            count => Ok(count),
+        }
+    }
+}
+
+fn length(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn read_error(target: &LogPath, error: io::Error) -> LogError {
+    LogError::Target(HostError::new("read", &target.full(), error))
+}
+
+fn write_error(target: &LogPath, error: io::Error) -> LogError {
+    LogError::Target(HostError::new("write", &target.full(), error))
+}
+
+/// As kubelet's own runtimes make logs: nobody else reads them.
+const MODE: u32 = 0o640;
