@@ -23,6 +23,7 @@ use crate::{
         forwarding::{Forward, Line, ROUTES, Route},
         inside::{Manner, Server},
         mass::Mass,
+        patience::patient,
         pod,
         stage::Stage,
         world::World,
@@ -116,7 +117,7 @@ async fn half_closes(forward: &mut Forward, port: u16) -> Outcome {
 }
 
 async fn until_left(server: &Server) -> Outcome {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + patient(Duration::from_secs(20));
     while server.seen.open.load(Ordering::SeqCst) > 0 {
         ensure!(Instant::now() < deadline, "connections stay open in the pod");
         sleep(Duration::from_millis(20)).await;
@@ -127,7 +128,7 @@ async fn until_left(server: &Server) -> Outcome {
 /// A server that is a container of the pod, not a guest in its network.
 async fn to_a_container(scene: &Scene) -> Outcome {
     scene.add(&scene.stage.recipes.web("web", 8080)).await?;
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + patient(Duration::from_secs(20));
     loop {
         let mut forward =
             Forward::to(&scene.stage.cri, Route::Spdy, &scene.sandbox, &[8080]).await?;
@@ -323,7 +324,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
     let line = "while :; do nc -l -p 7070 -e cat; done";
     scene.add(&scene.stage.recipes.container("cat", line)).await?;
     let mut open = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + patient(Duration::from_secs(20));
     while open.is_empty() {
         let mut forward =
             Forward::to(&scene.stage.cri, Route::Spdy, &scene.sandbox, &[7070]).await?;

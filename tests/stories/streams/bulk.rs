@@ -15,6 +15,7 @@ use super::Scene;
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq, fail},
     mass::Mass,
+    patience::patient,
     remote::{Session, USUAL, Wish},
     world::World,
 };
@@ -110,7 +111,7 @@ pub(crate) async fn a_deaf_process(world: World) -> Outcome {
 
 /// Waits until a number that has begun to grow has not changed for a second.
 pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Outcome {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + patient(Duration::from_secs(60));
     let (mut last, mut same) = (None, 0);
     while same < 20 {
         if Instant::now() > deadline {

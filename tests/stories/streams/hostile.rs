@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{Scene, bulk::GROWTH};
 use crate::support::{
-    channel::PATIENCE,
+    channel::patience,
     failure::{Failure, Outcome, ensure, ensure_eq},
     remote::{SPDY, Session, USUAL, Wish, exec_request},
     spdy::{client::Spdy, frame, headers::Deflater},
@@ -73,8 +73,8 @@ async fn throw(mut stream: TcpStream, bytes: &[u8], wait: bool) -> Outcome {
     stream.write_all(bytes).await.unwrap_or_default();
     if wait {
         let mut answer = Vec::new();
-        drop(timeout(PATIENCE, stream.read_to_end(&mut answer)).await.map_err(|_late| {
-            Failure(format!("open {PATIENCE:?} after {} bytes of garbage", bytes.len()))
+        drop(timeout(patience(), stream.read_to_end(&mut answer)).await.map_err(|_late| {
+            Failure(format!("open {:?} after {} bytes of garbage", patience(), bytes.len()))
         })?);
     }
     Ok(())

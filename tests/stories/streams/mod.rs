@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{
     failure::{Failure, Outcome, fail},
+    patience::patient,
     process::Process,
     stage::Stage,
     world::World,
@@ -67,7 +68,7 @@ impl Scene {
 
     /// Waits until a process with these words runs, or until none does.
     pub(crate) async fn until_runs(&self, words: &str, wanted: bool) -> Outcome {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + patient(Duration::from_secs(20));
         while self.runs(words).await? != wanted {
             if Instant::now() > deadline {
                 fail!("{words:?} {}", if wanted { "never ran" } else { "still runs" });

@@ -3,6 +3,7 @@
 use super::Scene;
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq},
+    patience::patient,
     remote::{Session, USUAL, Wish, exec_request},
     upgrade::{self, Place},
     world::World,
@@ -30,7 +31,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
         match held {
             // The first two have made whatever is made once.
             None if number == 1 => {
-                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+                tokio::time::sleep(patient(std::time::Duration::from_secs(2))).await;
                 held = Some(bridge.descriptors()?);
             }
             None => {}

@@ -7,6 +7,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     failure::{Failure, Outcome, fail},
+    patience::patient,
     spdy::client::SpdyWriter,
     websocket::SocketWriter,
 };
@@ -29,9 +30,9 @@ impl Reader {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending).into()));
         }
-        timeout(PATIENCE, self.pieces.recv())
+        timeout(patience(), self.pieces.recv())
             .await
-            .map_err(|_late| Failure(format!("nothing to read for {PATIENCE:?}")))
+            .map_err(|_late| Failure(format!("nothing to read for {:?}", patience())))
     }
 
     /// Reads until the text has come, and returns all up to its end; the rest stays to be read.
@@ -110,4 +111,6 @@ impl Writer {
 pub(crate) const AHEAD: usize = 16;
 
 /// How long any single wait may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) fn patience() -> Duration {
+    patient(Duration::from_secs(30))
+}

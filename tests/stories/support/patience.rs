@@ -13,6 +13,11 @@ pub(crate) fn patient(usual: Duration) -> Duration {
     usual * *FACTOR
 }
 
+/// Whether the machine is slow enough for a story to do less.
+pub(crate) fn is_slow() -> bool {
+    *FACTOR > 1
+}
+
 /// Looks at something until it is as wanted: `while looks.again().await { … }`.
 #[derive(Debug)]
 pub(crate) struct Looks {

@@ -4,7 +4,10 @@ use std::{fs, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::failure::{Failure, Outcome, fail};
+use super::{
+    failure::{Failure, Outcome, fail},
+    patience::patient,
+};
 
 /// A process looked at from outside.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +40,7 @@ impl Process {
 
     /// Waits until it has at most that many descriptors.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + patient(Duration::from_secs(20));
         while self.descriptors()? > most {
             if Instant::now() > deadline {
                 let held = self.holds()?;

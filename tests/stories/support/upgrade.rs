@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    channel::PATIENCE,
+    channel::patience,
     failure::{Failure, Outcome, ensure, fail},
 };
 
@@ -76,8 +76,8 @@ pub(crate) async fn ask(
     }
     request.push_str("\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let head = timeout(PATIENCE, head(&mut stream)).await.map_err(|_late| {
-        Failure(format!("no answer to {method} {} for {PATIENCE:?}", place.path))
+    let head = timeout(patience(), head(&mut stream)).await.map_err(|_late| {
+        Failure(format!("no answer to {method} {} for {:?}", place.path, patience()))
     })??;
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());

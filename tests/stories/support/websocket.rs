@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    channel::{AHEAD, PATIENCE, Reader, Writer},
+    channel::{AHEAD, Reader, Writer, patience},
     failure::{Failure, Outcome, ensure, fail},
     spdy::client::Spdy,
     upgrade::Place,
@@ -107,7 +107,7 @@ impl Socket {
     /// Sends a ping and waits for its answer.
     pub(crate) async fn ping(&self) -> Outcome {
         self.send(Message::Ping(Bytes::from_static(b"still there?"))).await?;
-        timeout(PATIENCE, async {
+        timeout(patience(), async {
             while !self.seen().pongs.iter().any(|pong| pong == "still there?") {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
@@ -161,7 +161,7 @@ async fn shake_hands(place: &Place, protocol: &str) -> Outcome<WebSocketStream<T
         let value = HeaderValue::from_str(protocol)?;
         request.headers_mut().insert("Sec-WebSocket-Protocol", value);
     }
-    let shaken = timeout(PATIENCE, client_async(request, stream)).await;
+    let shaken = timeout(patience(), client_async(request, stream)).await;
     match shaken.map_err(|_late| Failure(format!("no answer to {}", place.path)))? {
         Ok((socket, _)) => Ok(socket),
         Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => {

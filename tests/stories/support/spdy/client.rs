@@ -18,7 +18,7 @@ use super::{
     headers::{Deflater, Inflater},
 };
 use crate::support::{
-    channel::{AHEAD, PATIENCE, Reader, Writer},
+    channel::{AHEAD, Reader, Writer, patience},
     failure::{Failure, Outcome, ensure},
     upgrade::{self, Place},
 };
@@ -94,7 +94,7 @@ impl Spdy {
     /// Opens a stream and waits until the server has accepted it.
     pub(crate) async fn open(&self, headers: &[(&str, &str)]) -> Outcome<SpdyStream> {
         let (stream, replied) = self.open_unanswered(headers).await?;
-        match timeout(PATIENCE, replied).await {
+        match timeout(patience(), replied).await {
             Ok(Ok(())) => Ok(stream),
             Ok(Err(_gone)) => Err(Failure(format!("stream {headers:?} was refused"))),
             Err(_late) => Err(Failure(format!("no reply to stream {headers:?}"))),
@@ -129,7 +129,7 @@ impl Spdy {
         let (answered, answer) = oneshot::channel();
         lock(&self.streams).pings.insert(id, answered);
         self.send(frame::ping(id)).await?;
-        timeout(PATIENCE, answer).await??;
+        timeout(patience(), answer).await??;
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Spdy {
 
     /// Waits until the server has closed the connection.
     pub(crate) async fn closed(&self) -> Outcome {
-        timeout(PATIENCE, async {
+        timeout(patience(), async {
             while !self.tasks[0].is_finished() {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
