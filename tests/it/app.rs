@@ -55,3 +55,14 @@ fn settings(root: &Path, name: &str) -> Settings {
 }
 
 const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn an_address_in_use_is_told() {
+    let room = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut settings = settings(room.path(), "first");
+    settings.streaming_addr = taken.local_addr().unwrap();
+    let refused = app::run(settings, std::future::ready(()));
+    let refused = timeout(SOON, refused).await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("--streaming-addr"), "{refused}");
+}

@@ -129,4 +129,4 @@ impl Expected {
 /// without: clients send it as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
 /// How long a client that has been told everything may stay.
-const LINGER: Duration = Duration::from_secs(60);
+const LINGER: Duration = Duration::from_secs(10);

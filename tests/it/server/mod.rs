@@ -16,3 +16,4 @@ mod joins;
 mod networks;
 mod outages;
 mod random;
+mod streams;
