@@ -1,19 +1,38 @@
 //! Port-forward: connections of a client to ports inside a sandbox.
+//!
+//! No process is started for it: a connection is made inside the pod's network namespace by a
+//! thread that ends right after, and from then on it is a socket like any other.
 
-use std::sync::Arc;
+mod dial;
+mod pairing;
+mod place;
+mod relay;
 
-use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
 
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info};
+
+use self::{
+    pairing::{Half, Joined, Pairing, Role},
+    place::Place,
+};
 use super::{
     channel::{Reader, Writer},
-    spdy::connection::Connection,
+    spdy::{
+        connection::Connection,
+        stream::{Offer, Stream},
+    },
 };
-use crate::model::record::SandboxRecord;
+use crate::{error::chain, model::record::SandboxRecord};
 
-/// A forwarded connection of a WebSocket client.
+/// A connection to be forwarded.
 #[derive(Debug)]
 pub struct Pair {
-    /// Where in the sandbox it leads.
+    /// Where in the sandbox it leads; not 0.
     pub port: u16,
     /// What is forwarded.
     pub data: (Reader, Writer),
@@ -21,14 +40,109 @@ pub struct Pair {
     pub error: Writer,
 }
 
-/// Forwards what a client opens on a SPDY connection, until it leaves.
-pub async fn over_spdy(mut connection: Connection, _sandbox: &Arc<SandboxRecord>) {
-    while connection.accept().await.is_some() {}
+/// Forwards what a client opens on a SPDY connection, until it leaves. What it has open then is
+/// closed in the pod as well.
+pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
+    pair_up(connection, sandbox, CREATION_PATIENCE).await;
 }
 
 /// Forwards the connections of a WebSocket client, until all have ended.
-pub async fn over_channels(pairs: Vec<Pair>, _sandbox: &Arc<SandboxRecord>) {
-    for mut pair in pairs {
-        let _ = pair.error.send(Bytes::from_static(b"port-forward is not built yet")).await;
+pub async fn over_channels(pairs: Vec<Pair>, sandbox: &Arc<SandboxRecord>) {
+    let mut running = JoinSet::new();
+    for pair in pairs {
+        running.spawn(forward(pair, Arc::clone(sandbox)));
+    }
+    while running.join_next().await.is_some() {}
+}
+
+async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, patience: Duration) {
+    let mut pairing = Pairing::new(patience);
+    let mut running = JoinSet::new();
+    loop {
+        let expiry = pairing.expiry().map_or_else(far, Instant::from_std);
+        tokio::select! {
+            offer = connection.accept() => match offer {
+                Some(offer) => {
+                    if let Some(pair) = join(offer, &mut pairing) {
+                        running.spawn(forward(pair, Arc::clone(sandbox)));
+                    }
+                }
+                None => return,
+            },
+            Some(_) = running.join_next() => {}
+            () = sleep_until(expiry) => expire(&mut pairing),
+        }
     }
 }
+
+/// Forwards one connection until both its directions have ended.
+async fn forward(pair: Pair, sandbox: Arc<SandboxRecord>) {
+    let Pair { port, data: (reader, mut writer), mut error } = pair;
+    let socket = match Place::of(&sandbox) {
+        Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
+        None => Err("the pod has no network any more".to_owned()),
+    };
+    let result = match socket {
+        Ok(socket) => relay::run(socket, (reader, &mut writer), &mut error).await,
+        Err(reason) => Err(reason),
+    };
+    let Err(reason) = result else { return };
+    debug!(sandbox = %sandbox.id, port, reason, "a connection could not be forwarded");
+    // kubelet's words for it, which name the pod by its sandbox; its uid is not known here.
+    let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
+    // A client that has left need not be told.
+    let _ = error.send(text.into()).await;
+    let _ = error.finish().await;
+    let _ = writer.finish().await;
+}
+
+/// Takes a stream the client offers; a pair when it was the second of two.
+fn join(offer: Offer, pairing: &mut Pairing<Stream>) -> Option<Pair> {
+    let half = match Half::read(offer.id(), |name| offer.header(name)) {
+        Ok(half) => half,
+        Err(reason) => {
+            info!(reason, "a stream of a port-forward is refused");
+            return None;
+        }
+    };
+    // The client opens the second only when it knows that the first is accepted.
+    match pairing.join(half, std::time::Instant::now(), || offer.accept()) {
+        Joined::Waits => None,
+        Joined::Twice => {
+            info!("a stream of a port-forward is refused: there is one like it already");
+            None
+        }
+        Joined::Paired { port, error, data } => {
+            let (reader, writer) = data.split();
+            let (_, error) = error.split();
+            let data = (Reader::Spdy(reader), Writer::Spdy(writer));
+            Some(Pair { port, data, error: Writer::Spdy(error) })
+        }
+    }
+}
+
+fn expire(pairing: &mut Pairing<Stream>) {
+    for (role, stream) in pairing.expire(std::time::Instant::now()) {
+        info!(?role, "a stream of a port-forward stayed alone");
+        let (_, mut sender) = stream.split();
+        if role == Role::Error {
+            let text = "timed out waiting for the data stream";
+            tokio::spawn(async move {
+                let _ = sender.send(text.into()).await;
+                let _ = sender.finish().await;
+            });
+        } else {
+            sender.reset();
+        }
+    }
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+/// How long a client may take for the second stream of a pair.
+const CREATION_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Where a sandbox's ports are. Pure.
+
+use std::path::PathBuf;
+
+use crate::model::{
+    network::{Attachment, NetworkMode},
+    record::SandboxRecord,
+};
+
+/// A network to connect in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Ours.
+    Host,
+    /// The namespace pinned at a path. The pin outlives the pod's processes.
+    Pinned(PathBuf),
+    /// The namespace of a process, by its path below `/proc`. It may be another's meanwhile.
+    OfProcess(PathBuf),
+}
+
+impl Place {
+    /// The sandbox's network; none when it has none, or none any more.
+    pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
+        match sandbox.document.network {
+            NetworkMode::Host => Some(Self::Host),
+            NetworkMode::Cni => {
+                let intent = sandbox.attachment.as_ref().and_then(Attachment::intent)?;
+                Some(Self::Pinned(intent.pod.netns.clone()))
+            }
+            NetworkMode::Docker => {
+                let path = format!("/proc/{}/ns/net", sandbox.pid()?);
+                Some(Self::OfProcess(path.into()))
+            }
+        }
+    }
+}

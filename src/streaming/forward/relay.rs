@@ -1,0 +1,109 @@
+//! Copies between a client and a connection in the pod, each direction for itself.
+
+use std::{future::pending, io};
+
+use bytes::BytesMut;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+use crate::streaming::channel::{Reader, Writer};
+
+/// What became of the direction to the client.
+enum Down {
+    /// The pod has sent everything.
+    Ended,
+    /// The client takes nothing more.
+    Unwanted,
+    /// The connection in the pod broke.
+    Broken(io::Error),
+}
+
+/// Copies until both directions have ended, or either side has gone for good. Tells the error
+/// stream that all went well as soon as the pod has sent everything: older clients wait for
+/// that before they end their own direction.
+///
+/// # Errors
+/// The connection in the pod broke, in words.
+pub(super) async fn run(
+    socket: TcpStream,
+    (reader, writer): (Reader, &mut Writer),
+    error: &mut Writer,
+) -> Result<(), String> {
+    let (from_pod, to_pod) = socket.into_split();
+    let up = up(reader, to_pod);
+    tokio::pin!(up);
+    let mut client_has_ended = false;
+    let down = {
+        let down = down(from_pod, writer);
+        tokio::pin!(down);
+        loop {
+            tokio::select! {
+                end = &mut down => break end,
+                () = &mut up, if !client_has_ended => client_has_ended = true,
+            }
+        }
+    };
+    match down {
+        Down::Unwanted => return Ok(()),
+        Down::Broken(reason) => return Err(format!("reading from the pod: {reason}")),
+        Down::Ended => {}
+    }
+    let _ = writer.finish().await;
+    let _ = error.finish().await;
+    // On a WebSocket the client has no way to end its direction alone.
+    if !client_has_ended && matches!(writer, Writer::Spdy(_)) {
+        up.await;
+    }
+    Ok(())
+}
+
+/// From the client to the pod, until either ends it. That the pod takes nothing more shows in
+/// the other direction.
+async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf) {
+    while let Some(bytes) = reader.next().await {
+        if to_pod.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+    let _ = to_pod.shutdown().await;
+}
+
+async fn down(mut from_pod: OwnedReadHalf, writer: &mut Writer) -> Down {
+    let mut buffer = BytesMut::new();
+    loop {
+        if buffer.capacity() < LEAST {
+            buffer.reserve(BUFFER);
+        }
+        let read = tokio::select! {
+            read = from_pod.read_buf(&mut buffer) => read,
+            () = gone(writer) => return Down::Unwanted,
+        };
+        match read {
+            Ok(0) => return Down::Ended,
+            Ok(_) => {}
+            Err(error) => return Down::Broken(error),
+        }
+        if writer.send(buffer.split().freeze()).await.is_err() {
+            return Down::Unwanted;
+        }
+    }
+}
+
+/// A client that resets a stream sends nothing on it that would be noticed otherwise. One on a
+/// WebSocket goes as a whole.
+async fn gone(writer: &Writer) {
+    match writer {
+        Writer::Spdy(sender) => sender.gone().await,
+        Writer::WebSocket(_) => pending().await,
+    }
+}
+
+/// Large reads cost fewer calls.
+const BUFFER: usize = 256 * 1024;
+/// Below this much room a new buffer is begun.
+const LEAST: usize = 64 * 1024;

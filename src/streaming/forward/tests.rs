@@ -1,0 +1,266 @@
+//! Whole port-forwards, told in frames by hand, to sockets of our own and of another namespace.
+
+use std::{io, net::TcpListener as Blocking, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::{BufMut, BytesMut};
+use flate2::{Compress, Compression, FlushCompress};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+use super::{dial, pair_up, place::Place};
+use crate::{
+    host::netns::{self, resident::Resident},
+    model::{
+        document::SandboxDocument,
+        id::SandboxId,
+        network::Attachment,
+        record::{Process, SandboxRecord},
+        time::Nanos,
+    },
+    streaming::spdy::connection::{Connection, Limits},
+};
+
+fn sandbox(network: &str) -> SandboxRecord {
+    let metadata = json!({ "name": "web", "namespace": "ns", "uid": "u", "attempt": 0 });
+    let document: SandboxDocument = serde_json::from_value(
+        json!({ "version": 1, "spec": { "metadata": metadata }, "network": network }),
+    )
+    .unwrap();
+    SandboxRecord {
+        id: SandboxId::try_from("ab".repeat(32)).unwrap(),
+        name: "k8s_POD_web_ns_u_0".to_owned(),
+        document: Arc::new(document),
+        created_at: Nanos(1),
+        process: Some(Process::Running { pid: 42, started_at: Nanos(1) }),
+        engine_addresses: Vec::new(),
+        attachment: None,
+    }
+}
+
+/// A client that writes its frames by hand.
+struct Client {
+    io: DuplexStream,
+    deflater: Compress,
+    serving: JoinHandle<()>,
+}
+
+impl Client {
+    fn new() -> Self {
+        Self::given(Duration::from_secs(30))
+    }
+
+    fn given(patience: Duration) -> Self {
+        let (ours, io) = duplex(256 * 1024);
+        let connection = Connection::start(ours, Limits::default());
+        let serving = tokio::spawn(async move {
+            pair_up(connection, &Arc::new(sandbox("host")), patience).await;
+        });
+        Self { io, deflater: Compress::new(Compression::fast(), true), serving }
+    }
+
+    async fn open(&mut self, id: u32, kind: &str, port: u16, request: &str) {
+        let port = port.to_string();
+        let mut plain = BytesMut::new();
+        plain.put_u32(3);
+        for text in ["streamtype", kind, "port", &port, "requestid", request] {
+            plain.put_u32(u32::try_from(text.len()).unwrap());
+            plain.put_slice(text.as_bytes());
+        }
+        let mut block = Vec::with_capacity(1000);
+        self.deflater.compress_vec(&plain, &mut block, FlushCompress::Sync).unwrap();
+        let mut frame = BytesMut::from(&[0x80, 3, 0, 1][..]);
+        frame.put_u32(u32::try_from(10 + block.len()).unwrap());
+        frame.put_u32(id);
+        frame.put_bytes(0, 6);
+        frame.put_slice(&block);
+        self.io.write_all(&frame).await.unwrap();
+    }
+
+    async fn pair(&mut self, error: u32, port: u16) {
+        let request = error.to_string();
+        self.open(error, "error", port, &request).await;
+        self.open(error + 2, "data", port, &request).await;
+    }
+
+    async fn data(&mut self, id: u32, bytes: &[u8], last: bool) {
+        self.io.write_u32(id).await.unwrap();
+        let length = u32::try_from(bytes.len()).unwrap();
+        self.io.write_u32(u32::from(last) << 24 | length).await.unwrap();
+        self.io.write_all(bytes).await.unwrap();
+    }
+
+    async fn reset(&mut self, id: u32) {
+        self.io.write_all(&[0x80, 3, 0, 3, 0, 0, 0, 8]).await.unwrap();
+        self.io.write_u32(id).await.unwrap();
+        self.io.write_u32(5).await.unwrap();
+    }
+
+    /// Everything on the streams until each of them has ended, in the order of `streams`.
+    async fn until_the_end_of<const N: usize>(&mut self, streams: [u32; N]) -> [String; N] {
+        let (mut texts, mut ended) = ([const { String::new() }; N], 0);
+        while ended < N {
+            let first = self.io.read_u32().await.unwrap();
+            let second = self.io.read_u32().await.unwrap();
+            let mut body = vec![0; (second & 0x00ff_ffff) as usize];
+            self.io.read_exact(&mut body).await.unwrap();
+            let number = match first {
+                0x8003_0003 => u32::from_be_bytes(body[..4].try_into().unwrap()),
+                number => number,
+            };
+            let Some(stream) = streams.iter().position(|stream| *stream == number) else {
+                continue;
+            };
+            if first == 0x8003_0003 {
+                texts[stream].push_str("(reset)");
+                ended += 1;
+            } else {
+                texts[stream].push_str(&String::from_utf8(body).unwrap());
+                ended += usize::from(second >> 24 & 1 == 1);
+            }
+        }
+        texts
+    }
+}
+
+async fn listener(address: &str) -> (TcpListener, u16) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+async fn read_all(socket: &mut TcpStream) -> String {
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test]
+async fn the_client_may_end_first() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    client.data(3, b"question", true).await;
+    let mut pod = listener.accept().await.unwrap().0;
+    assert_eq!(read_all(&mut pod).await, "question");
+    pod.write_all(b"answer").await.unwrap();
+    drop(pod);
+    assert_eq!(client.until_the_end_of([1, 3]).await, ["", "answer"]);
+}
+
+#[tokio::test]
+async fn the_pod_may_end_first_and_is_still_told_more() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    let mut pod = listener.accept().await.unwrap().0;
+    pod.write_all(b"hello").await.unwrap();
+    pod.shutdown().await.unwrap();
+    assert_eq!(client.until_the_end_of([1, 3]).await, ["", "hello"]);
+    client.data(3, b"thanks", true).await;
+    assert_eq!(read_all(&mut pod).await, "thanks");
+}
+
+#[tokio::test]
+async fn connections_stand_for_themselves() {
+    let (listener, port) = listener("[::1]:0").await;
+    let mut client = Client::new();
+    let mut pods = Vec::new();
+    for number in 0..50 {
+        client.pair(4 * number + 1, port).await;
+        pods.push(listener.accept().await.unwrap().0);
+    }
+    client.data(3, b"first", true).await;
+    client.reset(7).await;
+    for (number, mut pod) in (0..).zip(pods) {
+        match number {
+            0 => assert_eq!(read_all(&mut pod).await, "first", "IPv6 is tried as well"),
+            1 => assert_eq!(read_all(&mut pod).await, "", "a reset is an end"),
+            _ => {
+                let text = format!("pod {number}");
+                pod.write_all(text.as_bytes()).await.unwrap();
+                drop(pod);
+                let streams = [4 * number + 1, 4 * number + 3];
+                assert_eq!(client.until_the_end_of(streams).await, [String::new(), text]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_closes_what_it_had_open() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    let mut pod = listener.accept().await.unwrap().0;
+    drop(client.io);
+    let _ = pod.read_to_end(&mut Vec::new()).await;
+    client.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_listening_is_told_on_the_error_stream() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    drop(listener);
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    let [error, data] = client.until_the_end_of([1, 3]).await;
+    let begin = format!("error forwarding port {port} to pod {}, uid : ", "ab".repeat(32));
+    assert!(error.starts_with(&begin) && error.contains("Connection refused"), "{error}");
+    assert_eq!(data, "");
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_pair_is_refused() {
+    let mut client = Client::new();
+    client.open(1, "error", 0, "0").await;
+    client.open(3, "stdin", 80, "0").await;
+    client.open(5, "error", 80, "0").await;
+    client.open(7, "error", 80, "0").await;
+    assert_eq!(client.until_the_end_of([1, 3, 7]).await, ["(reset)"; 3]);
+}
+
+#[tokio::test]
+async fn a_stream_that_stays_alone_is_told_so() {
+    let mut client = Client::given(Duration::from_millis(1));
+    client.open(1, "error", 80, "0").await;
+    client.open(3, "data", 80, "1").await;
+    let texts = client.until_the_end_of([1, 3]).await;
+    assert_eq!(texts, ["timed out waiting for the data stream", "(reset)"]);
+}
+
+#[tokio::test]
+async fn a_connection_is_made_inside_a_namespace() {
+    let Some(resident) = Resident::new() else { return };
+    let path = PathBuf::from(format!("/proc/{}/ns/net", resident.tid));
+    netns::raise_loopback(&path).unwrap();
+    let listener = netns::within(&path, || Blocking::bind("127.0.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for place in [Place::OfProcess(path.clone()), Place::Pinned(path.clone())] {
+        let mut ours = dial::connect(place, port).await.unwrap();
+        ours.write_all(b"inside").await.unwrap();
+        drop(ours);
+        let text = io::read_to_string(listener.accept().unwrap().0).unwrap();
+        assert_eq!(text, "inside");
+    }
+    let ours = PathBuf::from("/proc/self/ns/net");
+    let error = dial::connect(Place::OfProcess(ours), port).await.unwrap_err();
+    assert!(matches!(error, dial::DialError::Ended), "a pid in other hands: {error}");
+}
+
+#[test]
+fn a_pods_network_is_found() {
+    let record = sandbox("host");
+    assert_eq!(Place::of(&record), Some(Place::Host));
+    let mut record = sandbox("docker");
+    assert_eq!(Place::of(&record), Some(Place::OfProcess("/proc/42/ns/net".into())));
+    record.process = None;
+    assert_eq!(Place::of(&record), None);
+    let mut record = sandbox("cni");
+    assert_eq!(Place::of(&record), None);
+    record.attachment = Some(Attachment::Released);
+    assert_eq!(Place::of(&record), None);
+}
