@@ -26,6 +26,7 @@ use crate::{
         patience::patient,
         pod,
         stage::Stage,
+        upgrade::Place,
         world::World,
     },
 };
@@ -34,6 +35,7 @@ use crate::{
 pub(crate) async fn to_a_pod(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_pod").await?;
     in_every_way(&scene, Some(&scene.sandbox)).await?;
+    ports_in_the_query(&scene).await?;
     to_a_container(&scene).await?;
     scene.ends().await
 }
@@ -82,6 +84,17 @@ async fn in_every_way(scene: &Scene, inside: Option<&str>) -> Outcome {
         until_left(&hello).await.map_err(told)?;
     }
     Ok(())
+}
+
+/// A WebSocket client may name its ports where it connects.
+async fn ports_in_the_query(scene: &Scene) -> Outcome {
+    let inside = Some(scene.sandbox.as_str());
+    let echo = Server::start(&scene.stage.engine, inside, LOOPBACK, Manner::Echo).await?;
+    let mut place = Place::of(&scene.stage.cri.port_forward(&scene.sandbox, &[]).await?)?;
+    place.path.push_str(&format!("?port={NOBODY}&port={}", echo.port));
+    let route = Route::WebSocket("v4.channel.k8s.io");
+    let mut forward = Forward::open(route, &place, &[NOBODY, echo.port]).await?;
+    echoes(&mut forward, echo.port).await
 }
 
 async fn echoes(forward: &mut Forward, port: u16) -> Outcome {

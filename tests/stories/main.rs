@@ -89,6 +89,7 @@ const STORIES: &[(&str, Story)] = stories![
     streams::tokens::negotiated,
     streams::tokens::a_thousand_and_one,
     streams::hostile::bytes,
+    streams::hostile::silence,
     forwards::to_a_pod,
     forwards::on_the_engines_network,
     forwards::on_the_hosts_network,

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use dockbridge::wire::cri;
 use tokio::time::{Instant, sleep};
 
 use super::Scene;
@@ -60,12 +61,14 @@ fn send(session: &mut Session, mass: Arc<Mass>) -> tokio::task::JoinHandle<Outco
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "slow_reader").await?;
     let bridge = scene.bridge()?;
-    for way in USUAL {
-        let command = ["dd", "if=/dev/zero", "bs=65521"];
+    for (number, way) in USUAL.into_iter().enumerate() {
+        let id = scene.add(&counted(&scene, &format!("writer{number}"))).await?;
+        let count = scene.stage.folders.shared.join("written");
+        fs::write(&count, "")?;
+        let line = "while head -c 65521 /dev/zero; do printf x >>/shared/written; done";
         let before = bridge.resident()?;
-        let mut session =
-            Session::exec(&scene.stage.cri, way, &scene.container, &command, Wish::Output).await?;
-        until_still(|| Ok(written("dd\0if=/dev/zero\0bs=65521"))).await?;
+        let mut session = Session::shell(&scene.stage.cri, way, &id, line, Wish::Output).await?;
+        until_still(|| Ok(fs::metadata(&count).ok().map(|file| file.len()))).await?;
         let grown = bridge.resident()?.saturating_sub(before);
         println!("  {way:?}: {grown} KiB more while the writer waits");
         ensure!(grown < GROWTH, "{way:?}: dockbridge grew by {grown} KiB");
@@ -75,9 +78,21 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
         }
         ensure!(bridge.resident()?.saturating_sub(before) < GROWTH, "{way:?}: grew after all");
         drop(session);
-        scene.stage.engine.inside(&scene.container, "killall -KILL dd || true").await?;
+        // Its output gone, the writer runs into the end of its pipe or waits for good.
+        scene.stage.cri.stop_container(&id, 1).await?;
     }
     scene.ends().await
+}
+
+/// A container whose processes can tell the story, beside their streams, how far they are.
+fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
+    let mut container = scene.stage.recipes.sleeper(name);
+    container.mounts = vec![cri::Mount {
+        container_path: "/shared".to_owned(),
+        host_path: scene.stage.folders.shared.display().to_string(),
+        ..Default::default()
+    }];
+    container
 }
 
 /// A process that reads nothing: its user waits, dockbridge does not grow.
@@ -123,16 +138,6 @@ pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Ou
         last = now;
     }
     Ok(())
-}
-
-/// How much the process with that command line has written.
-fn written(command: &str) -> Option<u64> {
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let process = processes.map(|entry| entry.path()).find(|path| {
-        fs::read(path.join("cmdline")).is_ok_and(|line| line.starts_with(command.as_bytes()))
-    })?;
-    let io = fs::read_to_string(process.join("io")).ok()?;
-    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
 }
 
 /// KiB that buffers, of a debug build too, may take for one stalled stream.

@@ -1,5 +1,7 @@
 //! Bytes that no client sends: whoever speaks properly is served as if nothing had been.
 
+use std::time::Duration;
+
 use rand::{Rng, RngCore, SeedableRng, rngs::StdRng};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,6 +13,7 @@ use super::{Scene, bulk::GROWTH};
 use crate::support::{
     channel::patience,
     failure::{Failure, Outcome, ensure, ensure_eq},
+    patience::patient,
     remote::{SPDY, Session, USUAL, Wish, exec_request},
     spdy::{client::Spdy, frame, headers::Deflater},
     upgrade::{self, Place},
@@ -45,6 +48,29 @@ pub(crate) async fn bytes(world: World) -> Outcome {
     drop(witnesses);
     let mut last = Session::exec(cri, SPDY, &scene.container, &["true"], Wish::Output).await?;
     ensure_eq!(last.collect().await?.code()?, 0);
+    scene.ends().await
+}
+
+/// Who begins and does not go on is not waited for: half a request, half of the streams.
+pub(crate) async fn silence(world: World) -> Outcome {
+    let scene = Scene::quiet(&world, "silence").await?;
+    let bridge = scene.bridge()?;
+    let place = fresh(&scene).await?;
+    let held = bridge.descriptors()?;
+    let mut half = TcpStream::connect(&place.authority).await?;
+    half.write_all(format!("POST {} HTTP/1.1\r\nConn", place.path).as_bytes()).await?;
+    let spdy = upgraded(&scene).await?;
+    let _error = spdy.open(&[("streamtype", "error")]).await?;
+    let _stdin = spdy.open(&[("streamtype", "stdin")]).await?;
+    spdy.closed(patient(CREATION)).await?;
+    let mut rest = Vec::new();
+    // With an answer or without.
+    drop(
+        timeout(patient(CREATION), half.read_to_end(&mut rest))
+            .await
+            .map_err(|_late| Failure("half a request holds its connection for good".to_owned()))?,
+    );
+    bridge.lets_go(held + 3).await?;
     scene.ends().await
 }
 
@@ -115,7 +141,7 @@ async fn frames(scene: &Scene, random: &mut StdRng) -> Outcome {
     for (what, bytes) in wrong {
         let spdy = upgraded(scene).await?;
         spdy.send(bytes).await?;
-        spdy.closed().await.map_err(|failure| Failure(format!("{what}: {failure}")))?;
+        spdy.closed(patience()).await.map_err(|failure| Failure(format!("{what}: {failure}")))?;
     }
     harmless(scene).await?;
     crowd(scene).await
@@ -185,3 +211,6 @@ async fn shaken(scene: &Scene, protocol: &str) -> Outcome<TcpStream> {
     ensure_eq!(answered.status, 101);
     Ok(answered.stream)
 }
+
+/// Half a minute is what streams are given to be opened in; the rest is the machine's.
+const CREATION: Duration = Duration::from_secs(60);

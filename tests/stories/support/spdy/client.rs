@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split},
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -139,10 +140,10 @@ impl Spdy {
     }
 
     /// Waits until the server has closed the connection.
-    pub(crate) async fn closed(&self) -> Outcome {
-        timeout(patience(), async {
+    pub(crate) async fn closed(&self, within: Duration) -> Outcome {
+        timeout(within, async {
             while !self.tasks[0].is_finished() {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                sleep(Duration::from_millis(10)).await;
             }
         })
         .await
