@@ -108,7 +108,6 @@ async fn receive(stream: TcpStream, desk: Arc<Desk>) {
         .header_read_timeout(HEAD_PATIENCE)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_HEAD)
-        .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     match timeout(REQUEST_PATIENCE, serving).await {

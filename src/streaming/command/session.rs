@@ -167,7 +167,7 @@ async fn stopping(stop: &CancellationToken) {
 const LAST_INPUT: Duration = Duration::from_secs(10);
 /// How long the output may be silent before a process that has ended is taken to have said
 /// everything, though somebody holds its pipes.
-const LAST_SILENCE: Duration = Duration::from_secs(2);
+const LAST_SILENCE: Duration = Duration::from_millis(250);
 /// More than all pipes and sockets on the way can hold, in bytes.
 const LAST_OUTPUT: usize = 8 << 20;
 /// How long streams may go on when we are stopped.
