@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use thiserror::Error;
 
 use crate::{
-    engine::error::EngineError, error::Kind, flight::call::Lost, model::id::InvalidId,
-    store::error::StoreError, translate::plan::error::PlanError,
+    engine::error::EngineError, error::Kind, exec::error::ExecError, flight::call::Lost,
+    model::id::InvalidId, store::error::StoreError, translate::plan::error::PlanError,
 };
 
 /// A container verb failed. Cheap to clone: several callers may wait for one task.
@@ -27,6 +27,32 @@ pub enum ContainerError {
     /// The sandbox cannot take a container now.
     #[error("sandbox {id} is not ready: start a new one for this pod")]
     SandboxNotReady {
+        /// Full id.
+        id: String,
+    },
+    /// The container has no process to join.
+    #[error("container {id} is not running")]
+    NotRunning {
+        /// Full id.
+        id: String,
+    },
+    /// A command was not over in its time. Nothing of it is left, unless `left` says so.
+    #[error(
+        "command in container {id} timed out after {}s{}",
+        limit.as_secs(),
+        left.as_ref().map(|left| format!(" {left}")).unwrap_or_default()
+    )]
+    TimedOut {
+        /// Full id.
+        id: String,
+        /// The time it had.
+        limit: Duration,
+        /// Why some of it may still be there.
+        left: Option<Arc<str>>,
+    },
+    /// Nobody waits for a command any more; it was ended.
+    #[error("nobody waits for the command in container {id} any more")]
+    Abandoned {
         /// Full id.
         id: String,
     },
@@ -79,6 +105,9 @@ pub enum ContainerError {
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A command could not be started, followed or ended.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
     /// What is true now is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -94,9 +123,13 @@ impl ContainerError {
             Self::NotFound { .. } | Self::SandboxNotFound { .. } | Self::ImageNotFound { .. } => {
                 Kind::NotFound
             }
-            Self::SandboxNotReady { .. } | Self::TargetNotReady { .. } => Kind::FailedPrecondition,
+            Self::SandboxNotReady { .. }
+            | Self::TargetNotReady { .. }
+            | Self::NotRunning { .. } => Kind::FailedPrecondition,
             Self::NameInUse { .. } => Kind::AlreadyExists,
-            Self::Unkillable { .. } => Kind::DeadlineExceeded,
+            Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
+            Self::Abandoned { .. } => Kind::Cancelled,
+            Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
             Self::Plan(error) => error.kind(),
             Self::Engine(error) => error.kind(),

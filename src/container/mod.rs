@@ -6,6 +6,7 @@
 pub mod create;
 pub mod end;
 pub mod error;
+pub mod exec_sync;
 pub mod log_link;
 pub mod name_conflict;
 pub mod pod_files;

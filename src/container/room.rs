@@ -31,6 +31,8 @@ pub struct Containers {
     pub(super) starting: Calls<ContainerId, Result<(), ContainerError>>,
     pub(super) stopping: Calls<ContainerId, Result<(), ContainerError>>,
     pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
+    /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
+    pub(super) tracker: TaskTracker,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
@@ -63,6 +65,7 @@ impl Containers {
             starting: Calls::new(tracker.clone()),
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
+            tracker: tracker.clone(),
             deadlines: Arc::default(),
             floor: Arc::default(),
         }

@@ -4,6 +4,7 @@
 pub mod container;
 pub mod document;
 pub mod engine;
+pub mod exec;
 pub mod filter;
 pub mod id;
 pub mod image;

@@ -193,6 +193,19 @@ impl RuntimeService for RuntimeRpc {
         }))
     }
 
+    async fn exec_sync(
+        &self,
+        request: Request<cri::ExecSyncRequest>,
+    ) -> Result<Response<cri::ExecSyncResponse>, Status> {
+        let spec = parse::exec::exec_sync_spec(request.get_ref()).map_err(failed)?;
+        let outcome = self.containers.exec_sync(spec).await.map_err(failed)?;
+        Ok(Response::new(cri::ExecSyncResponse {
+            stdout: outcome.stdout,
+            stderr: outcome.stderr,
+            exit_code: outcome.exit_code,
+        }))
+    }
+
     async fn exec(
         &self,
         request: Request<cri::ExecRequest>,

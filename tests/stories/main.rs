@@ -17,6 +17,7 @@
 
 mod conflicts;
 mod crashes;
+mod execs;
 mod forwards;
 mod images;
 mod machine;
@@ -67,6 +68,11 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    execs::exact,
+    execs::a_child_holds_the_output,
+    execs::out_of_time,
+    execs::the_caller_leaves,
+    execs::a_thousand_out_of_time,
     streams::exec::in_every_way,
     streams::exec::half_closed,
     streams::exec::two_outputs,

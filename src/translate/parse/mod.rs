@@ -5,6 +5,7 @@
 
 pub mod container;
 pub mod error;
+pub mod exec;
 pub mod filter;
 pub mod id;
 pub mod image;

@@ -3,6 +3,7 @@
 
 mod calls;
 mod faults;
+mod hijack;
 mod pulls;
 mod real;
 mod streams;

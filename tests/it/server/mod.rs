@@ -9,6 +9,7 @@
     reason = "requests are written as the fields that matter, whatever else the interface has"
 )]
 
+mod exec;
 mod faults;
 mod frames;
 mod hostile;

@@ -158,6 +158,18 @@ impl Cri {
         Ok(call!(self.runtime.list_containers(request))?.containers)
     }
 
+    /// ExecSync with a limit in seconds.
+    pub(crate) async fn exec_sync(
+        &self,
+        container: &str,
+        command: &[&str],
+        timeout: i64,
+    ) -> Answer<cri::ExecSyncResponse> {
+        let cmd = command.iter().map(|word| (*word).to_owned()).collect();
+        let request = cri::ExecSyncRequest { container_id: container.to_owned(), cmd, timeout };
+        call!(self.runtime.exec_sync(request))
+    }
+
     /// Exec; the URL.
     pub(crate) async fn exec(&self, request: &cri::ExecRequest) -> Answer<String> {
         Ok(call!(self.runtime.exec(request.clone()))?.url)

@@ -13,6 +13,7 @@
 
 #![allow(dead_code, reason = "offers what stories need, whether or not one needs it today")]
 
+pub(crate) mod exec;
 pub(crate) mod fault;
 pub(crate) mod server;
 pub(crate) mod world;

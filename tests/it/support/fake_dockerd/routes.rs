@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::{
+    exec::{self, Takeover},
     server::Speaks,
     wire::Recorded,
     world::{Container, Image, World, familiar},
@@ -20,6 +21,8 @@ pub(super) enum Answer {
         newest: String,
     },
     Json(u16, Value),
+    /// The connection goes over to a process.
+    Hijack(Takeover),
     /// JSON messages of a pull or load.
     Stream(Vec<Value>),
     /// Events of these types and actions; an empty list means all.
@@ -57,6 +60,14 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
             ok(json!({ "Warnings": null }))
         }),
         ("DELETE", ["containers", id]) => remove(world, id, request).await,
+        ("POST", ["containers", id, "exec"]) => exec::create(&mut lock(world), id, request),
+        ("POST", ["containers", id, "attach"]) => exec::attach(&mut lock(world), id),
+        ("POST", ["containers", id, "resize"]) => {
+            with(world, id, |_, _| Answer::Json(200, Value::Null))
+        }
+        ("POST", ["exec", id, "start"]) => exec::start(&mut lock(world), id),
+        ("POST", ["exec", id, "resize"]) => exec::resize(&mut lock(world), id, request),
+        ("GET", ["exec", id, "json"]) => exec::inspect(&mut lock(world), id),
         ("GET", ["images", "json"]) => list_images(&lock(world)),
         ("POST", ["images", "create"]) => pull(&mut lock(world), request),
         ("POST", ["images", "load"]) => load(&mut lock(world), request),
@@ -398,11 +409,11 @@ fn with(
     }
 }
 
-fn ok(body: Value) -> Answer {
+pub(super) fn ok(body: Value) -> Answer {
     Answer::Json(200, body)
 }
 
-fn refuse(status: u16, message: &str) -> Answer {
+pub(super) fn refuse(status: u16, message: &str) -> Answer {
     Answer::Json(status, json!({ "message": message }))
 }
 
@@ -425,6 +436,6 @@ fn words(value: &Value) -> Vec<String> {
     }
 }
 
-fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+pub(super) fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

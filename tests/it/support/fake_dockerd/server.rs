@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::wire::Recorded;
 use super::{
+    exec,
     fault::{Fault, Rule, matches},
     routes::{self, Answer},
     wire,
@@ -260,6 +261,10 @@ impl Connection {
             }
             Answer::Json(status, body) => {
                 wire::write_json(&mut self.stream, status, &body).await?;
+            }
+            Answer::Hijack(takeover) => {
+                exec::play(&self.shared.world, &mut self.stream, takeover).await?;
+                return Ok(false);
             }
             Answer::Stream(messages) => {
                 let chunks = messages.iter().map(|m| format!("{m}\r\n").into_bytes()).collect();

@@ -11,12 +11,20 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use super::exec::{Exec, Script};
+
 /// Everything the fake knows.
 pub(crate) struct World {
     pub(crate) containers: Vec<Container>,
     pub(crate) images: Vec<Image>,
     /// What can be pulled.
     pub(crate) registry: Vec<Image>,
+    /// Processes made in containers.
+    pub(crate) execs: Vec<Exec>,
+    /// What processes do, by program; others end well at once.
+    pub(crate) scripts: BTreeMap<String, Script>,
+    /// What a container's main process does for those who attach.
+    pub(crate) attached: Script,
     /// `/info`, changed at will.
     pub(crate) info: Value,
     /// Release, for `/version`.
@@ -81,6 +89,9 @@ impl World {
             containers: Vec::new(),
             images: Vec::new(),
             registry: Vec::new(),
+            execs: Vec::new(),
+            scripts: BTreeMap::new(),
+            attached: Script::of([]),
             info,
             release: "26.1.5".to_owned(),
             pid: std::process::id(),
@@ -206,6 +217,10 @@ impl World {
         self.images.iter().find(named)
     }
 
+    pub(super) fn exec_mut(&mut self, id: &str) -> Option<&mut Exec> {
+        self.execs.iter_mut().find(|exec| exec.id == id)
+    }
+
     /// Sends any event.
     pub(crate) fn emit(&self, kind: &str, action: &str, id: &str, attributes: &Value) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -261,7 +276,7 @@ impl World {
         Image { id, tags, digests: vec![digest], size: 1_234_567, config }
     }
 
-    fn fresh_id(&mut self) -> String {
+    pub(super) fn fresh_id(&mut self) -> String {
         self.serial += 1;
         // Spread, so that prefixes differ.
         let spread = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);

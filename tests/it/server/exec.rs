@@ -1,0 +1,209 @@
+//! ExecSync in front of an engine that does as it is told: what is asked, what is answered, and
+//! what is left when it goes wrong. Killing needs real processes: see the stories.
+
+use std::time::Duration;
+
+use dockbridge::wire::cri;
+use tonic::{Code, Status};
+
+use crate::support::{
+    bridge::{Bridge, LONG, container, docker, pod},
+    fake_dockerd::{
+        exec::{Script, Step},
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
+};
+
+/// A running container, and nothing asked of the engine yet.
+async fn set() -> (FakeDockerd, Bridge, String) {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    docker.forget_requests();
+    (docker, bridge, id)
+}
+
+async fn run(
+    bridge: &Bridge,
+    id: &str,
+    words: &[&str],
+    timeout: i64,
+) -> Result<cri::ExecSyncResponse, Status> {
+    let request = cri::ExecSyncRequest {
+        container_id: id.to_owned(),
+        cmd: words.iter().map(|word| (*word).to_owned()).collect(),
+        timeout,
+    };
+    let call = async { bridge.runtime.clone().exec_sync(request).await };
+    let answer = tokio::time::timeout(LONG, call).await.expect("an answer in time");
+    answer.map(tonic::Response::into_inner)
+}
+
+fn script(docker: &FakeDockerd, script: Script) {
+    docker.world(|world| world.scripts.insert("x".to_owned(), script));
+}
+
+/// Requests about execs; the store's own looks at the engine are no part of this.
+fn asked(docker: &FakeDockerd) -> Vec<String> {
+    let calls = docker.requests().into_iter().map(|request| request.call());
+    calls.filter(|call| call.contains("exec")).collect()
+}
+
+#[tokio::test]
+async fn three_requests_when_all_is_quick() {
+    let (docker, bridge, id) = set().await;
+    let steps =
+        [Step::Out(b"out\n".to_vec()), Step::Err(b"err\n".to_vec()), Step::Out(b"\0".to_vec())];
+    script(&docker, Script { exit_code: Some(3), ..Script::of(steps) });
+    // The fake notes an end after its last byte: settle that race for the count.
+    let mut counts = Vec::new();
+    for _ in 0..10 {
+        docker.forget_requests();
+        let answer = run(&bridge, &id, &["x", "", "y z"], 0).await.unwrap();
+        assert_eq!(
+            (answer.stdout.as_slice(), answer.stderr.as_slice()),
+            (&b"out\n\0"[..], &b"err\n"[..])
+        );
+        assert_eq!(answer.exit_code, 3);
+        counts.push(asked(&docker).len());
+    }
+    assert!(counts.contains(&3), "{counts:?}");
+    let exec = docker.world(|world| world.execs.last().cloned().unwrap());
+    assert_eq!(exec.body["Cmd"], serde_json::json!(["x", "", "y z"]));
+    assert_eq!(exec.body["AttachStdin"], false);
+    assert_eq!(exec.body["Tty"], false);
+    assert!(exec.body["Env"][0].as_str().unwrap().starts_with("DOCKBRIDGE_EXEC="));
+    let start = docker.matching("POST /exec/*/start").pop().unwrap();
+    assert_eq!(start.headers["upgrade"], "tcp");
+}
+
+#[tokio::test]
+async fn who_may_run_what() {
+    let (docker, bridge, id) = set().await;
+    let code =
+        async |id: &str, words: &[&str]| run(&bridge, id, words, 1).await.unwrap_err().code();
+    assert_eq!(code("", &["x"]).await, Code::InvalidArgument);
+    assert_eq!(code(&id, &[]).await, Code::InvalidArgument);
+    assert_eq!(code(&id, &[""]).await, Code::InvalidArgument);
+    assert_eq!(code(&id, &["a\0b"]).await, Code::InvalidArgument);
+    assert_eq!(code("nobody", &["x"]).await, Code::NotFound);
+    assert!(asked(&docker).is_empty());
+    docker.world(|world| world.container_mut(&id).unwrap().status = "paused".to_owned());
+    assert_eq!(code(&id, &["x"]).await, Code::FailedPrecondition);
+    docker.world(|world| world.exit(&id, 0));
+    assert_eq!(code(&id, &["x"]).await, Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn no_limit_by_zero_or_less() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::of([Step::Pause(Duration::from_millis(1300))]));
+    for timeout in [0, -1, i64::MIN, i64::MAX] {
+        assert_eq!(run(&bridge, &id, &["x"], timeout).await.unwrap().exit_code, 0, "{timeout}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_the_engine_is_slow_to_see() {
+    let (docker, bridge, id) = set().await;
+    let lag = Duration::from_millis(700);
+    script(&docker, Script { lag, exit_code: Some(7), ..Script::of([Step::Out(b"x".to_vec())]) });
+    assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().exit_code, 7);
+}
+
+#[tokio::test]
+async fn a_child_that_keeps_the_output_open() {
+    let (docker, bridge, id) = set().await;
+    let steps = [Step::Out(b"x".to_vec()), Step::End(4), Step::Pause(Duration::from_secs(3600))];
+    script(&docker, Script::of(steps));
+    let answer = run(&bridge, &id, &["x"], 20).await.unwrap();
+    assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"x"[..], 4));
+}
+
+#[tokio::test]
+async fn more_output_than_an_answer_holds() {
+    let (docker, bridge, id) = set().await;
+    let (out, err) = (vec![b'o'; 9 << 20], vec![b'e'; 9 << 20]);
+    script(&docker, Script::of([Step::Out(out), Step::Err(err)]));
+    let answer = run(&bridge, &id, &["x"], 0).await.unwrap();
+    assert_eq!(answer.stdout.len(), 9 << 20);
+    assert_eq!(
+        answer.stdout.len() + answer.stderr.len(),
+        dockbridge::container::exec_sync::MOST_OUTPUT
+    );
+    assert!(answer.stderr.iter().all(|byte| *byte == b'e'));
+}
+
+#[tokio::test]
+async fn an_engine_without_upgrades() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script { status: 200, ..Script::of([Step::Out(b"old".to_vec())]) });
+    assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().stdout, b"old");
+}
+
+#[tokio::test]
+async fn time_is_up_and_the_process_cannot_be_seen() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
+    let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
+    assert!(error.message().contains("cannot be seen from here"), "{error:?}");
+    eventually(|| docker.open() < 8).await;
+}
+
+#[tokio::test]
+async fn a_start_that_stalls() {
+    let (docker, bridge, id) = set().await;
+    docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
+    let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
+    assert!(run(&bridge, &id, &["x"], 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn engines_that_fail_in_the_middle() {
+    let (docker, bridge, id) = set().await;
+    let garbage = Step::Raw(b"\x07 this is no frame".to_vec());
+    let half = Step::Raw(vec![1, 0, 0, 0, 0, 0, 1, 0, b'x']);
+    for (step, code) in [(garbage, Code::Internal), (half, Code::Unavailable)] {
+        script(&docker, Script::of([step]));
+        assert_eq!(run(&bridge, &id, &["x"], 5).await.unwrap_err().code(), code);
+    }
+    script(&docker, Script::of([]));
+    for (call, fault, code) in [
+        ("POST /containers/*/exec", Fault::Reset, Code::Unavailable),
+        ("POST /containers/*/exec", Fault::Status(500, "boom".into()), Code::Unknown),
+        ("POST /exec/*/start", Fault::Reset, Code::Unavailable),
+        ("POST /exec/*/start", Fault::Garbage, Code::Internal),
+        (
+            "POST /exec/*/start",
+            Fault::Status(404, "No such exec instance: a".into()),
+            Code::NotFound,
+        ),
+        ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
+        ("GET /exec/*/json", Fault::CutJson, Code::Internal),
+    ] {
+        docker.inject(Rule::new(call, fault.clone()).times(1));
+        let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
+        assert_eq!(error.code(), code, "{call} {fault:?}: {error:?}");
+    }
+    assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_costs_no_connection() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::endless([]));
+    let open = docker.open();
+    for _ in 0..5 {
+        let call = run(&bridge, &id, &["x"], 0);
+        assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
+    }
+    // The fake's processes go on; what is counted is that ours no longer listens.
+    docker.hang_up();
+    eventually(|| docker.open() <= open).await;
+    assert!(bridge.stop().await.path("state").exists());
+}

@@ -1,0 +1,217 @@
+//! Processes in the fake's containers: made, started over a connection taken over, looked at.
+
+use std::{io, sync::Mutex, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+};
+
+use super::{
+    routes::{Answer, lock, ok, refuse},
+    wire::Recorded,
+    world::World,
+};
+
+/// What a process does, step by step.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Writes to its standard output, in a frame unless it has a terminal.
+    Out(Vec<u8>),
+    /// Writes to its standard error.
+    Err(Vec<u8>),
+    /// Puts these bytes on the connection as they are.
+    Raw(Vec<u8>),
+    /// Takes its time.
+    Pause(Duration),
+    /// Writes back what it reads until there is no more.
+    Echo,
+    /// Ends with this code; what follows is done by those it left behind.
+    End(i64),
+}
+
+/// A process: what it does, and how the engine tells of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) steps: Vec<Step>,
+    /// Without [`Step::End`], how it ends after its last step; none for never.
+    pub(crate) exit_code: Option<i64>,
+    /// How long after its output its end is seen in an inspect.
+    pub(crate) lag: Duration,
+    /// Its pid in an inspect. One that nobody has cannot be found.
+    pub(crate) pid: i64,
+    /// 101, or 200 as from an engine without upgrades.
+    pub(crate) status: u16,
+}
+
+impl Script {
+    /// Does this and exits with 0.
+    pub(crate) fn of(steps: impl Into<Vec<Step>>) -> Self {
+        let (steps, lag) = (steps.into(), Duration::ZERO);
+        Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX), status: 101 }
+    }
+
+    /// Never ends.
+    pub(crate) fn endless(steps: impl Into<Vec<Step>>) -> Self {
+        let mut script = Self::of(steps);
+        script.steps.push(Step::Pause(Duration::from_secs(3600)));
+        Self { exit_code: None, ..script }
+    }
+}
+
+/// A process made in a container.
+#[derive(Clone, Debug)]
+pub(crate) struct Exec {
+    pub(crate) id: String,
+    pub(crate) container: String,
+    /// The body of its create call.
+    pub(crate) body: Value,
+    pub(crate) script: Script,
+    pub(crate) begun: bool,
+    pub(crate) running: bool,
+    pub(crate) exit_code: Option<i64>,
+    /// Columns and lines, as last told.
+    pub(crate) size: Option<(String, String)>,
+}
+
+/// A connection to be taken over.
+pub(super) struct Takeover {
+    /// Whose end its last step is; none for a container's main process.
+    exec: Option<String>,
+    script: Script,
+    tty: bool,
+}
+
+pub(super) fn create(world: &mut World, container: &str, request: &Recorded) -> Answer {
+    let Some(found) = world.container(container) else {
+        return refuse(404, &format!("No such container: {container}"));
+    };
+    let container = found.id.clone();
+    match found.status.as_str() {
+        "running" => {}
+        "paused" => {
+            let text =
+                format!("Container {container} is paused, unpause the container before exec");
+            return refuse(409, &text);
+        }
+        _ => return refuse(409, &format!("Container {container} is not running")),
+    }
+    let (body, id) = (request.json(), world.fresh_id());
+    let program = body["Cmd"][0].as_str().unwrap_or_default();
+    let script = world.scripts.get(program).cloned().unwrap_or_else(|| Script::of([]));
+    let exec = Exec {
+        id: id.clone(),
+        container,
+        body,
+        script,
+        begun: false,
+        running: false,
+        exit_code: None,
+        size: None,
+    };
+    world.execs.push(exec);
+    Answer::Json(201, json!({ "Id": id }))
+}
+
+pub(super) fn start(world: &mut World, id: &str) -> Answer {
+    let Some(exec) = world.exec_mut(id) else { return missing(id) };
+    if exec.begun {
+        return refuse(409, &format!("Error: Exec command {id} has already run"));
+    }
+    (exec.begun, exec.running) = (true, true);
+    let tty = exec.body["Tty"].as_bool().unwrap_or_default();
+    Answer::Hijack(Takeover { exec: Some(id.to_owned()), script: exec.script.clone(), tty })
+}
+
+pub(super) fn inspect(world: &mut World, id: &str) -> Answer {
+    let Some(exec) = world.exec_mut(id) else { return missing(id) };
+    ok(json!({
+        "ID": exec.id, "ContainerID": exec.container, "Running": exec.running,
+        "ExitCode": exec.exit_code, "Pid": if exec.begun { exec.script.pid } else { 0 },
+    }))
+}
+
+pub(super) fn resize(world: &mut World, id: &str, request: &Recorded) -> Answer {
+    let size = (request.parameter("w").to_owned(), request.parameter("h").to_owned());
+    let Some(exec) = world.exec_mut(id) else { return missing(id) };
+    exec.size = Some(size);
+    Answer::Json(200, Value::Null)
+}
+
+pub(super) fn attach(world: &mut World, container: &str) -> Answer {
+    let Some(found) = world.container(container) else {
+        return refuse(404, &format!("No such container: {container}"));
+    };
+    if found.status != "running" {
+        return refuse(409, &format!("Container {} is not running", found.id));
+    }
+    let tty = found.body["Tty"].as_bool().unwrap_or_default();
+    Answer::Hijack(Takeover { exec: None, script: world.attached.clone(), tty })
+}
+
+/// Plays a script on a connection; it goes on when the client has gone.
+pub(super) async fn play(
+    world: &Mutex<World>,
+    stream: &mut UnixStream,
+    takeover: Takeover,
+) -> io::Result<()> {
+    let Takeover { exec, script, tty } = takeover;
+    let media = if tty { "raw-stream" } else { "multiplexed-stream" };
+    let head = match script.status {
+        101 => "101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp",
+        _ => "200 OK",
+    };
+    let head = format!("HTTP/1.1 {head}\r\nContent-Type: application/vnd.docker.{media}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    let mut code = script.exit_code;
+    for step in script.steps {
+        match step {
+            Step::Out(bytes) => drop(stream.write_all(&framed(tty, 1, &bytes)).await),
+            Step::Err(bytes) => drop(stream.write_all(&framed(tty, 2, &bytes)).await),
+            Step::Raw(bytes) => drop(stream.write_all(&bytes).await),
+            Step::Pause(time) => tokio::time::sleep(time).await,
+            Step::Echo => echo(stream, tty).await?,
+            Step::End(stated) => end(world, exec.as_deref(), *code.insert(stated)),
+        }
+    }
+    let _ = stream.shutdown().await;
+    if let Some(code) = code {
+        tokio::time::sleep(script.lag).await;
+        end(world, exec.as_deref(), code);
+    }
+    Ok(())
+}
+
+/// One frame of output, or the bytes alone.
+pub(crate) fn framed(tty: bool, stream: u8, bytes: &[u8]) -> Vec<u8> {
+    if tty {
+        return bytes.to_vec();
+    }
+    let mut frame = vec![stream, 0, 0, 0];
+    frame.extend_from_slice(&u32::try_from(bytes.len()).unwrap().to_be_bytes());
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+async fn echo(stream: &mut UnixStream, tty: bool) -> io::Result<()> {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let count = stream.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        stream.write_all(&framed(tty, 1, &bytes[..count])).await?;
+    }
+}
+
+fn end(world: &Mutex<World>, exec: Option<&str>, code: i64) {
+    let mut world = lock(world);
+    if let Some(exec) = exec.and_then(|id| world.exec_mut(id)) {
+        (exec.running, exec.exit_code) = (false, Some(code));
+    }
+}
+
+fn missing(id: &str) -> Answer {
+    refuse(404, &format!("No such exec instance: {id}"))
+}

@@ -1,0 +1,233 @@
+//! ExecSync on a real engine: exact output, and nothing left of what ran out of time.
+
+use std::{fs, time::Duration};
+
+use dockbridge::wire::cri;
+use tokio::{task::JoinSet, time::sleep};
+use tonic::Code;
+
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq, fail},
+    stage::Stage,
+    world::World,
+};
+
+/// A running container for commands; the pod goes with [`Set::clear`].
+struct Set {
+    stage: Stage,
+    container: String,
+}
+
+impl Set {
+    async fn up(world: &World, story: &str) -> Outcome<Self> {
+        let stage = Stage::docker(world, story).await?;
+        let pod = stage.recipes.pod("pod");
+        let sandbox = stage.cri.run(&pod).await?;
+        let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
+        let container = ids.into_iter().next().unwrap_or_default();
+        Ok(Self { stage, container })
+    }
+
+    async fn run(&self, line: &str, timeout: i64) -> Outcome<cri::ExecSyncResponse> {
+        Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
+    }
+
+    /// Runs a line that must run out of its second.
+    async fn times_out(&self, line: &str) -> Outcome {
+        match self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], 1).await {
+            Err(refused) if refused.code == Code::DeadlineExceeded => {
+                ensure!(refused.message.contains("timed out"), "{refused}");
+                ensure!(!refused.message.contains("and it"), "{refused}");
+                Ok(())
+            }
+            other => fail!("{line:?} was not timed out: {other:?}"),
+        }
+    }
+
+    /// Host pids of living processes whose command line holds a word.
+    fn alive(&self, word: &str) -> Outcome<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+            let inside = read("cgroup").contains(&self.container);
+            let dead = read("stat").contains(") Z ");
+            if inside && !dead && read("cmdline").contains(word) {
+                found.push(format!("{} {}", entry.file_name().display(), read("cmdline")));
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many execs the engine keeps for the container.
+    async fn execs(&self) -> Outcome<usize> {
+        let format = "{{len .ExecIDs}}";
+        let count = self.stage.engine.docker(&["inspect", "-f", format, &self.container]).await?;
+        Ok(count.parse()?)
+    }
+
+    async fn clear(self) -> Outcome {
+        self.stage.cri.clear().await?;
+        self.stage.leaves_nothing().await
+    }
+}
+
+/// Both outputs to the byte, codes, programs that cannot start, and children left on purpose.
+pub(crate) async fn exact(world: World) -> Outcome {
+    let set = Set::up(&world, "exact").await?;
+    let answer = set.run("printf 'a\\000b\\n'; printf 'no newline' >&2; exit 42", 10).await?;
+    ensure_eq!(answer.stdout, b"a\0b\n");
+    ensure_eq!(answer.stderr, b"no newline");
+    ensure_eq!(answer.exit_code, 42);
+    let answer = set.run("kill -9 $$", 10).await?;
+    ensure_eq!(answer.exit_code, 137);
+    let answer = set.run("cat; exit 3", 10).await?;
+    ensure_eq!((answer.stdout.len(), answer.exit_code), (0, 3), "input is empty");
+    for (program, code) in [("/no/such/program", 127), ("/etc", 126)] {
+        let answer = set.stage.cri.exec_sync(&set.container, &[program], 10).await?;
+        let text = [answer.stdout, answer.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!((126..=127).contains(&answer.exit_code), "{program}: {} {text}", answer.exit_code);
+        ensure!(text.contains("OCI runtime exec failed"), "{program}: {code} {text:?}");
+    }
+    for _ in 0..20 {
+        let answer =
+            set.run("i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done", 30).await?;
+        let wanted: String = (0..2000).map(|i| format!("{i}\n")).collect();
+        ensure!(answer.stdout == wanted.as_bytes(), "{} bytes", answer.stdout.len());
+    }
+    let answer =
+        set.run("yes o | head -c 12000000; yes e | head -c 12000000 >&2; exit 5", 60).await?;
+    ensure_eq!(answer.exit_code, 5);
+    let kept = answer.stdout.len() + answer.stderr.len();
+    ensure_eq!(kept, dockbridge::container::exec_sync::MOST_OUTPUT);
+    ensure_eq!(set.execs().await?, 0);
+    set.clear().await
+}
+
+/// A child that holds the output does not hold the call, and lives on.
+pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
+    let set = Set::up(&world, "a_child_holds_the_output").await?;
+    let begun = std::time::Instant::now();
+    let answer = set.run("sleep 4321 & echo mine; exit 6", 60).await?;
+    ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 6));
+    ensure!(begun.elapsed() < Duration::from_secs(30), "took {:?}", begun.elapsed());
+    println!("  a child held the output for {:.1?} of the call", begun.elapsed());
+    ensure_eq!(set.alive("4321")?.len(), 1);
+    set.clear().await
+}
+
+/// Everything a command brought forth is gone when its time is up, and nobody else is.
+pub(crate) async fn out_of_time(world: World) -> Outcome {
+    let set = Set::up(&world, "out_of_time").await?;
+    set.run("sleep 5555 >/dev/null 2>&1 & exit 0", 10).await?;
+    for line in [
+        "exec sleep 7777",
+        "sleep 7777",
+        "sleep 7777 & sleep 7777 & wait",
+        "trap '' TERM HUP INT; sleep 7777; sleep 7777",
+        "setsid sleep 7777 & sleep 7777",
+        "setsid sh -c 'sleep 7777 >/dev/null 2>&1 </dev/null &'; sleep 7777",
+        "(setsid sh -c '(sleep 7777 & exec sleep 7777) >/dev/null 2>&1 </dev/null &' &); sleep 7777",
+        "exec >/dev/null 2>&1; (setsid sleep 7777 &); sleep 7777",
+        "while :; do sleep 7777 & sleep 0.01; done",
+        "yes",
+    ] {
+        set.times_out(line).await?;
+        let left = [set.alive("7777")?, set.alive("yes")?].concat();
+        ensure!(left.is_empty(), "{line:?} left {left:?}");
+        ensure_eq!(set.execs().await?, 0, "after {line:?}");
+    }
+    ensure_eq!(set.alive("5555")?.len(), 1, "a stranger was killed");
+    let running = set.stage.cri.container(&set.container).await?.state();
+    ensure_eq!(running, cri::ContainerState::ContainerRunning);
+    set.clear().await
+}
+
+/// A caller who leaves takes the command along.
+pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
+    let set = Set::up(&world, "the_caller_leaves").await?;
+    for timeout in [0, 600] {
+        let line = "(setsid sleep 8888 >/dev/null 2>&1 &); sleep 8888";
+        let call = set.run(line, timeout);
+        let late = tokio::time::timeout(Duration::from_secs(2), call).await;
+        ensure!(late.is_err(), "it ended by itself: {late:?}");
+        let mut left = set.alive("8888")?;
+        for _ in 0..200 {
+            if left.is_empty() {
+                break;
+            }
+            sleep(Duration::from_millis(50)).await;
+            left = set.alive("8888")?;
+        }
+        ensure!(left.is_empty(), "left {left:?}");
+    }
+    set.clear().await
+}
+
+/// A thousand in a row, fifty at a time: no process, descriptor, thread or exec is left.
+pub(crate) async fn a_thousand_out_of_time(world: World) -> Outcome {
+    let set = Set::up(&world, "a_thousand_out_of_time").await?;
+    let daemon = fs::read_to_string(world.root.join("pids/dockerd")).unwrap_or_default();
+    let Some(bridge) = set.stage.bridge.pid() else { fail!("no dockbridge") };
+    batch(&set, 50).await?;
+    let before = Counts::of(bridge, daemon.trim());
+    for _ in 0..20 {
+        batch(&set, 50).await?;
+    }
+    let left = set.alive("9999")?;
+    ensure!(left.is_empty(), "left {left:?}");
+    ensure_eq!(set.execs().await?, 0);
+    let mut after = Counts::of(bridge, daemon.trim());
+    // Idle connections are kept for half a minute.
+    for _ in 0..80 {
+        if after.fits(&before) {
+            break;
+        }
+        sleep(Duration::from_millis(500)).await;
+        after = Counts::of(bridge, daemon.trim());
+    }
+    println!("  before {before:?}\n  after  {after:?}");
+    ensure!(after.fits(&before), "before {before:?}, after {after:?}");
+    set.clear().await
+}
+
+async fn batch(set: &Set, count: usize) -> Outcome {
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let (cri, container) = (set.stage.cri.clone(), set.container.clone());
+        calls.spawn(async move {
+            let line = "(setsid sleep 9999 >/dev/null 2>&1 &); sleep 9999";
+            cri.exec_sync(&container, &["sh", "-c", line], 1).await.map_err(|refused| refused.code)
+        });
+    }
+    while let Some(outcome) = calls.join_next().await {
+        ensure_eq!(outcome?.err(), Some(Code::DeadlineExceeded));
+    }
+    Ok(())
+}
+
+/// What dockbridge and the engine hold.
+#[derive(Debug)]
+struct Counts {
+    descriptors: usize,
+    threads: usize,
+    engine_descriptors: usize,
+}
+
+impl Counts {
+    fn of(bridge: u32, engine: &str) -> Self {
+        let count = |path: String| fs::read_dir(path).map_or(0, Iterator::count);
+        Self {
+            descriptors: count(format!("/proc/{bridge}/fd")),
+            threads: count(format!("/proc/{bridge}/task")),
+            engine_descriptors: count(format!("/proc/{engine}/fd")),
+        }
+    }
+
+    /// Whether it is no more than before, but for what a moment's work holds.
+    fn fits(&self, before: &Self) -> bool {
+        self.descriptors <= before.descriptors + 3
+            && self.threads <= before.threads + 3
+            && self.engine_descriptors <= before.engine_descriptors + 6
+    }
+}
