@@ -92,7 +92,7 @@ impl Engine {
     /// started before or its container does not run any more.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        self.hijack(carrying(self.post_exec("start", exec, "/start")?, &body)?, tty).await
+        self.hijack(carrying(self.post_exec("begin", exec, "/start")?, &body)?, tty).await
     }
 
     /// Looks at an exec. The engine forgets one some minutes after its end.
