@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::{
     error::ExecError,
-    sight::{Found, Sight, Traces, beside},
+    sight::{Found, Sight, Struck, Traces, beside},
 };
 use crate::{
     engine::{
@@ -179,11 +179,17 @@ impl Exec {
                 return Err(ExecError::OutOfSight { exec, container });
             }
         };
-        let mut pause = FIRST_PAUSE;
         // A child born between a look and its parent's death is met by the next look.
-        while self.strike(main.clone(), Message::Kill).await != 0 {
+        let (mut pause, mut still) = (FIRST_PAUSE, 0);
+        loop {
+            let struck = self.strike(main.clone(), Message::Kill).await;
+            let enough = if struck.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
+            still = if struck.signalled == 0 { still + 1 } else { 0 };
+            if still >= enough {
+                break;
+            }
             sleep(pause).await;
-            pause = longer(pause, LONGEST_PAUSE);
+            pause = longer(pause, LONGEST_LULL);
         }
         pause = FIRST_PAUSE;
         while self.goes_on().await {
@@ -193,15 +199,15 @@ impl Exec {
         Ok(())
     }
 
-    /// Signals whatever belongs to it; how many there were. More than none if that is not known.
-    async fn strike(&self, main: Option<Arc<Found>>, message: Message) -> usize {
+    /// Signals whatever belongs to it. Counts somebody if that is not known.
+    async fn strike(&self, main: Option<Arc<Found>>, message: Message) -> Struck {
         let traces = self.shared.traces.clone();
         let work = move || traces.strike(main.as_deref().map(|found| &found.main), message);
         match beside(work).await.and_then(std::convert::identity) {
-            Ok(count) => count,
+            Ok(struck) => struck,
             Err(error) => {
                 warn!(exec = self.shared.id, %error, "cannot signal what an exec began");
-                1
+                Struck { signalled: 1, unclear: 0 }
             }
         }
     }
@@ -265,6 +271,16 @@ const SOON: Duration = Duration::from_millis(64);
 
 /// How rarely the engine is asked at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// So many looks in a row must find nobody.
+const LOOKS: u32 = 2;
+
+/// The same while somebody shows no environment: long enough for any exec, not for ever, since
+/// one that was started with an empty environment stays like that.
+const UNCLEAR_LOOKS: u32 = 20;
+
+/// The longest pause between looks.
+const LONGEST_LULL: Duration = Duration::from_millis(16);
 
 /// How long the engine may take to notice an end: it waits for open pipes for some seconds.
 const ENGINE_LAG: Duration = Duration::from_secs(20);

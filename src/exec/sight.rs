@@ -39,6 +39,15 @@ pub(super) struct Traces {
     pub(super) marker: Option<String>,
 }
 
+/// What one look at the process table came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Struck {
+    /// How many belonged.
+    pub(super) signalled: usize,
+    /// How many may have been in the middle of an exec, when a marker cannot be read.
+    pub(super) unclear: usize,
+}
+
 impl Traces {
     /// Looks for the process that the engine calls `pid`.
     pub(super) fn find(&self, pid: u32) -> Sight {
@@ -68,30 +77,40 @@ impl Traces {
         if shown { Sight::Over } else { Sight::Hidden }
     }
 
-    /// Signals everything that belongs; tells how many there were, ended ones not counted.
-    pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<usize> {
+    /// Signals everything that belongs, ended ones not counted.
+    pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<Struck> {
         let all = self.processes.all().map_err(|error| error.source)?;
         let since = main.map_or(0, |main| main.who.started);
         let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
-        let candidates: Vec<Candidate> =
-            recent.filter_map(|one| self.candidate(one, main)).collect();
+        let (mut candidates, mut unclear) = (Vec::new(), 0);
+        for process in recent {
+            candidates.extend(self.candidate(process, main, &mut unclear));
+        }
         let found = kin(main, &candidates);
         for who in &found {
             self.tell(*who, message)?;
         }
-        Ok(found.len())
+        Ok(Struck { signalled: found.len(), unclear })
     }
 
-    fn candidate(&self, process: Process, main: Option<&Main>) -> Option<Candidate> {
+    fn candidate(
+        &self,
+        process: Process,
+        main: Option<&Main>,
+        unclear: &mut usize,
+    ) -> Option<Candidate> {
         let pid = process.who.pid;
         if !self.processes.is_grouped_under(pid, &self.container) {
             return None;
         }
         let held = self.processes.output_pipes(pid);
         let holds_pipe = main.is_some_and(|main| held.iter().any(|one| main.pipes.contains(one)));
-        let marked =
-            self.marker.as_ref().is_some_and(|marker| self.processes.was_given(pid, marker));
-        Some(Candidate { process, holds_pipe, marked })
+        let marked = match &self.marker {
+            Some(marker) => self.processes.was_given(pid, marker),
+            None => Some(false),
+        };
+        *unclear += usize::from(marked.is_none());
+        Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
     /// The look at its group came before this hold, the pid may have changed hands since: look

@@ -69,10 +69,11 @@ impl Processes {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
 
-    /// Whether it was started with this `NAME=value` in its environment.
-    pub fn was_given(&self, pid: u32, variable: &str) -> bool {
-        let variables = self.bytes(pid, "environ").unwrap_or_default();
-        variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    /// Whether it was started with this `NAME=value` in its environment; none while it shows no
+    /// environment, which is so for a moment of every exec, and for good of who was given none.
+    pub fn was_given(&self, pid: u32, variable: &str) -> Option<bool> {
+        let variables = self.bytes(pid, "environ").filter(|bytes| !bytes.is_empty())?;
+        Some(variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes()))
     }
 
     /// The pipes its standard output and error lead to, by the kernel's names for them.

@@ -15,6 +15,7 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
+mod commands;
 mod crowd;
 mod lives;
 mod plugins;
@@ -91,6 +92,7 @@ async fn measure(world: &World) -> Outcome {
     }
     table.print("one pod, one container, on CNI");
 
+    commands::measure(&stage, &raw.engine).await?.print("commands in a container");
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
     remote::measure(&stage, &raw.engine).await?.print("commands in a container");
     recorder.bridge.spawn().await?;

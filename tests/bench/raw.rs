@@ -109,6 +109,26 @@ impl RawEngine {
         }
     }
 
+    /// Runs `true` in a container: makes an exec, starts it, listens to its end, and looks at it
+    /// until the engine has seen the end, too.
+    pub(crate) async fn exec(&self, id: &str) -> Outcome {
+        let body = r#"{"AttachStdout":true,"AttachStderr":true,"Cmd":["true"]}"#;
+        let answer = self.ask(Method::POST, &format!("/containers/{id}/exec"), body).await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        let exec = answer["Id"].as_str().unwrap_or_default();
+        let body = r#"{"Detach":false,"Tty":false}"#;
+        self.ask(Method::POST, &format!("/exec/{exec}/start"), body).await?;
+        loop {
+            let answer: serde_json::Value =
+                serde_json::from_slice(&self.get(&format!("/exec/{exec}/json")).await?)?;
+            match (answer["Running"].as_bool(), answer["ExitCode"].as_i64()) {
+                (Some(false), Some(0)) => return Ok(()),
+                (Some(false), code) => fail!("exit code {code:?}"),
+                _ => {}
+            }
+        }
+    }
+
     /// Any read.
     pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
         self.ask(Method::GET, path, "").await

@@ -54,9 +54,11 @@ fn traces_are_read() {
     symlink("/dev/null", place.join("fd/2")).unwrap();
     assert!(table.is_grouped_under(5, "abc123"));
     assert!(!table.is_grouped_under(5, "abc124"));
-    assert!(table.was_given(5, "MARK=xyz"));
-    assert!(!table.was_given(5, "MARK=xy"));
-    assert!(!table.was_given(5, "MARK=no"));
+    assert_eq!(table.was_given(5, "MARK=xyz"), Some(true));
+    assert_eq!(table.was_given(5, "MARK=xy"), Some(false));
+    assert_eq!(table.was_given(5, "MARK=no"), Some(false));
+    fs::write(place.join("environ"), "").unwrap();
+    assert_eq!(table.was_given(5, "MARK=xyz"), None);
     assert_eq!(table.output_pipes(5), ["pipe:[77]"]);
     assert!(table.output_pipes(6).is_empty());
 }

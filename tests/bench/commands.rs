@@ -1,0 +1,41 @@
+//! Commands in a running container: ExecSync beside the engine calls it cannot do without.
+
+use std::time::Instant;
+
+use crate::{
+    amount,
+    lives::RAW,
+    raw::RawEngine,
+    support::{failure::Outcome, stage::Stage},
+    table::Table,
+};
+
+/// Runs `true` again and again, in turns.
+pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table> {
+    let pod = stage.recipes.pod("commands");
+    let sandbox = stage.cri.run(&pod).await?;
+    let container = stage.cri.create(&sandbox, &stage.recipes.sleeper("main"), &pod).await?;
+    stage.cri.start(&container).await?;
+    let mut table = Table::default();
+    for round in 0..=amount("COMMANDS", 100) {
+        let mut times = Table::default();
+        // Whoever comes second finds warm caches: take turns.
+        for turn in 0..2 {
+            let begun = Instant::now();
+            if (round + turn) % 2 == 0 {
+                stage.cri.exec_sync(&container, &["true"], 10).await?;
+                times.since("dockbridge", STEP, begun);
+            } else {
+                engine.exec(&container).await?;
+                times.since(RAW, STEP, begun);
+            }
+        }
+        if round > 1 {
+            table.merge(times);
+        }
+    }
+    stage.cri.clear().await?;
+    Ok(table)
+}
+
+const STEP: &str = "ExecSync true";
