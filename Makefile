@@ -100,6 +100,7 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
 	$(CARGO) bench --bench lifecycle --no-run
 	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle
+	$(CARGO) bench --bench forward
 
 ##@ Care
 
