@@ -90,3 +90,6 @@ impl Feed {
 
 /// Entries of the two streams are not quite in the order of their times.
 const DISORDER: SignedDuration = SignedDuration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -210,3 +210,6 @@ const ADOPTED: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod beginnings;

@@ -48,3 +48,6 @@ fn append_line(entry: &Entry<'_>, tag: &[u8; 3], text: &[u8], out: &mut Vec<u8>)
 
 /// Bytes of content in a line.
 pub const PART: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -81,10 +81,9 @@ impl Siblings {
         Some(Since { total, newest, is_renamed: self.current.is_none() && !self.link })
     }
 
-    /// The renamed file that was written last and is not empty.
-    pub fn newest_written(&self) -> Option<&Listed> {
-        let written = self.renamed.iter().filter(|file| file.length > 0);
-        written.max_by_key(|file| file.identity.born())
+    /// Files that are not empty.
+    pub fn written(&self) -> impl Iterator<Item = &Listed> {
+        self.all().filter(|file| file.length > 0)
     }
 
     /// Files besides this one that its birth does not tell to be older.

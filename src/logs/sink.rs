@@ -180,16 +180,14 @@ impl Sink {
     fn before(&mut self, siblings: &Siblings) -> Result<Before, LogError> {
         self.cut_torn()?;
         let own = tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
-        let mark = match own {
-            Some(mark) => Some(mark),
-            None => self.mark_of(siblings.newest_written()),
-        };
+        let others = siblings.written().filter(|file| file.identity != self.identity);
+        let marks = own.into_iter().chain(others.filter_map(|file| self.mark_of(file)));
         let link = if siblings.link { Before::Link } else { Before::Nothing };
-        Ok(mark.map_or(link, Before::Written))
+        Ok(Mark::of_all(marks).map_or(link, Before::Written))
     }
 
-    fn mark_of(&self, sibling: Option<&Listed>) -> Option<Mark> {
-        let name = self.target.beside(&sibling?.name);
+    fn mark_of(&self, sibling: &Listed) -> Option<Mark> {
+        let name = self.target.beside(&sibling.name);
         let file = beneath::open(self.target.root(), &name).ok()?;
         tail::cut(&file).and_then(|_| tail::mark(&file)).ok()?
     }

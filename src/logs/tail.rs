@@ -29,6 +29,17 @@ impl Mark {
         self.count == 0
     }
 
+    /// The mark of a log in several files, from the marks of each. The parts of a line may lie in
+    /// several of them.
+    pub fn of_all(marks: impl Iterator<Item = Self>) -> Option<Self> {
+        marks.reduce(|one, other| {
+            let same = one.time == other.time;
+            let (later, earlier) =
+                if is_later(&other.latest, &one.latest) { (other, one) } else { (one, other) };
+            Self { count: if same { earlier.count + later.count } else { later.count }, ..later }
+        })
+    }
+
     /// The mark after one more entry, which made so many CRI lines.
     pub fn next(before: Option<Self>, entry: &Entry<'_>, lines: u32) -> Self {
         let time = entry.time.to_owned();

@@ -1,0 +1,123 @@
+//! Where a log begins when no position tells, and what is left when the engine was quicker.
+
+use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
+
+use super::*;
+
+fn json(ids: std::ops::Range<usize>) -> String {
+    ids.fold(String::new(), |mut text, id| {
+        let time = format!("2026-01-01T{:02}:{:02}:{:02}.1Z", id / 3600, id / 60 % 60, id % 60);
+        writeln!(text, r#"{{"log":"line {id}\n","stream":"stdout","time":"{time}"}}"#).unwrap();
+        text
+    })
+}
+
+fn begin(dir: &Path, position: Option<Position>) -> Follower {
+    let place = LogPath::of(&dir.join("pod/main/0.log"), None).unwrap();
+    Follower::resume(&dir.join("json.log"), place, position).unwrap()
+}
+
+fn drain(follower: &mut Follower) {
+    while !matches!(follower.step(&mut Buffers::default()).unwrap(), Step::CaughtUp(_)) {}
+}
+
+/// Numbers of the lines of a CRI file.
+fn numbers(path: &Path) -> Vec<usize> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn nothing_to_follow_leaves_the_place_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = LogPath::of(&dir.path().join("pod/main/0.log"), None).unwrap();
+    let refused = Follower::resume(&dir.path().join("json.log"), place, None).unwrap_err();
+    assert_eq!(refused.kind(), crate::error::Kind::NotFound);
+    assert!(!dir.path().join("pod").exists());
+}
+
+#[test]
+fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("pod/main/0.log");
+    fs::write(dir.path().join("json.log.1"), json(0..50)).unwrap();
+    fs::write(dir.path().join("json.log"), json(50..70)).unwrap();
+    drain(&mut begin(dir.path(), None));
+    let whole = fs::read(&log).unwrap();
+    for left in [whole.len(), whole.len() - 7, whole.len() / 2, 10, 0] {
+        fs::write(&log, &whole[..left]).unwrap();
+        drain(&mut begin(dir.path(), None));
+        assert_eq!(numbers(&log), (0..70).collect::<Vec<_>>());
+    }
+    // The lines are in the file that the kubelet has renamed.
+    fs::rename(&log, log.with_file_name("0.log.old")).unwrap();
+    fs::write(dir.path().join("json.log"), json(50..80)).unwrap();
+    drain(&mut begin(dir.path(), None));
+    assert_eq!(numbers(&log), (70..80).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_position_ahead_of_the_file_loses_no_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("pod/main/0.log");
+    fs::write(dir.path().join("json.log"), json(0..50)).unwrap();
+    let mut follower = begin(dir.path(), None);
+    drain(&mut follower);
+    // A loss of power: the position was flushed, the lines were not.
+    fs::File::options().write(true).open(&log).unwrap().set_len(500).unwrap();
+    drain(&mut begin(dir.path(), Some(follower.position())));
+    assert_eq!(numbers(&log), (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_link_becomes_a_file_with_the_end_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("pod/main/0.log");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    symlink(dir.path().join("json.log"), &log).unwrap();
+    let filler = "x".repeat(9 << 20);
+    let old = format!("{}{filler}\n{}", json(0..5), json(5..10));
+    fs::write(dir.path().join("json.log.2"), json(0..1)).unwrap();
+    fs::write(dir.path().join("json.log.1"), old).unwrap();
+    fs::write(dir.path().join("json.log"), format!("{filler}\n{}", json(10..20))).unwrap();
+    let mut follower = begin(dir.path(), None);
+    drain(&mut follower);
+    assert!(!log.is_symlink());
+    assert_eq!(numbers(&log), (5..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn lost_files_are_told_and_the_rest_comes_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
+    fs::write(&source, json(0..10)).unwrap();
+    let mut follower = begin(dir.path(), None);
+    let early = follower.position();
+    drain(&mut follower);
+    // What is open is read to its end, whatever has become of its name.
+    fs::remove_file(&source).unwrap();
+    fs::write(dir.path().join("json.log.1"), json(20..25)).unwrap();
+    fs::write(&source, json(25..30)).unwrap();
+    drain(&mut follower);
+    assert_eq!(follower.take_losses(), Losses { unreadable: 0, gaps: 1 });
+    let expected: Vec<usize> = (0..10).chain(20..30).collect();
+    assert_eq!(numbers(&log), expected);
+    let mut follower = begin(dir.path(), Some(early));
+    drain(&mut follower);
+    assert_eq!(follower.take_losses().gaps, 1);
+    assert_eq!(numbers(&log), expected);
+}
+
+#[test]
+fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
+    fs::write(&source, json(0..10)).unwrap();
+    let mut follower = begin(dir.path(), None);
+    drain(&mut follower);
+    fs::write(&source, json(10..12)).unwrap();
+    drain(&mut follower);
+    drain(&mut follower);
+    assert_eq!(follower.take_losses().gaps, 1);
+    assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
+}
