@@ -1,6 +1,7 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
 use std::{
+    convert::Infallible,
     future::Future,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -23,7 +24,8 @@ use crate::{
         lock::{Lock, LockError},
     },
     image::{images::Images, settings::ImageSettings},
-    model::network::NetworkMode,
+    logs::room::Logs,
+    model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
     rpc::{
         image::ImageRpc,
@@ -128,7 +130,7 @@ pub async fn run_within(
         version = env!("CARGO_PKG_VERSION"),
         "dockbridge serves the container runtime interface"
     );
-    let store = rooms.runtime.store.clone();
+    let (store, logs) = (rooms.runtime.store.clone(), rooms.logs);
     let stopping = CancellationToken::new();
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
@@ -141,6 +143,7 @@ pub async fn run_within(
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
+        never = sweep_logs(&store, &logs) => match never {},
     };
     // Serving may have ended without being told to.
     stopping.cancel();
@@ -149,6 +152,7 @@ pub async fn run_within(
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
+    logs.close().await;
     info!("dockbridge has stopped; pods keep running");
     served
 }
@@ -158,6 +162,7 @@ struct Rooms {
     sandboxes: Sandboxes,
     runtime: RuntimeRpc,
     image: ImageRpc,
+    logs: Logs,
 }
 
 /// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
@@ -188,7 +193,10 @@ async fn build(
     let loaded = checkpoints.load().await;
     let patience = Patience { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), patience);
-    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, Gate::open());
+    let logs =
+        Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
+    let gate = gate(&logs);
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate);
     let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
         engine.clone(),
@@ -201,8 +209,8 @@ async fn build(
         tracker,
     );
     let locks = Locks::default();
-    let containers =
-        Containers::new(engine.clone(), store.clone(), locks.clone(), &settings.state_dir, tracker);
+    let hands = (engine.clone(), store.clone(), logs.clone());
+    let containers = Containers::new(hands, locks.clone(), &settings.state_dir, tracker);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let rooms = SandboxRooms {
         engine,
@@ -225,7 +233,23 @@ async fn build(
         checkpoints,
         network_mode: settings.network,
     };
-    Ok(Rooms { sandboxes, runtime, image })
+    Ok(Rooms { sandboxes, runtime, image, logs })
+}
+
+/// The end of a container is shown when its log is complete.
+fn gate(logs: &Logs) -> Gate {
+    let logs = logs.clone();
+    Gate::new(move |record: &ContainerRecord| logs.observed(record))
+}
+
+/// Lets go of the logs of containers that others have removed.
+async fn sweep_logs(store: &Store, logs: &Logs) -> Infallible {
+    loop {
+        if let Ok(now) = store.synced(Duration::MAX).await {
+            logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
+        }
+        tokio::time::sleep(SWEEP_EVERY).await;
+    }
 }
 
 async fn start_network(
@@ -275,6 +299,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
+/// How often logs of containers are looked for that are gone.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Nobody else has business in the state directory.
 const STATE_MODE: u32 = 0o700;
 /// How long all CNI plugins of one pod may take together; longer than any that works.

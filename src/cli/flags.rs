@@ -60,6 +60,9 @@ pub struct Flags {
     /// How long one call to the engine may take [default: 2m]
     #[arg(long, global = true, value_name = "DURATION")]
     pub runtime_request_timeout: Option<String>,
+    /// What is at a container's log path: a CRI file, or a link to docker's own [default: cri]
+    #[arg(long, global = true, value_name = "cri|docker")]
+    pub container_log_format: Option<String>,
     /// Form of the log on standard error [default: text]
     #[arg(long, global = true, value_name = "text|json")]
     pub log_format: Option<String>,
@@ -90,6 +93,7 @@ impl Flags {
                 self.image_pull_progress_deadline,
             ),
             (Key::RuntimeRequestTimeout, "--runtime-request-timeout", self.runtime_request_timeout),
+            (Key::ContainerLogFormat, "--container-log-format", self.container_log_format),
             (Key::LogFormat, "--log-format", self.log_format),
             (Key::LogLevel, "--log-level", self.log_level),
         ];

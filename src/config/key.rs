@@ -32,6 +32,8 @@ pub enum Key {
     ImagePullProgressDeadline,
     /// How long one engine call may take.
     RuntimeRequestTimeout,
+    /// What is found at the CRI log path of a container.
+    ContainerLogFormat,
     /// Form of the log.
     LogFormat,
     /// Amount of the log.
@@ -40,7 +42,7 @@ pub enum Key {
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -55,6 +57,7 @@ impl Key {
         Self::StreamingAddr,
         Self::ImagePullProgressDeadline,
         Self::RuntimeRequestTimeout,
+        Self::ContainerLogFormat,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -96,6 +99,7 @@ impl Key {
             Self::StreamingAddr => ("streaming-addr", "127.0.0.1:0"),
             Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "1m"),
             Self::RuntimeRequestTimeout => ("runtime-request-timeout", "2m"),
+            Self::ContainerLogFormat => ("container-log-format", "cri"),
             Self::LogFormat => ("log-format", "text"),
             Self::LogLevel => ("log-level", "info"),
         }

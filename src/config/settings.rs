@@ -10,7 +10,10 @@ use super::{
     resolve::Given,
     value::{self, Invalid},
 };
-use crate::{model::network::NetworkMode, telemetry::log::Format};
+use crate::{
+    model::{container::ContainerLogFormat, network::NetworkMode},
+    telemetry::log::Format,
+};
 
 /// Every setting, checked. Paths are absolute; nothing has been looked at on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Settings {
     pub pull_stall: Option<Duration>,
     /// A single engine call may take this long, besides what its request grants it.
     pub request_timeout: Duration,
+    /// What is found at the CRI log path of a container.
+    pub container_log_format: ContainerLogFormat,
     /// The log.
     pub log: LogSettings,
 }
@@ -89,6 +94,8 @@ impl Settings {
             streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
             pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
             request_timeout: texts.parse(Key::RuntimeRequestTimeout, value::request_timeout)?,
+            container_log_format: texts
+                .parse(Key::ContainerLogFormat, value::container_log_format)?,
             log: LogSettings {
                 format: texts.parse(Key::LogFormat, value::log_format)?,
                 level: texts.parse(Key::LogLevel, value::log_level)?,

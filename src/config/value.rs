@@ -11,6 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::{
     model::{
+        container::ContainerLogFormat,
         network::NetworkMode,
         reference::{ImageReference, names_id},
     },
@@ -64,6 +65,9 @@ pub enum Invalid {
     /// Not a duration.
     #[error("give a duration such as 90s, 2m or 1m30s")]
     Duration,
+    /// Not one of the known words.
+    #[error("choose cri, or docker for a link to the engine's own file")]
+    ContainerLogFormat,
     /// Not one of the known words.
     #[error("choose text or json")]
     Format,
@@ -155,6 +159,15 @@ pub(super) fn patience(text: &str) -> Result<Option<Duration>, Invalid> {
 /// A duration; zero means the default (cri-dockerd's flag has 0 as its default).
 pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
     Ok(patience(text)?.unwrap_or(REQUEST_TIMEOUT))
+}
+
+/// `cri` or `docker`.
+pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
+    match text {
+        "cri" => Ok(ContainerLogFormat::Cri),
+        "docker" => Ok(ContainerLogFormat::Docker),
+        _ => Err(Invalid::ContainerLogFormat),
+    }
 }
 
 /// `text` or `json`.

@@ -11,12 +11,11 @@ use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
-    log_link,
     name_conflict::{Verdict, create_named},
     room::Containers,
 };
 use crate::{
-    error::Kind,
+    error::{Kind, chain},
     host::file::read_if_present,
     model::{
         container::ContainerSpec,
@@ -69,9 +68,9 @@ impl Containers {
         }
         let plan = self.plan(&snapshot, &sandbox, spec).await?;
         make_mount_sources(&plan).await?;
-        let log_path = plan.document.spec.log_path.as_deref();
-        if let Err(error) = log_link::make_directory(log_path, &sandbox).await {
-            warn!(name = plan.name, %error, "the log will not be visible to the kubelet");
+        if let Err(error) = self.logs.prepare(&plan.document.spec).await {
+            let error = chain(&error);
+            warn!(name = plan.name, error, "the log will not be visible to the kubelet");
         }
         let judge = |observed: &Observed| judge_holder(&plan.document, observed);
         let (engine, body) = (&self.engine, &plan.body);
@@ -101,6 +100,7 @@ impl Containers {
             oom_floor: self.oom_floor().await,
             files: &files,
             pid_target: pid_target.as_ref(),
+            log_format: self.logs.format(),
             seccomp: seccomp.as_deref(),
         };
         Ok(plan::container::plan(spec, &facts)?)

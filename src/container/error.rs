@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::{
     engine::error::EngineError, error::Kind, exec::error::ExecError, flight::call::Lost,
-    model::id::InvalidId, store::error::StoreError, translate::plan::error::PlanError,
+    logs::error::LogError, model::id::InvalidId, store::error::StoreError,
+    translate::plan::error::PlanError,
 };
 
 /// A container verb failed. Cheap to clone: several callers may wait for one task.
@@ -102,6 +103,9 @@ pub enum ContainerError {
     /// The request cannot be put into the engine's words.
     #[error(transparent)]
     Plan(Arc<PlanError>),
+    /// The log cannot be written.
+    #[error(transparent)]
+    Log(#[from] Arc<LogError>),
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -132,6 +136,7 @@ impl ContainerError {
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
             Self::Plan(error) => error.kind(),
+            Self::Log(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Id(_) | Self::Lost(_) => Kind::Internal,

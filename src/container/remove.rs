@@ -1,8 +1,8 @@
 //! RemoveContainer: by force, with what belongs to it; removing nothing is success.
 
-use tracing::{info, warn};
+use tracing::info;
 
-use super::{error::ContainerError, log_link, room::Containers};
+use super::{error::ContainerError, room::Containers};
 use crate::model::id::ContainerId;
 
 impl Containers {
@@ -23,11 +23,7 @@ impl Containers {
         self.engine.remove_container(id.as_str()).await?;
         self.store.refresh_container(id.as_str()).await?;
         if let Some(record) = before.container(id.as_str()) {
-            let sandbox = before.sandbox(record.document.sandbox.as_str());
-            let removed = log_link::remove(record, sandbox.map(|found| &**found)).await;
-            if let Err(error) = removed {
-                warn!(container = %id, %error, "the log link stays behind");
-            }
+            self.logs.forget(record).await;
         }
         info!(container = %id, "container removed");
         Ok(())

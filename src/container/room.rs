@@ -14,6 +14,7 @@ use crate::{
     engine::client::Engine,
     flight::{call::Calls, lock::Locks},
     host::capability::oom_floor,
+    logs::room::Logs,
     model::{engine::EngineInfo, id::ContainerId},
     store::handle::Store,
 };
@@ -23,6 +24,7 @@ use crate::{
 pub struct Containers {
     pub(super) engine: Engine,
     pub(super) store: Store,
+    pub(super) logs: Logs,
     /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
     /// id) are write-locked while they change.
     pub(super) locks: Locks,
@@ -33,6 +35,7 @@ pub struct Containers {
     pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
     /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
     pub(super) tracker: TaskTracker,
+    pub(super) reopening: Calls<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
@@ -48,17 +51,18 @@ struct Floor {
 }
 
 impl Containers {
-    /// Verbs over `engine` and `store`; per-pod files go below `state_dir`.
+    /// Verbs over the engine, the store and the logs; per-pod files go below `state_dir`.
     pub fn new(
-        engine: Engine,
-        store: Store,
+        hands: (Engine, Store, Logs),
         locks: Locks,
         state_dir: &Path,
         tracker: &TaskTracker,
     ) -> Self {
+        let (engine, store, logs) = hands;
         Self {
             engine,
             store,
+            logs,
             locks,
             files: PodFilesRoot::new(state_dir.join("pods")),
             creating: Calls::new(tracker.clone()),
@@ -66,6 +70,7 @@ impl Containers {
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
             tracker: tracker.clone(),
+            reopening: Calls::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),
         }

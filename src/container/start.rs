@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{error::ContainerError, log_link, room::Containers};
+use super::{error::ContainerError, room::Containers};
 use crate::{
+    error::chain,
     model::{id::ContainerId, record::ContainerRecord},
     store::settings::SYNC_PATIENCE,
 };
@@ -32,12 +33,10 @@ impl Containers {
         started?;
         seen?;
         info!(container = id, name = container.name, "container started");
-        let now = self.store.snapshot();
-        let sandbox = now.sandbox(container.document.sandbox.as_str()).map(|found| &**found);
-        if let Some(record) = now.container(id)
-            && let Err(error) = log_link::make(record, sandbox).await
+        if let Some(record) = self.store.snapshot().container(id)
+            && let Err(error) = self.logs.started(record).await
         {
-            warn!(container = id, %error, "the log is not visible to the kubelet");
+            warn!(container = id, error = chain(&error), "the log is not visible to the kubelet");
         }
         Ok(())
     }

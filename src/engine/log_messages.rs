@@ -8,15 +8,15 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use crate::model::{stream::Source, time::Nanos};
+use crate::model::stream::Source;
 
 /// One message: a line, or a part of one when the line break is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMessage {
     /// Where it was written; with a terminal always standard output.
     pub source: Source,
-    /// When the engine read it.
-    pub time: Nanos,
+    /// When the engine read it, RFC 3339.
+    pub time: String,
     /// The text, with its line break if it has one.
     pub text: Bytes,
 }
@@ -105,7 +105,7 @@ fn message(source: Source, mut bytes: Bytes) -> Result<LogMessage, &'static str>
     let space = memchr(b' ', &bytes).ok_or("a message has no time")?;
     let stated = bytes.split_to(space);
     bytes.advance(1);
-    let time = time(&stated).ok_or("a message has no time")?;
+    let time = time(&stated).ok_or("a message has no time")?.to_owned();
     Ok(LogMessage { source, time, text: bytes })
 }
 
@@ -113,9 +113,9 @@ fn is_time(bytes: Option<&[u8]>) -> bool {
     bytes.is_some_and(|bytes| bytes.len() <= LONGEST_TIME && time(bytes).is_some())
 }
 
-fn time(bytes: &[u8]) -> Option<Nanos> {
-    let stamp: jiff::Timestamp = std::str::from_utf8(bytes).ok()?.parse().ok()?;
-    i64::try_from(stamp.as_nanosecond()).ok().map(Nanos)
+fn time(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    text.parse::<jiff::Timestamp>().is_ok().then_some(text)
 }
 
 const HEAD: usize = 8;

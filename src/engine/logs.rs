@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt;
 use hyper::{Method, body::Incoming};
+use jiff::Timestamp;
 
 use super::{
     address,
@@ -12,7 +13,6 @@ use super::{
     exchange::Exchange,
     log_messages::{Decoder, LogMessage},
 };
-use crate::model::time::Nanos;
 
 /// The messages of a log, old ones first, then new ones as they come. Dropping it ends the call.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub struct LogMessages {
 }
 
 impl Engine {
-    /// Follows a container's log from the messages of `since` on, those of that very instant
-    /// included. Whether it has a terminal must be known.
+    /// Follows a container's log from the messages of `since` on,
+    /// those of that very instant included. Whether it has a terminal must be known.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] when there is no such container; others when its log driver keeps
@@ -34,10 +34,10 @@ impl Engine {
         &self,
         id: &str,
         tty: bool,
-        since: Option<Nanos>,
+        since: Option<Timestamp>,
     ) -> Result<LogMessages, EngineError> {
         let call = Call { verb: "follow the log of", subject: Subject::Container(id.to_owned()) };
-        let since = since.map(seconds).unwrap_or_default();
+        let since = since.and_then(seconds).unwrap_or_default();
         let mut query =
             vec![("follow", "1"), ("stdout", "1"), ("stderr", "1"), ("timestamps", "1")];
         if !since.is_empty() {
@@ -97,7 +97,8 @@ impl LogMessages {
     }
 }
 
-fn seconds(time: Nanos) -> String {
-    let (whole, part) = (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000));
-    format!("{whole}.{part:09}")
+/// The engine's form of a time. Without one everything is sent: better twice than never.
+fn seconds(time: Timestamp) -> Option<String> {
+    let nanos = u64::try_from(time.as_nanosecond()).ok()?;
+    Some(format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000))
 }

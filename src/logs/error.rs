@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::{error::Kind, host::error::HostError};
+use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
 
 /// A step of a log failed. What was written stays; the next step goes on from there.
 #[derive(Debug, Error)]
@@ -21,6 +21,21 @@ pub enum LogError {
     /// The CRI file cannot be made or written. A full disk is the usual cause.
     #[error("the log cannot be written")]
     Target(#[source] HostError),
+    /// The engine, asked for the log, fails.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// The engine has stopped telling, though the container runs.
+    #[error("the engine has ended its answer while the container runs")]
+    Interrupted,
+    /// Nobody writes this log.
+    #[error("no log is written for container {id}")]
+    Unknown {
+        /// Full id.
+        id: String,
+    },
+    /// dockbridge is going down, or the task that writes logs has died.
+    #[error("logs are no longer written")]
+    Closed,
 }
 
 impl LogError {
@@ -29,6 +44,9 @@ impl LogError {
         match self {
             Self::SourceAbsent { .. } => Kind::NotFound,
             Self::Source(error) | Self::Target(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Interrupted | Self::Closed => Kind::Unavailable,
+            Self::Unknown { .. } => Kind::FailedPrecondition,
         }
     }
 }

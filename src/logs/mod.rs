@@ -5,6 +5,12 @@
 //! rotate. What is written is a pure function of what the engine recorded: after a crash the
 //! length of our own file tells how far we had come.
 //!
+//! ```text
+//! room ──commands──▶ pump ──a log for a turn──▶ turn: follower (the engine's files)
+//!   ▲                 ▲                              or relay and feed (the engine's API)
+//!   └──progress───────┴─ tidings of files, rests that are over: roster
+//! ```
+//!
 //! [`follower`] writes what the engine's files ([`generations`], [`entry`]) hold, [`feed`] what its
 //! API tells; both make CRI lines ([`line`]) of it for the [`sink`]. [`position`] is what outlives
 //! the process; where it is lost, the [`tail`] of the CRI file tells. [`link`] is the other format.
@@ -19,6 +25,17 @@ pub mod line;
 pub mod link;
 pub mod place;
 pub mod position;
+pub mod room;
 pub mod siblings;
 pub mod sink;
 pub mod tail;
+
+mod command;
+mod followed;
+mod positions;
+mod progress;
+mod pump;
+mod relay;
+mod roster;
+mod subject;
+mod turn;

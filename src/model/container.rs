@@ -53,6 +53,10 @@ pub struct ContainerSpec {
     /// CRI annotations, verbatim.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    /// Directory of the pod's logs, in which `log_path` lies: ours to write into, while what is
+    /// below it may be the pod's doing. None in documents older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_directory: Option<PathBuf>,
     /// Absolute path of the CRI log: log directory joined with the container's log path.
     #[serde(default)]
     pub log_path: Option<PathBuf>,
@@ -110,6 +114,16 @@ pub struct Mount {
     pub id_mapped: bool,
     /// Mount options asked for beyond the fields above.
     pub options: Vec<String>,
+}
+
+/// What is found at the CRI log path of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerLogFormat {
+    /// A file of ours in the CRI's format, which the kubelet rotates.
+    #[default]
+    Cri,
+    /// A link to the engine's own file, which the engine rotates.
+    Docker,
 }
 
 /// `MountPropagation` of CRI.

@@ -166,6 +166,15 @@ impl RuntimeService for RuntimeRpc {
         Ok(Response::new(cri::RemoveContainerResponse {}))
     }
 
+    async fn reopen_container_log(
+        &self,
+        request: Request<cri::ReopenContainerLogRequest>,
+    ) -> Result<Response<cri::ReopenContainerLogResponse>, Status> {
+        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
+        self.containers.reopen_log(&id.map_err(failed)?).await.map_err(failed)?;
+        Ok(Response::new(cri::ReopenContainerLogResponse {}))
+    }
+
     async fn list_containers(
         &self,
         request: Request<cri::ListContainersRequest>,

@@ -7,6 +7,8 @@ use dockbridge::{
     engine::client::{Engine, Patience},
     error::Kind,
     flight::lock::Locks,
+    logs::room::Logs,
+    model::container::ContainerLogFormat,
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
@@ -42,7 +44,10 @@ impl Node {
         store.synced(Duration::from_secs(10)).await.unwrap();
         let state = tempfile::tempdir().unwrap();
         let tracker = TaskTracker::new();
-        let containers = Containers::new(engine, store, Locks::default(), state.path(), &tracker);
+        let format = ContainerLogFormat::Docker;
+        let logs = Logs::start(format, state.path().join("logs"), engine.clone());
+        let hands = (engine, store, logs);
+        let containers = Containers::new(hands, Locks::default(), state.path(), &tracker);
         Self { docker, containers, container, _state: state }
     }
 }

@@ -9,7 +9,9 @@ use dockbridge::{
     flight::lock::Locks,
     host::file::Durability,
     image::{images::Images, settings::ImageSettings},
+    logs::room::Logs,
     model::{
+        container::ContainerLogFormat,
         document::SandboxDocument,
         id::SandboxId,
         network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
@@ -51,8 +53,9 @@ impl Node {
         store.synced(Duration::from_secs(10)).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), Locks::default());
         let state = self.root.path().join("state");
-        let containers =
-            Containers::new(engine.clone(), store.clone(), locks.clone(), &state, &tracker);
+        let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
+        let hands = (engine.clone(), store.clone(), logs);
+        let containers = Containers::new(hands, locks.clone(), &state, &tracker);
         let settings =
             ImageSettings { sandbox_image: None, pull_stall: None, registry_config: None };
         let images = Images::new(

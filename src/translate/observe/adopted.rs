@@ -68,6 +68,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         cdi_devices: Vec::new(),
         labels: stated_labels(inspect),
         annotations: annotations(inspect),
+        log_directory: None,
         log_path: log_path(inspect),
         stdin: config.open_stdin,
         stdin_once: config.stdin_once,

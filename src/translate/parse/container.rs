@@ -24,6 +24,7 @@ pub fn container_spec(
     let directory = sandbox::log_directory(sandbox).at("sandbox_config")?;
     let mut spec = spec(config).at("config")?;
     spec.log_path = log_path(directory.as_deref(), &config.log_path).at("config.log_path")?;
+    spec.log_directory = directory.filter(|_| spec.log_path.is_some());
     if let Some(linux) = &config.linux {
         confine(&mut spec, linux).at("config.linux")?;
     }
@@ -47,6 +48,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         cdi_devices: text::each(&config.cdi_devices, mount::cdi_device).at("CDI_devices")?,
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::pairs(&config.annotations).at("annotations")?,
+        log_directory: None,
         log_path: None,
         stdin: config.stdin,
         stdin_once: config.stdin_once,

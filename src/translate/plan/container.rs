@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     model::{
-        container::ContainerSpec,
+        container::{ContainerLogFormat, ContainerSpec},
         document::{ContainerDocument, VERSION},
         engine::EngineInfo,
         id::ContainerId,
@@ -39,6 +39,8 @@ pub struct ContainerFacts<'a> {
     pub files: &'a PodFiles,
     /// With [`PidMode::Target`]: the container whose processes it sees.
     pub pid_target: Option<&'a ContainerId>,
+    /// What will be at the log path.
+    pub log_format: ContainerLogFormat,
     /// Text of the seccomp profile, when it is one of the host's.
     pub seccomp: Option<&'a str>,
 }
@@ -130,7 +132,7 @@ fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostC
         cgroup_parent: cgroup::parent(&pod.spec.cgroup_parent, facts.engine.cgroup_driver)?,
         init: Some(false),
         ipc_mode: Some(pause.clone()),
-        log_config: Some(log_config()),
+        log_config: Some(log_config(facts.log_format)),
         pid_mode: pid_mode(spec, facts)?,
         network_mode: Some(pause),
         restart_policy: Some(never_restart()),
@@ -157,15 +159,25 @@ fn pid_mode(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Option<S
     })
 }
 
-/// The files our log pump reads. Type and caps are stated, so that the daemon's default driver
-/// does not matter; `compress` because the daemon fills in its own options of the same driver.
-fn log_config() -> HostConfigLogConfig {
-    let options = [("max-size", LOG_FILE_SIZE), ("max-file", LOG_FILES), ("compress", "false")];
+/// The engine's own log files. Everything that decides where a line goes is stated, so that the
+/// daemon's defaults do not matter: another driver would keep the log from us, `non-blocking` mode
+/// drops lines, and the daemon fills in its own options of the same driver, `compress` for one,
+/// which turns files we may still have to read into others.
+fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
+    let (size, files) = match format {
+        ContainerLogFormat::Cri => PUMPED,
+        ContainerLogFormat::Docker => LINKED,
+    };
+    let options = [("max-size", size), ("max-file", files), ("compress", "false"), MODE];
     let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
     HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.into()) }
 }
 
-/// Size at which the engine begins a new log file.
-const LOG_FILE_SIZE: &str = "16m";
-/// How many log files the engine keeps: what the pump may lag behind, times the size.
-const LOG_FILES: &str = "3";
+/// A container that writes waits for the engine, it loses nothing.
+const MODE: (&str, &str) = ("mode", "blocking");
+/// Size of a file and number of files, where the log pump reads them: together what it may lag
+/// behind, after a long absence too, before a line is lost.
+const PUMPED: (&str, &str) = ("16m", "5");
+/// The same, where the kubelet reads the newest of them itself. A kubelet that finds more than 10
+/// MiB would rename the link and ask for a new one, over and over: it must never find that much.
+const LINKED: (&str, &str) = ("8m", "5");

@@ -25,7 +25,9 @@ use super::{
 use crate::{
     error::Kind,
     model::{
-        container::{ContainerMetadata, ContainerSpec, Device, Mount, Propagation},
+        container::{
+            ContainerLogFormat, ContainerMetadata, ContainerSpec, Device, Mount, Propagation,
+        },
         engine::{ApiVersion, EngineInfo},
         id::{ContainerId, ImageId, SandboxId},
         label,
@@ -54,6 +56,7 @@ struct Facts {
     files: bool,
     pid_target: bool,
     seccomp: Option<String>,
+    linked_log: bool,
 }
 
 impl Default for Facts {
@@ -69,6 +72,7 @@ impl Default for Facts {
             files: false,
             pid_target: false,
             seccomp: None,
+            linked_log: false,
         }
     }
 }
@@ -114,6 +118,10 @@ impl Facts {
                 oom_floor: self.oom_floor,
                 files: &files,
                 pid_target: self.pid_target.then_some(&target),
+                log_format: match self.linked_log {
+                    true => ContainerLogFormat::Docker,
+                    false => ContainerLogFormat::Cri,
+                },
                 seccomp: self.seccomp.as_deref(),
             },
         )
@@ -226,6 +234,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
         oom_floor: 0,
         files: &files,
         pid_target: None,
+        log_format: ContainerLogFormat::Cri,
         seccomp: None,
     };
     let plan = container::plan(workload(), &facts).unwrap();
@@ -396,6 +405,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             files,
             pid_target,
             seccomp: all.then(|| "{}".to_owned()),
+            linked_log: files,
         },
     )
 }
@@ -568,6 +578,7 @@ fn container_spec() -> impl Strategy<Value = ContainerSpec> {
                 cdi_devices: lists.3,
                 labels: maps.0,
                 annotations: maps.1,
+                log_directory: flag.then(|| "/var/log/pods/x".into()),
                 log_path: flag.then(|| "/var/log/pods/x/c/0.log".into()),
                 stdin: flag,
                 resources,

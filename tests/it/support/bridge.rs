@@ -11,7 +11,7 @@ use dockbridge::{
     app::{self, AppError, Deadlines},
     config::settings::{CniSettings, LogSettings, Settings},
     engine::client::Patience,
-    model::network::NetworkMode,
+    model::{container::ContainerLogFormat, network::NetworkMode},
     store::settings::StoreSettings,
     telemetry::log::Format,
     wire::cri::{
@@ -42,11 +42,14 @@ pub(crate) struct Bridge {
 /// The directories of a node.
 pub(crate) struct Node {
     root: TempDir,
+    /// What is at the log paths of containers.
+    pub(crate) log_format: ContainerLogFormat,
 }
 
 impl Node {
     pub(crate) fn new() -> Self {
-        let node = Self { root: tempfile::tempdir().unwrap() };
+        let root = tempfile::tempdir().unwrap();
+        let node = Self { root, log_format: ContainerLogFormat::Cri };
         for name in ["bin", "conf", "host"] {
             fs::create_dir(node.path(name)).unwrap();
         }
@@ -104,6 +107,7 @@ impl Node {
             pull_stall: Some(PATIENCE),
             registry_config: None,
             request_timeout: PATIENCE,
+            container_log_format: self.log_format,
             log: LogSettings {
                 format: Format::Text,
                 level: tracing::level_filters::LevelFilter::OFF,

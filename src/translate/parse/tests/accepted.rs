@@ -76,6 +76,7 @@ fn every_field_of_a_container_arrives() {
     assert_eq!(spec.annotations["io.kubernetes.container.hash"], "2f0a");
     let log = "/var/log/pods/shop_web-0_6f2a/nginx/2.log";
     assert_eq!(spec.log_path.as_deref(), Some(Path::new(log)));
+    assert_eq!(spec.log_directory.as_deref(), Some(Path::new("/var/log/pods/shop_web-0_6f2a")));
     assert!(spec.stdin && spec.stdin_once && spec.tty);
     assert_eq!((spec.pid, spec.pid_target.as_str()), (PidMode::Target, "0123abcd"));
     assert_eq!(spec.stop_signal.as_deref(), Some("RTMIN+3"));

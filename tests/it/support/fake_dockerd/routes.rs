@@ -26,6 +26,12 @@ pub(super) enum Answer {
     /// JSON messages of a pull or load.
     Stream(Vec<Value>),
     /// Events of these types and actions; an empty list means all.
+    /// The log of this container, since this time.
+    Log {
+        id: String,
+        tty: bool,
+        since: String,
+    },
     Events(broadcast::Receiver<(Value, Vec<u8>)>, Vec<String>, Vec<String>),
 }
 
@@ -49,6 +55,7 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
         ("GET", ["containers", id, "json"]) => {
             with(world, id, |world, one| ok(inspect(world, one)))
         }
+        ("GET", ["containers", id, "logs"]) => with(world, id, |_, one| log(one, request)),
         ("POST", ["containers", id, "start"]) => with(world, id, start),
         ("POST", ["containers", id, "stop"]) => stop(world, id, request).await,
         ("POST", ["containers", id, "kill"]) => {
@@ -196,6 +203,14 @@ async fn stop(world: &Mutex<World>, name: &str, request: &Recorded) -> Answer {
     Answer::Json(204, Value::Null)
 }
 
+fn log(container: &Container, request: &Recorded) -> Answer {
+    Answer::Log {
+        id: container.id.clone(),
+        tty: container.body["Tty"].as_bool().unwrap_or_default(),
+        since: request.parameter("since").to_owned(),
+    }
+}
+
 fn kill(world: &mut World, container: &Container, request: &Recorded) -> Answer {
     if container.status != "running" {
         let text = format!("Cannot kill container: {}: Container {0} is not running", container.id);
@@ -256,6 +271,10 @@ fn inspect(world: &World, container: &Container) -> Value {
     let host = config["HostConfig"].take();
     config["Labels"] = json!(container.labels);
     let mode = host["NetworkMode"].as_str().unwrap_or("default");
+    let log_path = match &container.stated_log {
+        Some(path) => path.into(),
+        None => world.log_path(&container.id),
+    };
     let networks = match mode {
         "default" | "bridge" if container.status == "running" => {
             json!({ "bridge": { "IPAddress": "172.17.0.2", "GlobalIPv6Address": "" } })
@@ -264,7 +283,7 @@ fn inspect(world: &World, container: &Container) -> Value {
     };
     json!({
         "Id": container.id, "Name": format!("/{}", container.name), "Created": container.created,
-        "Image": container.image, "LogPath": world.log_path(&container.id), "Config": config,
+        "Image": container.image, "LogPath": log_path, "Config": config,
         "State": {
             "Status": container.status, "Running": container.status == "running",
             "Pid": container.pid, "ExitCode": container.exit_code, "Error": container.error,

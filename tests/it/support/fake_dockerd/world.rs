@@ -61,6 +61,8 @@ pub(crate) struct Container {
     pub(crate) takes_to_stop: Duration,
     /// How long its removal takes.
     pub(crate) takes_to_remove: Duration,
+    /// Where inspect says its log is; none for where it is.
+    pub(crate) stated_log: Option<String>,
 }
 
 /// An image.
@@ -142,6 +144,7 @@ impl World {
             finished: zero,
             takes_to_stop: Duration::ZERO,
             takes_to_remove: Duration::ZERO,
+            stated_log: None,
         });
         let log = self.log_path(&id);
         fs::create_dir_all(log.parent().unwrap()).unwrap();
@@ -184,9 +187,21 @@ impl World {
 
     /// A line on its standard output, as json-file keeps it.
     pub(crate) fn log(&self, id: &str, text: &str) {
-        let line = json!({ "log": format!("{text}\n"), "stream": "stdout", "time": now() });
+        self.log_entry(id, "stdout", &format!("{text}\n"));
+    }
+
+    /// What json-file keeps of one read of a container's output.
+    pub(crate) fn log_entry(&self, id: &str, stream: &str, text: &str) {
+        let line = json!({ "log": text, "stream": stream, "time": now() });
         let mut file = fs::OpenOptions::new().append(true).open(self.log_path(id)).unwrap();
-        writeln!(file, "{line}").unwrap();
+        file.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// As json-file does when a file is full, keeping one old one.
+    pub(crate) fn rotate_log(&self, id: &str) {
+        let path = self.log_path(id);
+        fs::rename(&path, path.with_extension("log.1")).unwrap();
+        fs::write(path, "").unwrap();
     }
 
     pub(crate) fn log_path(&self, id: &str) -> PathBuf {

@@ -1,0 +1,37 @@
+//! What is asked of the pump.
+
+use std::collections::HashSet;
+
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    followed::Reopened,
+    progress::Progress,
+    subject::{Run, Subject},
+};
+use crate::model::id::ContainerId;
+
+/// One request to the pump. None of them takes longer than it takes to note it down.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The store has seen this container.
+    Observe { subject: Box<Subject>, run: Run, reply: oneshot::Sender<Watched> },
+    /// Nobody waits any longer for the log of this container's last run.
+    GiveUp { id: ContainerId },
+    /// The kubelet has renamed the file.
+    Reopen { id: ContainerId, reply: oneshot::Sender<Reopened> },
+    /// The container is gone; answered when nothing is left of it here.
+    Forget { id: ContainerId, reply: oneshot::Sender<()> },
+    /// These containers, and no others, are there.
+    Keep { ids: HashSet<ContainerId> },
+    /// Save what is to be saved, then end.
+    Close { reply: oneshot::Sender<()> },
+}
+
+/// How to follow the progress of a log.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) progress: watch::Receiver<Progress>,
+    /// Whether its completion is worth waiting for.
+    pub(super) worth_waiting: bool,
+}

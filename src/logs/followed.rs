@@ -1,0 +1,257 @@
+//! What is known and wanted of one log between its turns, and what follows from a turn.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    error::LogError,
+    positions::Saved,
+    progress::Progress,
+    roster::Then,
+    subject::{Run, Subject},
+    turn::{Log, Outcome, State, Wish},
+};
+use crate::{
+    error::{Kind, chain},
+    host::tail_watch::Tail,
+    model::time::Nanos,
+};
+
+/// A log that is being written, or was.
+#[derive(Debug)]
+pub(super) struct Followed {
+    /// None while a thread has it.
+    pub(super) log: Option<Box<Log>>,
+    /// The watch that was set last.
+    pub(super) tail: Option<Tail>,
+    /// What the turn under way, or the last one, was for.
+    lent: Wish,
+    over: Option<Nanos>,
+    complete: Option<Nanos>,
+    /// The run whose end was shown before its log was complete.
+    given_up: Option<Nanos>,
+    reopen: Vec<oneshot::Sender<Reopened>>,
+    reopening: Vec<oneshot::Sender<Reopened>>,
+    leaving: Vec<oneshot::Sender<()>>,
+    progress: watch::Sender<Progress>,
+    failures: u32,
+    trouble: Option<String>,
+    moved_at: Option<Instant>,
+    busy: bool,
+}
+
+/// What became of a wish for a new file.
+#[derive(Clone, Debug)]
+pub(super) struct Reopened(pub(super) Result<(), Arc<LogError>>);
+
+/// What follows from a turn.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The log goes on.
+    Stay(Then),
+    /// Nothing is left of it.
+    Gone,
+}
+
+impl Followed {
+    /// A log of which nothing was written by this process yet.
+    pub(super) fn new(subject: Subject, saved: Saved) -> Self {
+        let progress = Progress { complete: saved.complete.is_some(), ..Progress::default() };
+        Self {
+            log: Some(Box::new(Log::new(subject, saved.position))),
+            tail: None,
+            lent: Wish::default(),
+            over: saved.complete,
+            complete: saved.complete,
+            given_up: None,
+            reopen: Vec::new(),
+            reopening: Vec::new(),
+            leaving: Vec::new(),
+            progress: watch::Sender::new(progress),
+            failures: 0,
+            trouble: None,
+            moved_at: None,
+            busy: false,
+        }
+    }
+
+    /// Somebody has seen the container. Says whether there is something to do.
+    pub(super) fn observe(&mut self, subject: Subject, run: Run) -> bool {
+        if let Some(log) = &mut self.log {
+            log.subject = subject;
+        }
+        let started = match run {
+            // A log of an earlier run goes on with a later one.
+            Run::Underway(start) if self.over.is_none() || self.over == Some(start) => None,
+            Run::Underway(_) => Some(None),
+            Run::Over(start) if self.over == Some(start) => None,
+            Run::Over(start) => Some(Some(start)),
+        };
+        if let Some(over) = started {
+            (self.over, self.complete) = (over, None);
+            self.progress.send_modify(|now| now.complete = false);
+        }
+        started.is_some()
+    }
+
+    /// For those who wait until the log is there, or complete.
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Whether anybody should wait for the log of this run.
+    pub(super) fn is_worth_waiting(&self) -> bool {
+        self.over.is_some() && self.over != self.complete && self.over != self.given_up
+    }
+
+    /// From now on the end of this run is shown, whatever becomes of its log.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = self.over;
+    }
+
+    pub(super) fn reopen(&mut self, reply: oneshot::Sender<Reopened>) {
+        self.reopen.push(reply);
+    }
+
+    pub(super) fn leave(&mut self, reply: Option<oneshot::Sender<()>>, now: Nanos) {
+        let (nobody, _) = oneshot::channel();
+        self.leaving.push(reply.unwrap_or(nobody));
+        self.over.get_or_insert(now);
+    }
+
+    /// For a turn; none while it has one.
+    pub(super) fn lend(&mut self) -> Option<(Box<Log>, Wish)> {
+        let log = self.log.take()?;
+        self.reopening.append(&mut self.reopen);
+        self.lent = Wish {
+            reopen: !self.reopening.is_empty(),
+            over: self.over,
+            leave: !self.leaving.is_empty(),
+            busy: self.busy,
+        };
+        Some((log, self.lent))
+    }
+
+    /// After a turn.
+    pub(super) fn take_back(
+        &mut self,
+        log: Box<Log>,
+        mut outcome: Outcome,
+        now: Instant,
+    ) -> Verdict {
+        self.tell(&log, outcome.error.as_ref());
+        self.log = Some(log);
+        if let Some(reopened) = outcome.reopened.take() {
+            self.answer(&Reopened(reopened.map_err(Arc::new)));
+        }
+        if self.lent.leave && outcome.state != State::More {
+            return Verdict::Gone;
+        }
+        let hopeless = outcome.error.as_ref().is_some_and(is_hopeless);
+        if hopeless || outcome.state == State::Complete {
+            self.complete = self.lent.over;
+        }
+        let (over, complete) = (self.over, self.complete);
+        self.progress.send_modify(|progress| {
+            progress.opened |= outcome.opened;
+            progress.moved = progress.moved.saturating_add(outcome.moved);
+            progress.complete = over.is_some() && over == complete;
+            progress.left = outcome.left;
+        });
+        Verdict::Stay(match outcome.error {
+            Some(_) if hopeless => Then::Sleep,
+            Some(_) => Then::Rest(now + rest_after(self.failures)),
+            None => self.next(&outcome, now),
+        })
+    }
+
+    /// The thread that had it broke. It begins anew from what was saved.
+    pub(super) fn lost(&mut self, log: Box<Log>) {
+        self.log = Some(log);
+        self.reopening.clear();
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn next(&mut self, outcome: &Outcome, now: Instant) -> Then {
+        let moved_just_now = self.moved_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
+        let moved = outcome.moved > 0;
+        self.busy = moved && (moved_just_now || outcome.moved >= BUSY_BYTES);
+        if moved {
+            self.moved_at = Some(now);
+        }
+        match outcome.state {
+            State::More => Then::Again,
+            State::Complete => Then::Sleep,
+            State::CaughtUp if outcome.relayed => Then::Sleep,
+            State::CaughtUp if self.busy => Then::Rest(now + POLL),
+            // It is quiet now: the next turn sets the watch.
+            State::CaughtUp if self.lent.busy => Then::Again,
+            State::CaughtUp if outcome.tail.is_some() => Then::Sleep,
+            State::CaughtUp => Then::Rest(now + UNWATCHED),
+        }
+    }
+
+    /// One line for each change of state, not one for each try.
+    fn tell(&mut self, log: &Log, error: Option<&LogError>) {
+        let container = &log.subject.id;
+        let Some(error) = error else {
+            if self.trouble.take().is_some() {
+                info!(%container, "its log is written again");
+            }
+            self.failures = 0;
+            return;
+        };
+        self.failures = self.failures.saturating_add(1);
+        let text = chain(error);
+        if self.trouble.as_ref() == Some(&text) {
+            debug!(%container, error = text, failures = self.failures, "its log still stands still");
+        } else if !(self.lent.leave || self.failures == 1 && is_passing(error)) {
+            warn!(%container, error = text, "its log stands still; trying again");
+            self.trouble = Some(text);
+        }
+    }
+
+    fn answer(&mut self, reopened: &Reopened) {
+        for waiter in self.reopening.drain(..) {
+            // Who no longer waits is no loss.
+            let _ = waiter.send(reopened.clone());
+        }
+    }
+}
+
+/// Whether trying again is in vain: the engine keeps nothing that could be read, or the container
+/// is gone.
+fn is_hopeless(error: &LogError) -> bool {
+    match error {
+        LogError::Engine(error) => matches!(error.kind(), Kind::NotFound | Kind::Unimplemented),
+        _ => false,
+    }
+}
+
+/// Whether it happens in the best of lives.
+const fn is_passing(error: &LogError) -> bool {
+    matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
+}
+
+/// Doubles from failure to failure.
+fn rest_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
+}
+
+/// A log that moved within this time is looked at again without being told, and so is one that
+/// moved by this much: so many lines at once cost one look, and no wake-up each.
+const BUSY_WITHIN: Duration = Duration::from_millis(100);
+const BUSY_BYTES: u64 = 64 * 1024;
+/// How long a busy log is left alone.
+const POLL: Duration = Duration::from_millis(10);
+/// How often a log is looked at that nobody tells of.
+const UNWATCHED: Duration = Duration::from_millis(500);
+const FIRST_REST: Duration = Duration::from_millis(100);
+/// A disk that was full is noticed to have room again within this time.
+const LONGEST_REST: Duration = Duration::from_secs(5);

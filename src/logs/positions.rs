@@ -1,0 +1,115 @@
+//! The files that say how far each log has come: one for each container, `<id>.json`.
+//!
+//! They are written often and read once. A lost or damaged one costs the time to read the
+//! engine's files again, so nothing is flushed and nothing is repaired.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::position::Position;
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+    },
+    model::{id::ContainerId, time::Nanos},
+};
+
+/// The directory of these files. Everything here blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Positions {
+    directory: PathBuf,
+}
+
+/// What outlives this process of one log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Saved {
+    version: u32,
+    /// How far it has come; none when nothing was written.
+    pub(super) position: Option<Position>,
+    /// When the run began of which everything is written; none while there may be more.
+    pub(super) complete: Option<Nanos>,
+}
+
+impl Saved {
+    pub(super) fn new(position: Option<Position>, complete: Option<Nanos>) -> Self {
+        Self { version: VERSION, position, complete }
+    }
+}
+
+impl Positions {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Everything there is. What cannot be read counts as absent.
+    pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
+        let mut all = HashMap::new();
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Some(id) = id_of(&path) else { continue };
+            match read(&path) {
+                Some(saved) if saved.version <= VERSION => drop(all.insert(id, saved)),
+                // Known all the same, so that it goes with its container.
+                _ => drop(all.insert(id, Saved::default())),
+            }
+        }
+        all
+    }
+
+    /// Of one log; none when it cannot be read.
+    pub(super) fn read(&self, id: &ContainerId) -> Option<Saved> {
+        read(&self.path(id))
+    }
+
+    pub(super) fn save(&self, id: &ContainerId, saved: &Saved) {
+        let written = serde_json::to_vec(saved).map_err(std::io::Error::from);
+        let written =
+            written.map_err(|e| HostError::new("encode", &self.path(id), e)).and_then(|bytes| {
+                file::ensure_directory(&self.directory, MODE)?;
+                file::replace(&self.path(id), &bytes, Durability::Written)
+            });
+        if let Err(error) = written {
+            warn!(container = %id, error = crate::error::chain(&error), "the position of a log is not saved");
+        }
+    }
+
+    pub(super) fn remove(&self, id: &ContainerId) {
+        if let Err(error) = file::remove_if_present(&self.path(id), Durability::Written) {
+            warn!(container = %id, error = crate::error::chain(&error), "the position of a log stays behind");
+        }
+    }
+
+    /// Removes all of them: another log format is in force.
+    pub(super) fn clear(&self) {
+        for id in self.load().keys() {
+            self.remove(id);
+        }
+    }
+
+    fn path(&self, id: &ContainerId) -> PathBuf {
+        self.directory.join(format!("{id}.json"))
+    }
+}
+
+fn id_of(path: &Path) -> Option<ContainerId> {
+    let name = path.file_name()?.to_str()?;
+    ContainerId::try_from(name.strip_suffix(".json")?).ok()
+}
+
+fn read(path: &Path) -> Option<Saved> {
+    let bytes = file::read_if_present(path, LARGEST).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+const VERSION: u32 = 1;
+/// Nobody else has business there.
+const MODE: u32 = 0o700;
+/// Far above what one holds.
+const LARGEST: u64 = 1 << 20;

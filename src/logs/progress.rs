@@ -1,0 +1,82 @@
+//! How far a log has come, for those who wait for it.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+/// What there is to know of a log from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The CRI file is there.
+    pub(super) opened: bool,
+    /// Bytes of the engine's that were converted since we began.
+    pub(super) moved: u64,
+    /// Everything the container wrote is in the CRI file, or nobody will ever get it there.
+    pub(super) complete: bool,
+    /// Bytes of the engine's that are still to be converted, where that is known.
+    pub(super) left: Option<u64>,
+}
+
+/// Who waited longer than is good for the node; what was known at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Impatient(pub(super) Progress);
+
+/// How long others wait for a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// While nothing moves.
+    pub(super) standstill: Duration,
+    /// In all.
+    pub(super) in_all: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { standstill: Duration::from_secs(2), in_all: Duration::from_secs(10) }
+    }
+}
+
+/// Returns when everything is written.
+///
+/// # Errors
+/// It takes too long.
+pub(super) async fn completion(
+    mut log: watch::Receiver<Progress>,
+    patience: Patience,
+) -> Result<(), Impatient> {
+    let give_up = Instant::now() + patience.in_all;
+    loop {
+        let now = *log.borrow_and_update();
+        if now.complete {
+            return Ok(());
+        }
+        let until = give_up.min(Instant::now() + patience.standstill);
+        let moves = log.wait_for(|later| later.complete || later.moved != now.moved);
+        let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
+            return Err(Impatient(*log.borrow()));
+        };
+        // Otherwise nobody writes logs any more.
+        if !moved {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns when the CRI file is there.
+///
+/// # Errors
+/// It takes too long.
+pub(super) async fn opening(
+    mut log: watch::Receiver<Progress>,
+    patience: Patience,
+) -> Result<(), Impatient> {
+    let there = log.wait_for(|now| now.opened || now.complete);
+    let late = tokio::time::timeout(patience.standstill, there).await.is_err();
+    if late { Err(Impatient(*log.borrow())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

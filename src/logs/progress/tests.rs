@@ -1,0 +1,58 @@
+//! Waiting ends by completion, by standstill, or because it was long enough.
+
+use super::*;
+
+fn moved(bytes: u64) -> Progress {
+    Progress { opened: true, moved: bytes, ..Progress::default() }
+}
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(30);
+
+#[tokio::test]
+async fn completion_is_waited_for() {
+    let (log, receiver) = watch::channel(moved(0));
+    let patience = Patience { standstill: LONG, in_all: LONG };
+    let waiting = tokio::spawn(completion(receiver, patience));
+    log.send_replace(moved(1));
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    log.send_replace(Progress { complete: true, ..moved(5) });
+    assert_eq!(waiting.await.unwrap(), Ok(()));
+}
+
+/// That it was tried again is no progress.
+#[tokio::test]
+async fn a_standstill_is_not() {
+    let (log, receiver) = watch::channel(moved(7));
+    let patience = Patience { standstill: SHORT, in_all: LONG };
+    let waiting = tokio::spawn(completion(receiver.clone(), patience));
+    let last = Progress { left: Some(9), ..moved(7) };
+    log.send_replace(last);
+    assert_eq!(waiting.await.unwrap(), Err(Impatient(last)));
+    assert_eq!(opening(receiver, patience).await, Ok(()));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever() {
+    let (log, receiver) = watch::channel(moved(0));
+    let patience = Patience { standstill: LONG, in_all: SHORT };
+    let mut waiting = tokio::spawn(completion(receiver, patience));
+    let mut bytes = 0;
+    let end = loop {
+        bytes += 1;
+        log.send_replace(moved(bytes));
+        if let Ok(end) = tokio::time::timeout(SHORT / 10, &mut waiting).await {
+            break end.unwrap();
+        }
+    };
+    assert!(end.is_err());
+}
+
+#[tokio::test]
+async fn an_end_of_all_logs_is_an_end() {
+    let (log, receiver) = watch::channel(Progress::default());
+    drop(log);
+    assert_eq!(completion(receiver.clone(), Patience::default()).await, Ok(()));
+    assert_eq!(opening(receiver, Patience::default()).await, Ok(()));
+}

@@ -1,0 +1,164 @@
+//! A log whose file cannot be read from here: the engine is asked for its messages.
+//!
+//! A task follows the engine's answer and hands messages over a short queue; whoever has the turn
+//! writes them. A relay is good for one answer: when that has ended, for whatever reason, another
+//! relay goes on from where this one came to.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::mpsc::{self, error::TryRecvError},
+    task::AbortHandle,
+};
+
+use super::{
+    convert::Buffers, entry::Entry, error::LogError, feed::Feed, follower::Step,
+    position::Position, subject::Subject,
+};
+use crate::{
+    engine::{client::Engine, error::EngineError, log_messages::LogMessage},
+    model::id::ContainerId,
+};
+
+/// Writes what the engine tells.
+#[derive(Debug)]
+pub(super) struct Relay {
+    feed: Feed,
+    coming: mpsc::Receiver<Result<LogMessage, EngineError>>,
+    /// Taken from the queue, not known to be written.
+    held: Vec<LogMessage>,
+    /// Somebody has been told of what is in the queue and has not looked yet.
+    told: Arc<AtomicBool>,
+    reader: AbortHandle,
+    end: Option<End>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    /// In good order: the container has ended, or the engine.
+    Orderly,
+    Failed(EngineError),
+}
+
+impl Relay {
+    /// Begins to ask. To be called in a runtime.
+    ///
+    /// # Errors
+    /// The CRI file cannot be made.
+    pub(super) fn start(
+        engine: &Engine,
+        subject: &Subject,
+        position: Option<Position>,
+        woken: &mpsc::UnboundedSender<ContainerId>,
+    ) -> Result<Self, LogError> {
+        let feed = Feed::resume(subject.target.clone(), position)?;
+        let (sender, coming) = mpsc::channel(QUEUE);
+        let told = Arc::new(AtomicBool::new(false));
+        let reader = Reader {
+            engine: engine.clone(),
+            subject: subject.clone(),
+            sender,
+            told: Arc::clone(&told),
+            woken: woken.clone(),
+        };
+        let since = feed.since();
+        let reader = tokio::spawn(reader.run(since)).abort_handle();
+        Ok(Self { feed, coming, held: Vec::new(), told, reader, end: None })
+    }
+
+    /// Writes what has come.
+    pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
+        self.told.store(false, Ordering::SeqCst);
+        let more = self.gather();
+        let entries: Vec<Entry<'_>> = self.held.iter().map(entry).collect();
+        self.feed.take(&entries, buffers)?;
+        let moved = self.held.iter().map(|message| message.text.len()).sum::<usize>();
+        self.held.clear();
+        let moved = u64::try_from(moved).unwrap_or(u64::MAX);
+        Ok(if more { Step::More(moved) } else { Step::CaughtUp(moved) })
+    }
+
+    pub(super) fn reopen(&mut self) -> Result<(), LogError> {
+        self.feed.reopen()
+    }
+
+    pub(super) fn position(&self) -> Option<Position> {
+        self.feed.position()
+    }
+
+    /// How the answer ended, once everything of it is written.
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref().filter(|_| self.held.is_empty())
+    }
+
+    /// Takes from the queue what one turn may write. Says whether more is there.
+    fn gather(&mut self) -> bool {
+        let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
+        while size < TURN {
+            match self.coming.try_recv() {
+                Ok(Ok(message)) => {
+                    size += message.text.len();
+                    self.held.push(message);
+                }
+                Ok(Err(error)) => self.end = Some(End::Failed(error)),
+                Err(TryRecvError::Disconnected) => {
+                    self.end.get_or_insert(End::Orderly);
+                    return false;
+                }
+                Err(TryRecvError::Empty) => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+struct Reader {
+    engine: Engine,
+    subject: Subject,
+    sender: mpsc::Sender<Result<LogMessage, EngineError>>,
+    told: Arc<AtomicBool>,
+    woken: mpsc::UnboundedSender<ContainerId>,
+}
+
+impl Reader {
+    async fn run(self, since: Option<Timestamp>) {
+        let Self { engine, subject, sender, told, woken } = self;
+        let opened = engine.follow_logs(subject.id.as_str(), subject.tty, since).await;
+        match opened {
+            Err(error) => drop(sender.send(Err(error)).await),
+            Ok(mut messages) => {
+                while let Some(message) = messages.next().await {
+                    if sender.send(message).await.is_err() {
+                        return;
+                    }
+                    if !told.swap(true, Ordering::SeqCst) {
+                        let _ = woken.send(subject.id.clone());
+                    }
+                }
+            }
+        }
+        // The end of the queue is seen by the turn that follows.
+        drop(sender);
+        let _ = woken.send(subject.id);
+    }
+}
+
+fn entry(message: &LogMessage) -> Entry<'_> {
+    Entry::new(&message.time, message.source, &message.text)
+}
+
+/// Messages read ahead of the one who writes; each at most about 16 KiB.
+const QUEUE: usize = 256;
+/// Bytes written in one turn.
+const TURN: usize = 1 << 20;

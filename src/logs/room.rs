@@ -1,0 +1,212 @@
+//! The logs of all containers, as other rooms see them.
+
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task,
+    time::timeout,
+};
+use tracing::warn;
+
+use super::{
+    command::{Command, Watched},
+    error::LogError,
+    link,
+    place::LogPath,
+    positions::Positions,
+    progress::{Impatient, Patience, completion, opening},
+    pump::Pump,
+    subject::{Run, Subject},
+    turn::Tools,
+};
+use crate::{
+    engine::client::Engine,
+    error::chain,
+    host::tail_watch::TailWatch,
+    model::{
+        container::{ContainerLogFormat, ContainerSpec},
+        id::ContainerId,
+        record::ContainerRecord,
+    },
+};
+
+/// What is found at the log paths of containers. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    /// None when the paths are links.
+    pump: Option<mpsc::Sender<Command>>,
+}
+
+impl Logs {
+    /// Starts what writes logs. Positions are kept in `directory`, read now and written from then
+    /// on. To be called in a runtime.
+    pub fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
+        let positions = Positions::new(directory);
+        if format == ContainerLogFormat::Docker {
+            task::spawn_blocking(move || positions.clear());
+            return Self { pump: None };
+        }
+        let (watch, tidings) = match TailWatch::open() {
+            Ok((watch, tidings)) => (Some(watch), Some(tidings)),
+            Err(error) => {
+                warn!(
+                    error = chain(&error),
+                    "changes of log files are not told: looking at them now and then"
+                );
+                (None, None)
+            }
+        };
+        let (waker, woken) = mpsc::unbounded_channel();
+        let tools = Tools { engine, positions, watch, woken: waker };
+        let (pump, orders) = mpsc::channel(COMMANDS);
+        task::spawn(Pump::new(tools, tidings, woken).run(orders));
+        Self { pump: Some(pump) }
+    }
+
+    /// What containers made from now on will have at their log path.
+    pub const fn format(&self) -> ContainerLogFormat {
+        match self.pump {
+            Some(_) => ContainerLogFormat::Cri,
+            None => ContainerLogFormat::Docker,
+        }
+    }
+
+    /// Makes the directory of a log that will be wanted: a bare client may not have done so.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
+        let path = spec.log_path.as_deref();
+        let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
+        let Some(place) = place else { return Ok(()) };
+        blocking(move || link::make_directory(&place)).await
+    }
+
+    /// What has to be true before a container is shown as it is in `record`: nothing of one that
+    /// runs, whose log is followed from now on; of one that has ended, that its log is complete,
+    /// or that waiting for it took too long.
+    pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
+        let (logs, wanted) = (self.clone(), wanted(record));
+        async move {
+            let Some((subject, run)) = wanted else { return };
+            let id = subject.id.clone();
+            let Some(watched) = logs.watched(subject, run).await else { return };
+            if !watched.worth_waiting {
+                return;
+            }
+            if let Err(late) = completion(watched.progress, Patience::default()).await {
+                tell_late(&id, late);
+                logs.send(Command::GiveUp { id }).await;
+            }
+        }
+    }
+
+    /// Sees to it that the log of a container that was just started can be seen.
+    ///
+    /// # Errors
+    /// The link cannot be made.
+    pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
+        let Some((subject, run)) = wanted(record) else { return Ok(()) };
+        if self.pump.is_none() {
+            return make_link(subject).await;
+        }
+        let id = subject.id.clone();
+        let Some(watched) = self.watched(subject, run).await else { return Ok(()) };
+        if opening(watched.progress, Patience::default()).await.is_err() {
+            warn!(container = %id, "its log is not there yet");
+        }
+        Ok(())
+    }
+
+    /// Begins a new file at the log path of a running container; it is there on return. What the
+    /// container wrote before may still go to the file that had the path.
+    ///
+    /// # Errors
+    /// The file cannot be made, or nobody wants a log of this container.
+    pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
+        let unknown = || LogError::Unknown { id: record.id.to_string() };
+        let (subject, run) = wanted(record).ok_or_else(unknown)?;
+        if self.pump.is_none() {
+            return Ok(make_link(subject).await?);
+        }
+        let id = subject.id.clone();
+        // The store may be about to show it for the first time.
+        self.watched(subject, run).await.ok_or(LogError::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Reopen { id, reply }).await;
+        answer.await.map_err(|_| LogError::Closed)?.0
+    }
+
+    /// Lets go of a container that is gone, after a last look at what is held open of its log.
+    /// A link goes with it; a file is the kubelet's.
+    pub async fn forget(&self, record: &ContainerRecord) {
+        if let Some((subject, _)) = wanted(record)
+            && let Err(error) = blocking(move || link::remove(&subject.target)).await
+        {
+            warn!(container = %record.id, error = chain(&error), "the log link stays behind");
+        }
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Forget { id: record.id.clone(), reply }).await;
+        // Dropped without an answer when done.
+        if timeout(LAST_LOOK, done).await.is_err() {
+            warn!(container = %record.id, "the log of a removed container is still being written");
+        }
+    }
+
+    /// Lets go, sooner or later, of all containers but these. To be called again now and then.
+    pub async fn keep(&self, ids: HashSet<ContainerId>) {
+        self.send(Command::Keep { ids }).await;
+    }
+
+    /// Ends: what is written so far counts, and nobody is held back any more.
+    pub async fn close(&self) {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Close { reply }).await;
+        if timeout(LAST_LOOK, done).await.is_err() {
+            warn!("leaving before all logs are at rest");
+        }
+    }
+
+    /// None when logs are no longer written, or are links.
+    async fn watched(&self, subject: Subject, run: Run) -> Option<Watched> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Observe { subject: Box::new(subject), run, reply }).await;
+        answer.await.ok()
+    }
+
+    /// A pump that has ended drops what it is told, and the reply with it.
+    async fn send(&self, command: Command) {
+        if let Some(pump) = &self.pump {
+            let _ = pump.send(command).await;
+        }
+    }
+}
+
+/// Whose log is wanted, as far as there is one by now.
+fn wanted(record: &ContainerRecord) -> Option<(Subject, Run)> {
+    Subject::of(record).zip(Run::of(&record.process))
+}
+
+async fn make_link(subject: Subject) -> Result<(), LogError> {
+    let Some(source) = subject.source else { return Ok(()) };
+    blocking(move || link::make(&subject.target, &source)).await
+}
+
+async fn blocking(
+    work: impl FnOnce() -> Result<(), LogError> + Send + 'static,
+) -> Result<(), LogError> {
+    task::spawn_blocking(work).await.unwrap_or(Err(LogError::Closed))
+}
+
+fn tell_late(id: &ContainerId, Impatient(progress): Impatient) {
+    warn!(
+        container = %id, written = progress.moved, left = progress.left,
+        "shown as ended before all of its log is written (bytes of the engine's file)"
+    );
+}
+
+/// Commands waiting for the pump before their senders wait too.
+const COMMANDS: usize = 256;
+/// How long the last look at a log may hold anybody up.
+const LAST_LOOK: Duration = Duration::from_secs(3);

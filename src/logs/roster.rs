@@ -1,0 +1,139 @@
+//! Whose turn it is: which containers are to be looked at now, later, or when something happens.
+//!
+//! ```text
+//!             wake                  start                 finish(Sleep)
+//!   Asleep ─────────▶ Queued ───────────────▶ Running ─────────────────────▶ Asleep
+//!                       ▲                        │ wake: again                 │
+//!                       ├──── finish(Again) ◀────┤                             │
+//!                       └──── due ◀── Resting ◀──┘ finish(Rest)                │
+//!                       └──────────────── wake ◀───────────────────────────────┘
+//! ```
+//!
+//! Turns are taken in the order of the wishes, and who wants another one stands at the end: a
+//! container that writes without end costs the others nothing but their share. No clock, no I/O.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
+
+use tokio::time::Instant;
+
+use crate::model::id::ContainerId;
+
+/// Every container that has a log to be written.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    turns: HashMap<ContainerId, Turn>,
+    queue: VecDeque<ContainerId>,
+    rests: BinaryHeap<Reverse<(Instant, ContainerId)>>,
+    running: usize,
+}
+
+/// What follows a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// There is more: another turn when all who wait have had theirs.
+    Again,
+    /// Another turn at this time.
+    Rest(Instant),
+    /// None until it is woken.
+    Sleep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Asleep,
+    Queued,
+    Running { again: bool },
+    Resting(Instant),
+}
+
+impl Roster {
+    /// Something happened to this container's log. One that is not known becomes so.
+    pub(super) fn wake(&mut self, id: &ContainerId) {
+        let turn = self.turns.entry(id.clone()).or_insert(Turn::Asleep);
+        match turn {
+            Turn::Queued => {}
+            Turn::Running { again } => *again = true,
+            Turn::Asleep | Turn::Resting(_) => {
+                *turn = Turn::Queued;
+                self.queue.push_back(id.clone());
+            }
+        }
+    }
+
+    /// As [`Self::wake`], of all.
+    pub(super) fn wake_all(&mut self) {
+        let all: Vec<ContainerId> = self.turns.keys().cloned().collect();
+        for id in &all {
+            self.wake(id);
+        }
+    }
+
+    /// The next turn to begin now, unless as many are under way as there may be.
+    pub(super) fn start(&mut self) -> Option<ContainerId> {
+        while self.running < AT_ONCE {
+            let id = self.queue.pop_front()?;
+            // Who was removed meanwhile still stands in the queue.
+            if let Some(turn @ Turn::Queued) = self.turns.get_mut(&id) {
+                *turn = Turn::Running { again: false };
+                self.running += 1;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// A turn is over. Who was woken during it gets another one, whatever `then` says.
+    pub(super) fn finish(&mut self, id: &ContainerId, then: Then) {
+        self.running = self.running.saturating_sub(1);
+        let Some(turn) = self.turns.get_mut(id) else { return };
+        let woken = *turn == Turn::Running { again: true };
+        match then {
+            _ if woken => *turn = Turn::Queued,
+            Then::Again => *turn = Turn::Queued,
+            Then::Sleep => *turn = Turn::Asleep,
+            Then::Rest(until) => {
+                *turn = Turn::Resting(until);
+                self.rests.push(Reverse((until, id.clone())));
+            }
+        }
+        if *turn == Turn::Queued {
+            self.queue.push_back(id.clone());
+        }
+    }
+
+    /// When the next rest is over.
+    pub(super) fn next_due(&mut self) -> Option<Instant> {
+        while let Some(Reverse((until, id))) = self.rests.peek() {
+            // Who was woken or removed meanwhile rests no longer.
+            if self.turns.get(id) == Some(&Turn::Resting(*until)) {
+                return Some(*until);
+            }
+            self.rests.pop();
+        }
+        None
+    }
+
+    /// Ends the rests that are over by `now`.
+    pub(super) fn due(&mut self, now: Instant) {
+        while self.next_due().is_some_and(|until| until <= now) {
+            if let Some(Reverse((_, id))) = self.rests.pop() {
+                self.wake(&id);
+            }
+        }
+    }
+
+    /// Its log is nobody's any more. Not to be called during its turn.
+    pub(super) fn remove(&mut self, id: &ContainerId) {
+        self.turns.remove(id);
+    }
+}
+
+/// Turns under way at the same time. Each is a thread that reads, converts and writes; more of
+/// them would take the machine away from those who write.
+const AT_ONCE: usize = 2;
+
+#[cfg(test)]
+mod tests;

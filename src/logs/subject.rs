@@ -1,0 +1,56 @@
+//! Of a container's record, what matters to its log.
+
+use std::path::PathBuf;
+
+use super::place::LogPath;
+use crate::model::{
+    id::ContainerId,
+    record::{ContainerRecord, Process},
+    time::Nanos,
+};
+
+/// A container whose log is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) id: ContainerId,
+    /// The engine's file, when it says that there is one.
+    pub(super) source: Option<PathBuf>,
+    /// Where the kubelet wants it.
+    pub(super) target: LogPath,
+    /// Whether the container has a terminal.
+    pub(super) tty: bool,
+}
+
+/// One run of a container's process, told by its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    /// It may still write.
+    Underway(Nanos),
+    /// What it wrote is all there will be.
+    Over(Nanos),
+}
+
+impl Subject {
+    /// None when nobody wants a log of it.
+    pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
+        let spec = &record.document.spec;
+        let path = spec.log_path.as_deref()?;
+        Some(Self {
+            id: record.id.clone(),
+            source: record.engine_log.clone(),
+            target: LogPath::of(path, spec.log_directory.as_deref())?,
+            tty: spec.tty,
+        })
+    }
+}
+
+impl Run {
+    /// None before the first, and when nobody knows.
+    pub(super) const fn of(process: &Process) -> Option<Self> {
+        match process {
+            Process::Running { started_at, .. } => Some(Self::Underway(*started_at)),
+            Process::Exited { started_at, .. } => Some(Self::Over(*started_at)),
+            Process::Created | Process::Unknown => None,
+        }
+    }
+}
