@@ -131,7 +131,8 @@ impl Sandboxes {
     }
 
     /// Starts the pause and connects its namespace. The intent is on disk before any plugin
-    /// runs; it is written while the pause starts.
+    /// runs; it is written while the pause starts. The look it needs comes earlier: while the
+    /// engine starts a container it answers nothing about it, for as long as that takes.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -139,31 +140,26 @@ impl Sandboxes {
         undo: &mut Undo,
     ) -> Result<(), SandboxError> {
         let pod = self.pod_network(id, &plan.document.spec);
-        let intent = self.rooms.network.prepare(pod).await?;
+        let (prepared, seen) = tokio::join!(
+            self.rooms.network.prepare(pod),
+            self.rooms.store.refresh_container(id.as_str()),
+        );
+        let intent = prepared?;
+        seen?;
+        let record = self.record(id)?;
         let (room, held, wish) = (self.clone(), id.clone(), intent.clone());
         undo.push("disconnect the network", async move { room.release(&held, &wish).await });
         let (intended, started) = tokio::join!(
-            self.intend(id, intent.clone()),
+            self.remember(&record, Attachment::Adding(intent.clone()), Durability::Synced),
             self.rooms.engine.start_container(id.as_str()),
         );
         started?;
-        let record = intended?;
+        intended?;
         self.pin(id, self.started(id).await?).await?;
         let attached = self.rooms.network.attach(&intent).await?;
         let ready =
             Attachment::Ready { intent, addresses: attached.addresses, result: attached.result };
         self.remember(&record, ready, Durability::Written).await
-    }
-
-    async fn intend(
-        &self,
-        id: &SandboxId,
-        intent: AttachmentIntent,
-    ) -> Result<Arc<SandboxRecord>, SandboxError> {
-        self.rooms.store.refresh_container(id.as_str()).await?;
-        let record = self.record(id)?;
-        self.remember(&record, Attachment::Adding(intent), Durability::Synced).await?;
-        Ok(record)
     }
 
     /// The pid of a pause that was just started.
