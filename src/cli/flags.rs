@@ -54,9 +54,18 @@ pub struct Flags {
     /// Address for exec, attach and port-forward; port 0 is any free one [default: 127.0.0.1:0]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub streaming_addr: Option<String>,
-    /// Cut an image pull that makes no progress for this long; 0 never [default: 1m]
+    /// Cut an image pull that makes no progress for this long; 0 never [default: 5m]
     #[arg(long, global = true, value_name = "DURATION")]
     pub image_pull_progress_deadline: Option<String>,
+    /// Images kubelet must not remove: names with * for anything, with commas between
+    #[arg(long, global = true, value_name = "NAMES")]
+    pub pinned_images: Option<String>,
+    /// The same by label: key or key=value, with commas between
+    #[arg(long, global = true, value_name = "LABELS")]
+    pub pinned_image_labels: Option<String>,
+    /// Which images kubelet may remove: all, or only those it had pulled [default: all]
+    #[arg(long, global = true, value_name = "all|pulled")]
+    pub collect_images: Option<String>,
     /// How long one call to the engine may take [default: 2m]
     #[arg(long, global = true, value_name = "DURATION")]
     pub runtime_request_timeout: Option<String>,
@@ -92,6 +101,9 @@ impl Flags {
                 "--image-pull-progress-deadline",
                 self.image_pull_progress_deadline,
             ),
+            (Key::PinnedImages, "--pinned-images", self.pinned_images),
+            (Key::PinnedImageLabels, "--pinned-image-labels", self.pinned_image_labels),
+            (Key::CollectImages, "--collect-images", self.collect_images),
             (Key::RuntimeRequestTimeout, "--runtime-request-timeout", self.runtime_request_timeout),
             (Key::ContainerLogFormat, "--container-log-format", self.container_log_format),
             (Key::LogFormat, "--log-format", self.log_format),

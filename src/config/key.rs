@@ -30,6 +30,12 @@ pub enum Key {
     StreamingAddr,
     /// How long a pull may make no progress.
     ImagePullProgressDeadline,
+    /// Images that garbage collection must leave alone, by name.
+    PinnedImages,
+    /// The same by label.
+    PinnedImageLabels,
+    /// Which images garbage collection may have at all.
+    CollectImages,
     /// How long one engine call may take.
     RuntimeRequestTimeout,
     /// What is found at the CRI log path of a container.
@@ -42,7 +48,7 @@ pub enum Key {
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -56,6 +62,9 @@ impl Key {
         Self::RegistryConfig,
         Self::StreamingAddr,
         Self::ImagePullProgressDeadline,
+        Self::PinnedImages,
+        Self::PinnedImageLabels,
+        Self::CollectImages,
         Self::RuntimeRequestTimeout,
         Self::ContainerLogFormat,
         Self::LogFormat,
@@ -97,7 +106,10 @@ impl Key {
             Self::SandboxImage => ("sandbox-image", ""),
             Self::RegistryConfig => ("registry-config", "/root/.docker/config.json"),
             Self::StreamingAddr => ("streaming-addr", "127.0.0.1:0"),
-            Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "1m"),
+            Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "5m"),
+            Self::PinnedImages => ("pinned-images", ""),
+            Self::PinnedImageLabels => ("pinned-image-labels", ""),
+            Self::CollectImages => ("collect-images", "all"),
             Self::RuntimeRequestTimeout => ("runtime-request-timeout", "2m"),
             Self::ContainerLogFormat => ("container-log-format", "cri"),
             Self::LogFormat => ("log-format", "text"),

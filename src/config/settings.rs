@@ -11,7 +11,11 @@ use super::{
     value::{self, Invalid},
 };
 use crate::{
-    model::{container::ContainerLogFormat, network::NetworkMode},
+    model::{
+        container::ContainerLogFormat,
+        network::NetworkMode,
+        pin::{Collect, Pins},
+    },
     telemetry::log::Format,
 };
 
@@ -42,6 +46,10 @@ pub struct Settings {
     pub streaming_addr: SocketAddr,
     /// A pull without progress for this long is cut; none never cuts.
     pub pull_stall: Option<Duration>,
+    /// Images that garbage collection must leave alone.
+    pub pins: Pins,
+    /// Which images garbage collection may have.
+    pub collect: Collect,
     /// A single engine call may take this long, besides what its request grants it.
     pub request_timeout: Duration,
     /// What is found at the CRI log path of a container.
@@ -93,6 +101,11 @@ impl Settings {
             registry_config: texts.parse(Key::RegistryConfig, value::file)?,
             streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
             pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
+            pins: Pins {
+                names: texts.parse(Key::PinnedImages, value::name_patterns)?,
+                labels: texts.parse(Key::PinnedImageLabels, value::label_patterns)?,
+            },
+            collect: texts.parse(Key::CollectImages, value::collect)?,
             request_timeout: texts.parse(Key::RuntimeRequestTimeout, value::request_timeout)?,
             container_log_format: texts
                 .parse(Key::ContainerLogFormat, value::container_log_format)?,

@@ -10,7 +10,13 @@ use super::{
     resolve::{Given, Resolved, Source, resolve},
     value,
 };
-use crate::{model::network::NetworkMode, telemetry::log::Format};
+use crate::{
+    model::{
+        network::NetworkMode,
+        pin::{Collect, Pins},
+    },
+    telemetry::log::Format,
+};
 
 #[test]
 fn the_defaults_hold_when_nobody_speaks() {
@@ -22,7 +28,8 @@ fn the_defaults_hold_when_nobody_speaks() {
     assert_eq!(settings.cni.bin_dirs, bins);
     assert_eq!((settings.sandbox_image, settings.pod_cidrs), (None, vec![]));
     assert!(settings.streaming_addr.ip().is_loopback());
-    assert_eq!(settings.pull_stall, Some(Duration::from_secs(60)));
+    assert_eq!(settings.pull_stall, Some(Duration::from_secs(300)));
+    assert_eq!((settings.pins, settings.collect), (Pins::default(), Collect::All));
     assert_eq!(settings.request_timeout, Duration::from_secs(120));
     assert_eq!((settings.log.format, settings.log.level), (Format::Text, LevelFilter::INFO));
 }
@@ -95,6 +102,26 @@ fn lists_may_be_lists_in_the_file() {
     let settings = resolved(&[], &[], Some(file)).unwrap().settings;
     assert_eq!(settings.cni.bin_dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
     assert_eq!(settings.pod_cidrs, ["10.1.0.0/16", "fd00::/64"]);
+}
+
+#[test]
+fn images_to_keep_are_lists() {
+    let file = "pinned-images = ['registry.test/*', 'busybox']\ncollect-images = 'pulled'";
+    let flags = [(Key::PinnedImageLabels, "--pinned-image-labels", "keep, team=core")];
+    let settings = resolved(&flags, &[], Some(file)).unwrap().settings;
+    let names: Vec<String> = settings.pins.names.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["registry.test/*", "busybox"]);
+    assert_eq!(settings.pins.labels, ["keep", "team=core"].map(|text| text.parse().unwrap()));
+    assert_eq!(settings.collect, Collect::Pulled);
+    for (key, flag, text, hint) in [
+        (Key::PinnedImages, "--pinned-images", "a b", "give image names such as"),
+        (Key::PinnedImageLabels, "--pinned-image-labels", "=x", "give labels as key or"),
+        (Key::CollectImages, "--collect-images", "none", "choose all or pulled"),
+    ] {
+        let name = key.name();
+        let words = format!("flag {flag}: {text:?} is not valid for {name}: {hint}");
+        refused(&[(key, flag, text)], &[], None, &words);
+    }
 }
 
 #[test]

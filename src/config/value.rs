@@ -13,6 +13,7 @@ use crate::{
     model::{
         container::ContainerLogFormat,
         network::NetworkMode,
+        pin::{Collect, LabelPattern, NamePattern},
         reference::{ImageReference, names_id},
     },
     telemetry::log::Format,
@@ -59,6 +60,15 @@ pub enum Invalid {
     /// Not an image name.
     #[error("give an image reference, such as registry.k8s.io/pause:3.10, or an image id")]
     Image,
+    /// Not a pattern of image names.
+    #[error("give image names such as registry.k8s.io/coredns/* or busybox:1, separated by commas")]
+    NamePattern,
+    /// Not a label.
+    #[error("give labels as key or key=value, separated by commas")]
+    LabelPattern,
+    /// Not one of the known words.
+    #[error("choose all or pulled")]
+    Collect,
     /// Not a numeric address.
     #[error("give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010")]
     Address,
@@ -131,6 +141,25 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
         return Ok(Some(text.to_owned()));
     }
     Err(Invalid::Image)
+}
+
+/// Patterns of image names with commas between.
+pub(super) fn name_patterns(text: &str) -> Result<Vec<NamePattern>, Invalid> {
+    parts(text).map(|part| part.parse().map_err(|_| Invalid::NamePattern)).collect()
+}
+
+/// Labels, `key` or `key=value`, with commas between.
+pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
+    parts(text).map(|part| part.parse().map_err(|_| Invalid::LabelPattern)).collect()
+}
+
+/// `all` or `pulled`.
+pub(super) fn collect(text: &str) -> Result<Collect, Invalid> {
+    match text {
+        "all" => Ok(Collect::All),
+        "pulled" => Ok(Collect::Pulled),
+        _ => Err(Invalid::Collect),
+    }
 }
 
 /// `address`, `address:port` or `:port`; what is left out is loopback and a free port.

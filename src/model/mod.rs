@@ -11,6 +11,7 @@ pub mod image;
 pub mod label;
 pub mod name;
 pub mod network;
+pub mod pin;
 pub mod record;
 pub mod reference;
 pub mod resources;

@@ -1,0 +1,138 @@
+//! Which images an operator wants kept whatever kubelet's garbage collection thinks, by name and
+//! by label.
+
+use std::{fmt, str::FromStr};
+
+use thiserror::Error;
+
+use super::{record::ImageRecord, reference::ImageReference};
+
+/// A pattern of image names. `*` stands for any characters, `/` and none included.
+///
+/// It may be spelt like the full name (`docker.io/library/busybox:1`) or in Docker's short form
+/// (`busybox:1`), and with or without tag or digest: without, it means all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+/// A label, `key` or `key=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelPattern {
+    key: String,
+    value: Option<String>,
+}
+
+/// A text that no image name or label could match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("it matches nothing")]
+pub struct Unmatchable;
+
+/// Everything an operator wants kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// By name; one match is enough.
+    pub names: Vec<NamePattern>,
+    /// By label; one match is enough.
+    pub labels: Vec<LabelPattern>,
+}
+
+/// Which images kubelet may remove to make room, pins aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collect {
+    /// Whatever no pod uses.
+    #[default]
+    All,
+    /// Only what it had pulled: images that were built or loaded by hand cannot be pulled again.
+    Pulled,
+}
+
+impl Pins {
+    /// Whether the image is one to keep.
+    pub fn keep(&self, image: &ImageRecord) -> bool {
+        self.labels.iter().any(|label| label.matches(image))
+            || self.names.iter().any(|name| name.matches(image))
+    }
+}
+
+impl NamePattern {
+    /// Whether one of the image's names is meant.
+    pub fn matches(&self, image: &ImageRecord) -> bool {
+        let names = image.repo_tags.iter().chain(&image.repo_digests);
+        names.filter_map(|name| ImageReference::parse(name).ok()).any(|name| self.means(&name))
+    }
+
+    fn means(&self, name: &ImageReference) -> bool {
+        let repository = name.repository();
+        let whole = name.to_string();
+        let short = |text: &str| {
+            let text = text.strip_prefix(DEFAULT_DOMAIN)?;
+            Some(text.strip_prefix(LIBRARY).unwrap_or(text).to_owned())
+        };
+        [short(&repository), short(&whole), Some(repository), Some(whole)]
+            .iter()
+            .flatten()
+            .any(|text| fits(&self.0, text))
+    }
+}
+
+impl LabelPattern {
+    /// Whether the image bears the label.
+    pub fn matches(&self, image: &ImageRecord) -> bool {
+        let found = image.labels.get(&self.key);
+        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = Unmatchable;
+
+    fn from_str(text: &str) -> Result<Self, Unmatchable> {
+        let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
+        let fit = !text.is_empty() && text.len() <= LONGEST && text.bytes().all(known);
+        if fit { Ok(Self(text.to_owned())) } else { Err(Unmatchable) }
+    }
+}
+
+impl FromStr for LabelPattern {
+    type Err = Unmatchable;
+
+    fn from_str(text: &str) -> Result<Self, Unmatchable> {
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
+            None => (text.trim(), None),
+        };
+        let key = key.to_owned();
+        if key.is_empty() { Err(Unmatchable) } else { Ok(Self { key, value }) }
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a text is as the pattern says. The parts between the stars are taken as early as they
+/// come, which is always right when `*` stands for anything.
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    let Some(mut rest) = rest.strip_suffix(last) else { return false };
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// What Docker leaves out of the names on its default registry.
+const DEFAULT_DOMAIN: &str = "docker.io/";
+/// And of those that need no owner.
+const LIBRARY: &str = "library/";
+/// A name with a digest is shorter, stars included.
+const LONGEST: usize = 1024;
+
+#[cfg(test)]
+mod tests;
