@@ -29,8 +29,10 @@ use crate::error::Kind;
 /// A program to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// The executable.
+    /// The executable; a bare name is looked for in `PATH`.
     pub program: &'a Path,
+    /// What it is called with.
+    pub arguments: &'a [&'a str],
     /// Variables set over those inherited from us.
     pub environment: &'a [(&'static str, &'a str)],
     /// What it reads from its standard input, to the end.
@@ -173,6 +175,7 @@ impl Group {
     async fn start(job: &Job<'_>) -> Result<Self, ProcessError> {
         let mut command = Command::new(job.program);
         command
+            .args(job.arguments)
             .envs(job.environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

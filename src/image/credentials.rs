@@ -1,28 +1,42 @@
 //! Credentials for the pause image, which no caller brings: those a `docker login` left in a
-//! Docker client configuration. Credential helpers are programs and are not run.
+//! Docker client configuration, or gave to the credential helper it names.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use tracing::warn;
 
-use crate::{host::file::read_if_present, model::image::Credentials};
+use crate::{
+    error::chain,
+    host::{
+        file::read_if_present,
+        process::{Ending, Job, run},
+    },
+    model::image::Credentials,
+};
 
-/// The credentials for a registry in the configuration at `path`. What cannot be read is as good
+/// The credentials for a registry by the configuration at `path`. What cannot be read is as good
 /// as absent: the pull is then anonymous, and its failure says what is missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     let place = path.to_owned();
     let read = tokio::task::spawn_blocking(move || read_if_present(&place, LONGEST_CONFIG)).await;
-    match read {
-        Ok(Ok(bytes)) => find(&bytes?, domain),
+    let bytes = match read {
+        Ok(Ok(bytes)) => bytes?,
         Ok(Err(refused)) => {
             let error = refused.source;
             warn!(path = %path.display(), %error, "cannot read the registry credentials");
-            None
+            return None;
         }
-        Err(_) => None,
+        Err(_) => return None,
+    };
+    if let Some(helper) = helper(&bytes, domain) {
+        let found = ask(path, &helper, domain).await;
+        if found.is_some() {
+            return found;
+        }
     }
+    find(&bytes, domain)
 }
 
 /// The credentials for a registry in a configuration's text.
@@ -39,11 +53,63 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     })
 }
 
+/// The credential helper for a registry in a configuration's text: the registry's own, else the
+/// one for all. Only names that lead nowhere else count.
+pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
+    let config: ClientConfig = serde_json::from_slice(config).ok()?;
+    let own = config.cred_helpers.into_iter().find(|(key, _)| domain_of(key) == domain);
+    let name = own.map_or(config.creds_store, |(_, name)| name);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (!name.is_empty() && name.bytes().all(plain)).then_some(name)
+}
+
+/// What a credential helper answered.
+pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
+    let answer: Answer = serde_json::from_slice(stdout).ok()?;
+    let server_address = address.to_owned();
+    if answer.username == TOKEN_USER {
+        let identity_token = answer.secret;
+        return Some(Credentials { identity_token, server_address, ..Credentials::default() });
+    }
+    let Answer { username, secret: password } = answer;
+    let proves = !username.is_empty();
+    proves.then(|| Credentials { username, password, server_address, ..Credentials::default() })
+}
+
+/// Asks a credential helper in its protocol: `get`, the address on its input, JSON on its output.
+async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
+    let program = format!("docker-credential-{helper}");
+    let address = address_of(domain);
+    let home = config.parent().unwrap_or(config).to_string_lossy();
+    let job = Job {
+        program: Path::new(&program),
+        arguments: &["get"],
+        environment: &[("DOCKER_CONFIG", &home)],
+        input: address.as_bytes(),
+        patience: HELPER_PATIENCE,
+        output_limit: LONGEST_ANSWER,
+    };
+    match run(job).await {
+        Ok(done) if done.ending == Ending::Code(0) => answered(&done.stdout, address),
+        Ok(done) => {
+            // What it prints may be a secret.
+            warn!(program, registry = domain, ending = %done.ending, "no credentials from helper");
+            None
+        }
+        Err(error) => {
+            warn!(program, registry = domain, error = chain(&error), "no credentials from helper");
+            None
+        }
+    }
+}
+
 /// `config.json` of the Docker client.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct ClientConfig {
     auths: BTreeMap<String, Entry>,
+    cred_helpers: BTreeMap<String, String>,
+    creds_store: String,
 }
 
 /// What it knows of a registry.
@@ -57,6 +123,14 @@ struct Entry {
     identity_token: String,
     #[serde(rename = "registrytoken")]
     registry_token: String,
+}
+
+/// What a helper prints.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Answer {
+    username: String,
+    secret: String,
 }
 
 impl Entry {
@@ -79,10 +153,26 @@ impl Entry {
 fn domain_of(key: &str) -> &str {
     let key = key.split_once("://").map_or(key, |(_, rest)| rest);
     match key.split('/').next().unwrap_or(key) {
-        "index.docker.io" => "docker.io",
+        "index.docker.io" => DEFAULT_DOMAIN,
         domain => domain,
     }
 }
 
+/// What Docker's client calls a registry when it stores credentials.
+fn address_of(domain: &str) -> &str {
+    if domain == DEFAULT_DOMAIN { DEFAULT_ADDRESS } else { domain }
+}
+
+const DEFAULT_DOMAIN: &str = "docker.io";
+const DEFAULT_ADDRESS: &str = "https://index.docker.io/v1/";
+/// The user name under which helpers keep identity tokens.
+const TOKEN_USER: &str = "<token>";
 /// Far more than any client writes.
 const LONGEST_CONFIG: u64 = 1 << 20;
+/// Far more than any token needs.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// Helpers of cloud registries ask over the network.
+const HELPER_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ fn script(body: &str) -> Script {
 fn job(program: &Path) -> Job<'_> {
     Job {
         program,
+        arguments: &[],
         environment: &[],
         input: b"",
         patience: Duration::from_secs(10),

@@ -238,6 +238,7 @@ impl Plugins {
         ];
         let job = Job {
             program: &program,
+            arguments: &[],
             environment: &environment,
             input: text.as_bytes(),
             patience,
