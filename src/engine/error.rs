@@ -205,6 +205,8 @@ pub enum Clash {
 pub enum PullFault {
     /// The registry answered 502, 503 or 504.
     RegistryUnavailable,
+    /// The image's signature is missing or wrong, and the engine insists on one.
+    SignatureRefused,
     /// The registry refuses this identity, or hides the repository from it.
     Denied,
     /// No such tag or digest.
@@ -218,6 +220,7 @@ impl PullFault {
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::RegistryUnavailable => "RegistryUnavailable: ",
+            Self::SignatureRefused => "SignatureValidationFailed: ",
             Self::Denied | Self::Missing | Self::Other => "",
         }
     }

@@ -31,6 +31,8 @@ pub(super) fn pull_refusal(reference: &str, message: &str) -> EngineError {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let fault = if says(GATEWAY_WORDS) {
         PullFault::RegistryUnavailable
+    } else if says(SIGNATURE_WORDS) {
+        PullFault::SignatureRefused
     } else if says(DENIED_WORDS) {
         PullFault::Denied
     } else if says(MISSING_WORDS) {
@@ -38,6 +40,8 @@ pub(super) fn pull_refusal(reference: &str, message: &str) -> EngineError {
     } else {
         PullFault::Other
     };
+    // What says it already must not say it twice.
+    let message = message.strip_prefix(fault.prefix()).unwrap_or(message);
     EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
 }
 
@@ -201,6 +205,16 @@ const GATEWAY_WORDS: &[&str] = &[
     "HTTP status: 502",
     "HTTP status: 503",
     "HTTP status: 504",
+];
+
+/// What verifiers of images say, cosign's words included. A signature alone is not enough: TLS and
+/// object stores have theirs.
+const SIGNATURE_WORDS: &[&str] = &[
+    "SignatureValidationFailed",
+    "signature verification failed",
+    "signature validation failed",
+    "no matching signatures",
+    "no signatures found",
 ];
 
 const DENIED_WORDS: &[&str] = &[

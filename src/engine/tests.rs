@@ -168,10 +168,24 @@ fn gateway_errors_of_a_registry_get_kubelets_word() {
         ("denied: requested access to the resource is denied", PullFault::Denied),
         ("failed to resolve reference \"a:1\": a:1: not found", PullFault::Missing),
         ("layer 503 of sha256:502504 is damaged", PullFault::Other),
+        ("tls: invalid signature by the server certificate", PullFault::Other),
     ] {
         let error = pull_refusal("a:1", text);
         assert_eq!(error.to_string(), text);
         assert!(matches!(error, EngineError::Pull { fault, .. } if fault == wanted), "{text}");
+    }
+}
+
+#[test]
+fn a_refused_signature_gets_kubelets_word_once() {
+    for text in [
+        "Source image rejected: A signature was required, but no signatures found",
+        "policy says: signature verification failed for a:1",
+        "SignatureValidationFailed: a:1",
+    ] {
+        let error = pull_refusal("a:1", text).to_string();
+        let bare = text.strip_prefix("SignatureValidationFailed: ").unwrap_or(text);
+        assert_eq!(error, format!("SignatureValidationFailed: {bare}"));
     }
 }
 
