@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::task;
 use tracing::{info, warn};
 
@@ -16,7 +16,7 @@ use super::{
     error::CheckpointError,
     order::Order,
     quarantine::{self, DIRECTORY_MODE},
-    record::{Loaded, Quarantined, SandboxCheckpoint},
+    record::{Loaded, PulledImages, Quarantined, SandboxCheckpoint},
 };
 use crate::{
     host::{
@@ -102,7 +102,27 @@ impl Checkpoints {
     /// be trusted (it is then moved aside; kubelet tells them again).
     pub async fn load_pod_cidrs(&self) -> Option<Vec<String>> {
         let places = Arc::clone(&self.places);
-        task::spawn_blocking(move || places.load_pod_cidrs()).await.unwrap_or_default()
+        let load = move || places.load_single(&places.pod_cidrs);
+        let loaded: Option<PodCidrs> = task::spawn_blocking(load).await.unwrap_or_default();
+        loaded.map(|PodCidrs { pod_cidrs }| pod_cidrs)
+    }
+
+    /// Stores which images were pulled for kubelet.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn save_pulled(&self, pulled: &PulledImages) -> Result<(), CheckpointError> {
+        let bytes = envelope::seal(pulled)
+            .map_err(|source| CheckpointError::Encode { subject: PULLED.to_owned(), source })?;
+        self.write(self.places.pulled.clone(), bytes, Durability::Written).await
+    }
+
+    /// The images pulled for kubelet so far; none when the file is missing or cannot be trusted
+    /// (it is then moved aside).
+    pub async fn load_pulled(&self) -> PulledImages {
+        let places = Arc::clone(&self.places);
+        let load = move || places.load_single(&places.pulled);
+        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
     }
 
     async fn write(
@@ -126,6 +146,7 @@ impl Checkpoints {
 struct Places {
     sandboxes: PathBuf,
     pod_cidrs: PathBuf,
+    pulled: PathBuf,
     quarantine: PathBuf,
 }
 
@@ -139,6 +160,7 @@ impl Places {
         Self {
             sandboxes: state_dir.join("sandboxes"),
             pod_cidrs: state_dir.join(POD_CIDRS),
+            pulled: state_dir.join(PULLED),
             quarantine: state_dir.join("quarantine"),
         }
     }
@@ -148,7 +170,7 @@ impl Places {
     }
 
     fn load(&self) -> Loaded {
-        self.sweep_pod_cidrs();
+        self.sweep_singles();
         let mut loaded = Loaded::default();
         let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
         let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
@@ -177,29 +199,29 @@ impl Places {
         }
     }
 
-    /// Beside the pod CIDRs lie other rooms' directories, so only their own drafts are swept.
-    fn sweep_pod_cidrs(&self) {
+    /// Beside the single files lie other rooms' directories, so only their own drafts are swept.
+    fn sweep_singles(&self) {
         let Some(entries) = self.pod_cidrs.parent().and_then(|root| fs::read_dir(root).ok()) else {
             return;
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let draft = name.strip_prefix('.').is_some_and(|rest| rest.starts_with(POD_CIDRS));
+            let ours = |rest: &str| rest.starts_with(POD_CIDRS) || rest.starts_with(PULLED);
+            let draft = name.strip_prefix('.').is_some_and(ours);
             if draft && name.ends_with(".tmp") {
                 sweep(&entry.path());
             }
         }
     }
 
-    fn load_pod_cidrs(&self) -> Option<Vec<String>> {
-        let read =
-            read(&self.pod_cidrs).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose());
-        match read {
-            Ok(body) => body.map(|PodCidrs { pod_cidrs }| pod_cidrs),
+    /// The one file of its kind.
+    fn load_single<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        match read(path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
+            Ok(body) => body,
             Err(why) => {
-                let Quarantined { path, reason } = self.set_aside(&self.pod_cidrs, &why);
-                warn!(file = %path.display(), reason, "set the stored pod CIDRs aside");
+                let Quarantined { path, reason } = self.set_aside(path, &why);
+                warn!(file = %path.display(), reason, "set a stored file aside");
                 None
             }
         }
@@ -243,5 +265,6 @@ fn sweep(draft: &Path) {
 
 const SUFFIX: &str = ".json";
 const POD_CIDRS: &str = "pod-cidrs.json";
+const PULLED: &str = "pulled-images.json";
 /// Twice the largest request kubelet can send, which bounds what we could have written.
 const MAX_BYTES: u64 = 32 << 20;

@@ -1,10 +1,18 @@
 //! The durable facts of one sandbox, and what loading a directory of them yields.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{document::SandboxDocument, id::SandboxId, network::Attachment, time::Nanos};
+use crate::model::{
+    document::SandboxDocument,
+    id::{ImageId, SandboxId},
+    network::Attachment,
+    time::Nanos,
+};
 
 /// What is known of a sandbox without asking Docker. Its serde form is a durable format: add
 /// fields with defaults only.
@@ -22,6 +30,11 @@ pub struct SandboxCheckpoint {
     #[serde(default)]
     pub attachment: Option<Attachment>,
 }
+
+/// Which images were pulled for kubelet: by id, the names they were pulled under, in full. Its
+/// serde form is a durable format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
 /// Everything a state directory holds that can be trusted, and what could not.
 #[derive(Debug, Default)]

@@ -156,6 +156,7 @@ async fn drafts_are_swept_and_only_ours() {
     let drafts = [
         sandboxes.join(format!(".{}.json.99-1.tmp", id(1))),
         state.root.path().join(".pod-cidrs.json.99-2.tmp"),
+        state.root.path().join(".pulled-images.json.99-3.tmp"),
     ];
     let foreign = state.root.path().join(".other.tmp");
     for draft in drafts.iter().chain([&foreign]) {
