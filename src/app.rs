@@ -23,7 +23,7 @@ use crate::{
         file,
         lock::{Lock, LockError},
     },
-    image::{images::Images, settings::ImageSettings},
+    image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
@@ -205,7 +205,10 @@ async fn build(
             sandbox_image: settings.sandbox_image.clone(),
             pull_stall: settings.pull_stall,
             registry_config: settings.registry_config.clone(),
+            pins: settings.pins.clone(),
+            collect: settings.collect,
         },
+        Pulled::load(checkpoints.clone()).await,
         tracker,
     );
     let locks = Locks::default();

@@ -213,7 +213,7 @@ fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
             _ => Verdict::Replace,
         },
         Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
-        Observed::Foreign => Verdict::Evade,
+        Observed::Foreign(_) => Verdict::Evade,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Container calls.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
+use serde_json::Value;
 use tracing::debug;
 
 use super::{
@@ -14,7 +15,12 @@ use super::{
     exchange::Exchange,
 };
 use crate::{
-    model::{id::ImageId, label, record::Observed},
+    model::{
+        engine::{Claim, ListedContainer},
+        id::ImageId,
+        label,
+        record::Observed,
+    },
     translate::observe,
     wire::docker,
 };
@@ -107,13 +113,15 @@ impl Engine {
         Ok(observe::container::observe(&inspect))
     }
 
-    /// Ids of all containers, running or not, that carry a pod's label.
+    /// All containers, running or not, a pod's or not, each once.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub async fn list_containers(&self) -> Result<Vec<String>, EngineError> {
-        let filters = serde_json::json!({ "label": [label::TYPE] }).to_string();
-        Ok(ids(self.listed_containers(&filters).await?))
+    pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
+        let mut seen = HashSet::new();
+        let listed = self.listed_containers("{}").await?.into_iter().flatten();
+        let known = listed.filter_map(listed_container);
+        Ok(known.filter(|container| seen.insert(container.id.clone())).collect())
     }
 
     /// Ids of the containers made of an image, running or not, a pod's or not.
@@ -162,6 +170,18 @@ impl Engine {
     }
 }
 
+fn listed_container(entry: Listed) -> Option<ListedContainer> {
+    Some(ListedContainer {
+        id: entry.id.filter(|id| !id.is_empty())?,
+        image: entry.image.and_then(|image| ImageId::try_from(image).ok()),
+        claim: match entry.labels.get(label::TYPE) {
+            None => Claim::None,
+            Some(kind) if kind == label::TYPE_CONTAINER => Claim::Workload,
+            Some(_) => Claim::Other,
+        },
+    })
+}
+
 /// One entry of a list, as far as the store needs it: it inspects each object anyway.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
@@ -170,11 +190,12 @@ pub(super) struct Listed {
     /// Of a container: the id of its image.
     #[serde(rename = "ImageID")]
     image: Option<String>,
+    labels: Value,
 }
 
 /// The ids in the order listed, each once.
 pub(super) fn ids(listed: Vec<Option<Listed>>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let stated = listed.into_iter().flatten().filter_map(|entry| entry.id);
     stated.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()
 }

@@ -80,19 +80,24 @@ impl Engine {
         tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
     }
 
-    /// Bytes of the image store, layers shared by images counted once.
+    /// What images and writable layers take.
     ///
-    /// Slow: the engine walks its store.
+    /// Slow: the engine walks its store, and before 23.0 its volumes too.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub async fn image_bytes(&self) -> Result<u64, EngineError> {
-        let version = self.version().await?;
-        let query =
-            if version >= DISK_USAGE_BY_TYPE { "/system/df?type=image" } else { "/system/df" };
-        let usage: DiskUsage = self.json(self.about_images("measure images", query)?).await?;
-        let stated = usage.image_usage.and_then(|images| images.total_size).or(usage.layers_size);
-        Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
+    pub async fn disk_usage(&self) -> Result<DiskUsage, EngineError> {
+        let by_type = self.version().await? >= DISK_USAGE_BY_TYPE;
+        let target = if by_type { "/system/df?type=image&type=container" } else { "/system/df" };
+        let usage: Usage = self.json(self.about_images("measure images", target)?).await?;
+        let bytes = |stated: i64| u64::try_from(stated).unwrap_or_default();
+        let each = usage.containers.iter().flatten().flatten().filter_map(|one| one.size_rw);
+        let stated = |part: Option<UsagePart>| part.and_then(|part| part.total_size);
+        let containers = stated(usage.container_usage).map(bytes);
+        Ok(DiskUsage {
+            images: stated(usage.image_usage).or(usage.layers_size).map(bytes).unwrap_or_default(),
+            containers: containers.unwrap_or_else(|| each.map(bytes).fold(0, u64::saturating_add)),
+        })
     }
 
     fn about_images(&self, verb: &'static str, target: &str) -> Result<Exchange, EngineError> {
@@ -110,18 +115,35 @@ impl Engine {
     }
 }
 
-/// `GET /system/df`: the old field, and the one that replaces it from API 1.52.
+/// What images and writable layers take, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// All layers of images, those that images share counted once.
+    pub images: u64,
+    /// All writable layers of containers.
+    pub containers: u64,
+}
+
+/// `GET /system/df`: the old fields, and those that replace them from API 1.52.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct DiskUsage {
+struct Usage {
     layers_size: Option<i64>,
-    image_usage: Option<ImageUsage>,
+    image_usage: Option<UsagePart>,
+    containers: Option<Vec<Option<Writable>>>,
+    container_usage: Option<UsagePart>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct ImageUsage {
+struct UsagePart {
     total_size: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Writable {
+    size_rw: Option<i64>,
 }
 
 /// The engine answers 200 before it knows whether the archive is any good.
@@ -138,5 +160,5 @@ fn call(verb: &'static str, name: &str) -> Call {
     Call { verb, subject: Subject::Image(name.to_owned()) }
 }
 
-/// From here `/system/df` can be asked for images alone (23.0).
+/// From here `/system/df` can be asked for a part (23.0).
 const DISK_USAGE_BY_TYPE: ApiVersion = ApiVersion::new(42);

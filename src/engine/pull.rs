@@ -34,7 +34,8 @@ pub struct PullProgress {
     pub layer: String,
     /// `Downloading`, `Extracting`, `Pull complete`, …
     pub status: String,
-    /// Bytes done of this step.
+    /// Bytes done of this step; 0 where the engine counts something else (some engines count the
+    /// seconds an unpacking has taken, which is no progress).
     pub current: u64,
     /// Bytes of this step, 0 when unknown.
     pub total: u64,
@@ -135,7 +136,8 @@ fn of_registry(reference: &str, error: EngineError) -> EngineError {
 }
 
 fn progress(message: docker::Progress) -> PullProgress {
-    let bytes = |count: i64| u64::try_from(count).unwrap_or_default();
+    let counted = message.detail.units.is_empty();
+    let bytes = |count: i64| u64::try_from(count).ok().filter(|_| counted).unwrap_or_default();
     PullProgress {
         layer: message.id,
         status: message.status,

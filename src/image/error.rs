@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::stall::StuckLayer;
 use crate::{
     engine::error::EngineError,
     error::Kind,
@@ -24,13 +25,15 @@ pub enum ImageError {
     /// What was done cannot be shown yet.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The registry stopped sending.
-    #[error("pull of {reference}: nothing came from the registry for {silent:?}")]
+    /// The pull stopped moving.
+    #[error("pull of {reference} made no progress for {silent:?}: {}", place(layer.as_deref()))]
     Stalled {
         /// What was pulled.
         reference: ImageReference,
         /// How long it was waited for.
         silent: Duration,
+        /// Where it got stuck; none before the registry named a layer.
+        layer: Option<Box<StuckLayer>>,
     },
     /// A container was made from the image.
     #[error("image {image} is used by container {container}")]
@@ -71,6 +74,10 @@ pub enum ImageError {
         /// What it did.
         verb: &'static str,
     },
+}
+
+fn place(layer: Option<&StuckLayer>) -> String {
+    layer.map_or_else(|| "the registry has named no layer yet".to_owned(), ToString::to_string)
 }
 
 impl ImageError {

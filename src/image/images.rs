@@ -4,13 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::{error::ImageError, joined::Joined, settings::ImageSettings, usage::Gauge};
+use super::{
+    error::ImageError, joined::Joined, pulled::Pulled, settings::ImageSettings, stall::Pulse,
+    usage::Gauge,
+};
 use crate::{
     engine::client::Engine,
     flight::call::Calls,
     model::{
         id::ImageId,
         image::{FilesystemUsage, PullRequest},
+        pin::Collect,
         record::ImageRecord,
     },
     store::handle::Store,
@@ -22,37 +26,43 @@ pub struct Images {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) settings: Arc<ImageSettings>,
+    pub(super) pulse: Pulse,
     pub(super) pulls: Joined<PullRequest, Result<ImageId, ImageError>>,
     pub(super) removals: Calls<ImageId, Result<(), ImageError>>,
+    pub(super) pulled: Pulled,
     pub(super) loads: Calls<(), Result<ImageId, ImageError>>,
     /// The pause image as it was last seen.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     gauge: Gauge,
-    _measuring: Arc<AbortOnDropHandle<()>>,
+    _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
 impl Images {
-    /// Starts measuring the image store in the background, for as long as a clone lives. Needs a
-    /// tokio runtime.
+    /// Starts measuring the image store and following the images `pulled` for kubelet in the
+    /// background, for as long as a clone lives. Needs a tokio runtime.
     /// `tracker` waits for removals and loads at the end; a pull belongs to its callers.
     pub fn new(
         engine: Engine,
         store: Store,
         settings: ImageSettings,
+        pulled: Pulled,
         tracker: &TaskTracker,
     ) -> Self {
         let gauge = Gauge::default();
         let measuring = tokio::spawn(gauge.clone().keep(engine.clone(), store.clone()));
+        let following = tokio::spawn(pulled.clone().follow(store.clone()));
         Self {
             engine,
             store,
             settings: Arc::new(settings),
+            pulse: Pulse::default(),
             pulls: Joined::default(),
             removals: Calls::new(tracker.clone()),
             loads: Calls::new(tracker.clone()),
             pause: Arc::default(),
             gauge,
-            _measuring: Arc::new(AbortOnDropHandle::new(measuring)),
+            pulled,
+            _background: Arc::new([measuring, following].map(AbortOnDropHandle::new)),
         }
     }
 
@@ -99,9 +109,14 @@ impl Images {
         answer.map_err(|_| ImageError::Lost { verb: "loading of the pause image" })?
     }
 
-    /// Whether the image must survive garbage collection: it is the pause, however it is named.
+    /// Whether kubelet must leave the image alone: it is the pause, however it is named; the
+    /// operator wants it kept; a container that kubelet does not know was made of it, so that
+    /// its removal would be refused for ever; or it is not kubelet's own, and that counts.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         self.known_pause().is_some_and(|pause| pause == record.id)
+            || self.settings.pins.keep(record)
+            || self.store.snapshot().is_held(&record.id)
+            || (self.settings.collect == Collect::Pulled && !self.pulled.owns(record))
     }
 
     /// The space images take, as last measured; the engine is not asked. Only the very first

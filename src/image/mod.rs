@@ -7,14 +7,15 @@
 
 pub mod error;
 pub mod images;
+pub mod pulled;
 pub mod settings;
+pub mod stall;
 
 mod credentials;
 mod joined;
 mod pause;
 mod pull;
 mod remove;
-mod stall;
 mod usage;
 
 #[cfg(test)]

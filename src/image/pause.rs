@@ -6,7 +6,11 @@ use tracing::info;
 
 use super::{credentials, error::ImageError, images::Images};
 use crate::{
-    model::{id::ImageId, image::PullRequest, reference::ImageReference},
+    model::{
+        id::ImageId,
+        image::PullRequest,
+        reference::{ImageReference, InvalidReference},
+    },
     pause::archive,
 };
 
@@ -42,21 +46,24 @@ impl Images {
     }
 
     async fn load_pause(&self) -> Result<ImageId, ImageError> {
+        let before = self.store.snapshot();
         self.engine.load_image(archive::archive()).await?;
         let reference = archive::reference();
-        match self.engine.inspect_image(reference).await {
-            Ok(record) => {
-                info!(image = reference, id = %record.id, "loaded the built-in pause image");
-                Ok(record.id)
-            }
-            Err(error) if error.is_not_found() => Err(ImageError::NotLoaded { reference }),
-            Err(error) => Err(error.into()),
-        }
+        let id = match self.engine.inspect_image(reference).await {
+            Ok(record) => record.id,
+            Err(error) if error.is_not_found() => return Err(ImageError::NotLoaded { reference }),
+            Err(error) => return Err(error.into()),
+        };
+        info!(image = reference, %id, "loaded the built-in pause image");
+        let name = ImageReference::parse(reference);
+        let name = name.map_err(|source| unpullable(reference, source))?;
+        self.remember(&before, &id, &name).await?;
+        Ok(id)
     }
 
     async fn pull_pause(&self, name: &str) -> Result<ImageId, ImageError> {
-        let unpullable = |source| ImageError::Unpullable { name: name.to_owned(), source };
-        let reference = ImageReference::parse(name).map_err(unpullable)?.with_default_tag();
+        let reference = ImageReference::parse(name).map_err(|source| unpullable(name, source))?;
+        let reference = reference.with_default_tag();
         let credentials = match &self.settings.registry_config {
             Some(path) => credentials::lookup(path, reference.domain()).await,
             None => None,
@@ -67,4 +74,8 @@ impl Images {
     fn pause_name(&self) -> &str {
         self.settings.sandbox_image.as_deref().unwrap_or(archive::reference())
     }
+}
+
+fn unpullable(name: &str, source: InvalidReference) -> ImageError {
+    ImageError::Unpullable { name: name.to_owned(), source }
 }

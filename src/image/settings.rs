@@ -2,15 +2,21 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use crate::model::pin::{Collect, Pins};
+
 /// What the operator decides about images.
 #[derive(Clone, Debug, Default)]
 pub struct ImageSettings {
     /// Pause image to use instead of the built-in one: a reference, or an id that is there.
     pub sandbox_image: Option<String>,
-    /// How long a download may be silent before the pull is given up; none for no limit.
-    /// Unpacking never counts.
+    /// How long a pull may make no progress before it is given up, several times as long where
+    /// the engine shows no figures (see [`super::stall`]); none for no limit.
     pub pull_stall: Option<Duration>,
     /// Docker client configuration with the credentials for the pause image's registry; read
     /// when the image is pulled.
     pub registry_config: Option<PathBuf>,
+    /// Images that kubelet must leave alone.
+    pub pins: Pins,
+    /// Which images kubelet may remove.
+    pub collect: Collect,
 }

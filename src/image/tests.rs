@@ -1,5 +1,5 @@
-//! The rules of the image verbs that need no engine: what a stall is, who shares a transfer,
-//! which name an image bears, where credentials are found, where images are kept.
+//! The rules of the image verbs that need no engine: who shares a transfer, which name an image
+//! bears, where images are kept, what failures say.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -13,13 +13,9 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
 use tokio::{sync::Notify, task::yield_now, time::timeout};
 
-use super::{
-    credentials, error::ImageError, joined::Joined, remove::bears, stall::Transfer,
-    usage::mountpoint,
-};
+use super::{error::ImageError, joined::Joined, remove::bears, usage::mountpoint};
 use crate::{
     engine::error::{Call, Clash, EngineError, PullFault, Subject},
     error::Kind,
@@ -34,34 +30,6 @@ use crate::{
 
 const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const OTHER: &str = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
-
-#[test]
-fn silence_is_a_stall_only_while_the_registry_owes_bytes() {
-    let mut transfer = Transfer::default();
-    assert!(transfer.is_downloading(), "the registry has not even answered");
-    for (layer, status, owed) in [
-        ("latest", "Pulling from library/busybox", true),
-        ("a", "Pulling fs layer", true),
-        ("b", "Waiting", true),
-        ("c", "Already exists", true),
-        ("a", "Downloading", true),
-        ("a", "Verifying Checksum", true),
-        ("a", "Download complete", true),
-        ("b", "Retrying in 5 seconds", true),
-        ("a", "Extracting", false),
-        ("b", "Downloading", false),
-        ("a", "Pull complete", true),
-        ("b", "Download complete", false),
-        ("", "Digest: sha256:…", false),
-        ("b", "some word of a later engine", false),
-        ("b", "Extracting", false),
-        ("b", "Pull complete", false),
-        ("", "Status: Downloaded newer image for busybox:latest", false),
-    ] {
-        transfer.note(layer, status);
-        assert_eq!(transfer.is_downloading(), owed, "{layer} {status}");
-    }
-}
 
 /// Counts the starts and the ends of some work that waits to be told to finish.
 #[derive(Clone, Default)]
@@ -208,50 +176,6 @@ fn a_tag_of_hexadecimal_digits_is_no_id() {
     assert!(!bears(&record(&[], &[]), &commit));
 }
 
-#[test]
-fn credentials_are_found_by_registry() {
-    let config = json!({
-        "auths": {
-            "https://index.docker.io/v1/": {"auth": "bWU6c2VjcmV0"},
-            "registry.test:5000": {"auth": "YTpiOmM="},
-            "plain.test": {"username": "u", "password": "p"},
-            "token.test": {"identitytoken": "t"},
-            "helper.test": {},
-            "broken.test": {"auth": "%%%"},
-        },
-        "credsStore": "desktop",
-    });
-    let config = config.to_string();
-    let user = |domain: &str| {
-        let found = credentials::find(config.as_bytes(), domain)?;
-        Some((found.username, found.password, found.identity_token))
-    };
-    let expected = |user: &str, password: &str, token: &str| {
-        Some((user.to_owned(), password.to_owned(), token.to_owned()))
-    };
-    assert_eq!(user("docker.io"), expected("me", "secret", ""));
-    assert_eq!(user("registry.test:5000"), expected("a", "b:c", ""));
-    assert_eq!(user("plain.test"), expected("u", "p", ""));
-    assert_eq!(user("token.test"), expected("", "", "t"));
-    for none in ["helper.test", "broken.test", "registry.test", "test", ""] {
-        assert_eq!(user(none), None, "{none}");
-    }
-    for config in [&b""[..], b"{", b"[]", b"{\"auths\": 3}", b"{}", b"\xff"] {
-        assert_eq!(credentials::find(config, "docker.io"), None);
-    }
-}
-
-#[tokio::test]
-async fn a_missing_credentials_file_means_anonymous() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("config.json");
-    assert_eq!(credentials::lookup(&path, "docker.io").await, None);
-    assert_eq!(credentials::lookup(home.path(), "docker.io").await, None, "a directory");
-    std::fs::write(&path, r#"{"auths":{"docker.io":{"auth":"bWU6c2VjcmV0"}}}"#).unwrap();
-    let found = credentials::lookup(&path, "docker.io").await.unwrap();
-    assert_eq!((found.username.as_str(), found.password.as_str()), ("me", "secret"));
-}
-
 #[tokio::test]
 async fn images_are_where_the_store_in_use_keeps_them() {
     let home = tempfile::tempdir().unwrap();
@@ -289,11 +213,13 @@ fn failures_are_told_the_way_kubelet_reads_them() {
     };
     assert_eq!(ImageError::from(in_use).kind(), Kind::FailedPrecondition);
     let reference = ImageReference::parse("busybox:1").unwrap();
-    let stalled = ImageError::Stalled { reference, silent: Duration::from_secs(60) };
+    let silent = Duration::from_secs(60);
+    let stalled = ImageError::Stalled { reference, silent, layer: None };
     assert_eq!(stalled.kind(), Kind::DeadlineExceeded);
     assert_eq!(
         stalled.to_string(),
-        "pull of docker.io/library/busybox:1: nothing came from the registry for 60s"
+        "pull of docker.io/library/busybox:1 made no progress for 60s: the registry has named no \
+         layer yet"
     );
     assert_eq!(ImageError::from(StoreError::Closed).kind(), Kind::Unavailable);
     assert_eq!(ImageError::NoFilesystem.kind(), Kind::Unavailable);

@@ -2,6 +2,7 @@
 //! on a full node, and answered from memory.
 
 use std::{
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -9,28 +10,33 @@ use std::{
 
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tracing::debug;
 
 use super::error::ImageError;
 use crate::{
-    engine::client::Engine,
-    model::{engine::EngineInfo, image::FilesystemUsage, time::Nanos},
+    engine::{client::Engine, images::DiskUsage},
+    model::{
+        engine::EngineInfo,
+        image::FilesystemUsage,
+        record::{ContainerRecord, ImageRecord},
+        time::Nanos,
+    },
     store::{handle::Store, snapshot::Snapshot},
 };
 
 /// The latest measurement. Clones share it.
 #[derive(Clone)]
 pub(super) struct Gauge {
-    latest: Arc<watch::Sender<Option<Reading>>>,
+    latest: Arc<watch::Sender<Option<FilesystemUsage>>>,
 }
 
-/// What was measured.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    bytes: u64,
-    at: Nanos,
+/// What the last measurement depended on.
+struct Seen {
+    engine: Option<Arc<EngineInfo>>,
+    images: Vec<Arc<ImageRecord>>,
+    containers: Vec<Arc<ContainerRecord>>,
 }
 
 impl Default for Gauge {
@@ -40,35 +46,37 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// Measures at the start and after each change of the images, for ever.
+    /// Measures at the start and after each change of the images, for ever; for the writable
+    /// layers' sake also after changes of containers, but not so often.
     ///
     /// Changes that come together are measured together, and measuring takes a small part of the
     /// time however slow the engine is.
     pub(super) async fn keep(self, engine: Engine, store: Store) {
-        until(&store, |snapshot| snapshot.engine.is_some()).await;
         loop {
+            let described = described(&store).await;
+            let place = mountpoint(&described).await;
             let began = Instant::now();
-            let seen = store.snapshot().images().to_vec();
-            match timeout(MEASURE_DEADLINE, engine.image_bytes()).await {
-                Ok(Ok(bytes)) => {
-                    self.latest.send_replace(Some(Reading { bytes, at: now() }));
+            let seen = Seen::now(&store);
+            match timeout(MEASURE_DEADLINE, engine.disk_usage()).await {
+                Ok(Ok(usage)) => {
+                    self.latest.send_replace(Some(measured(place, usage)));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    until(&store, |snapshot| snapshot.images() != seen).await;
+                    seen.outdated(&store, began).await;
                     sleep(DEBOUNCE).await;
                     sleep_until(began + pause).await;
                 }
-                Ok(Err(error)) => self.fall_back(&store, &error.to_string()).await,
-                Err(late) => self.fall_back(&store, &late.to_string()).await,
+                Ok(Err(error)) => self.fall_back(&store, place, &error.to_string()).await,
+                Err(late) => self.fall_back(&store, place, &late.to_string()).await,
             }
         }
     }
 
     /// Nobody shall wait for a measurement that did not come; the next one may.
-    async fn fall_back(&self, store: &Store, error: &str) {
+    async fn fall_back(&self, store: &Store, place: PathBuf, error: &str) {
         debug!(error, "cannot measure the image store");
         self.latest.send_if_modified(|latest| {
             let first = latest.is_none();
-            *latest = latest.or_else(|| Some(estimate(&store.snapshot())));
+            latest.get_or_insert_with(|| measured(place, estimate(&store.snapshot())));
             first
         });
         sleep(INTERVAL).await;
@@ -80,15 +88,39 @@ impl Gauge {
         let engine = store.wait(FIRST_PATIENCE, |snapshot| snapshot.engine.clone()).await;
         let engine = engine.ok_or(ImageError::NoFilesystem)?;
         let mut latest = self.latest.subscribe();
-        let wait = tokio::time::timeout_at(deadline, latest.wait_for(Option::is_some)).await;
-        let measured = wait.ok().and_then(Result::ok).and_then(|reading| *reading);
-        let reading = measured.unwrap_or_else(|| estimate(&store.snapshot()));
-        Ok(FilesystemUsage {
-            mountpoint: mountpoint(&engine).await,
-            image_bytes: reading.bytes,
-            measured_at: reading.at,
-            ..FilesystemUsage::default()
-        })
+        let wait = timeout_at(deadline, latest.wait_for(Option::is_some)).await;
+        let known = wait.ok().and_then(Result::ok).and_then(|known| known.clone());
+        let estimated = || measured(engine.root_dir.clone(), estimate(&store.snapshot()));
+        Ok(known.unwrap_or_else(estimated))
+    }
+}
+
+impl Seen {
+    fn now(store: &Store) -> Self {
+        let now = store.snapshot();
+        let (images, containers) = (now.images().to_vec(), now.containers().to_vec());
+        Self { engine: now.engine.clone(), images, containers }
+    }
+
+    /// Resolves when another measurement would come to another result.
+    async fn outdated(&self, store: &Store, began: Instant) {
+        let images = until(store, |now| now.images() != self.images || now.engine != self.engine);
+        let containers = async {
+            sleep_until(began + CALM_INTERVAL).await;
+            until(store, |now| now.containers() != self.containers).await;
+        };
+        tokio::select! { () = images => {}, () = containers => {} }
+    }
+}
+
+/// What the engine says of itself, once it has spoken.
+async fn described(store: &Store) -> Arc<EngineInfo> {
+    loop {
+        if let Some(engine) = store.wait(RECHECK, |snapshot| snapshot.engine.clone()).await {
+            return engine;
+        }
+        // A closed store answers at once.
+        sleep(DEBOUNCE).await;
     }
 }
 
@@ -102,12 +134,23 @@ async fn until(store: &Store, holds: impl Fn(&Snapshot) -> bool) {
 
 /// Layers that images share are counted more than once: too much, but never nothing, which
 /// kubelet would take for a broken file system.
-fn estimate(snapshot: &Snapshot) -> Reading {
+fn estimate(snapshot: &Snapshot) -> DiskUsage {
     let sizes = snapshot.images().iter().map(|image| image.size);
-    Reading { bytes: sizes.fold(0, u64::saturating_add), at: now() }
+    DiskUsage { images: sizes.fold(0, u64::saturating_add), containers: 0 }
 }
 
-/// The directory images are kept in, or the nearest one above it that is visible here.
+fn measured(mountpoint: PathBuf, usage: DiskUsage) -> FilesystemUsage {
+    FilesystemUsage {
+        mountpoint,
+        image_bytes: usage.images,
+        container_bytes: usage.containers,
+        measured_at: now(),
+        inodes: None,
+    }
+}
+
+/// The directory images and writable layers are kept in, or the nearest one above it that is
+/// visible here.
 ///
 /// With containerd's image store the engine does not say where that is: it is where the
 /// snapshotter's directory is, below the engine's own containerd or the system's.
@@ -116,21 +159,29 @@ pub(super) async fn mountpoint(engine: &EngineInfo) -> PathBuf {
         let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
         let own = engine.root_dir.join(OWN_CONTAINERD);
         for root in [own.as_path(), Path::new(SYSTEM_CONTAINERD)] {
-            if is_visible(&root.join(&snapshotter)).await {
-                return root.to_owned();
+            let layers = root.join(&snapshotter);
+            if device(&layers).await.is_some() {
+                return of_layers(root, layers).await;
             }
         }
     }
     for directory in engine.root_dir.ancestors() {
-        if is_visible(directory).await {
-            return directory.to_owned();
+        if device(directory).await.is_some() {
+            return of_layers(directory, directory.join(&engine.storage_driver)).await;
         }
     }
     engine.root_dir.clone()
 }
 
-async fn is_visible(path: &Path) -> bool {
-    tokio::fs::try_exists(path).await.unwrap_or(false)
+/// The directory of the layers where they have a disk of their own, else the one around it.
+async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
+    let own = device(&layers).await.filter(|_| root != layers);
+    if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
+}
+
+/// The device a directory is on; none when it cannot be seen.
+async fn device(path: &Path) -> Option<u64> {
+    tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }
 
 fn now() -> Nanos {
@@ -144,6 +195,8 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
 /// Time between two measurements, at least; also when one failed.
 const INTERVAL: Duration = Duration::from_secs(30);
+/// Time between a measurement and one that only containers call for.
+const CALM_INTERVAL: Duration = Duration::from_secs(300);
 /// Measuring takes at most the n-th part of the time.
 const SHARE: u32 = 10;
 /// A measurement comes this long after the first change, to take in those that follow.

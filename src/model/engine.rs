@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
+use super::id::ImageId;
+
 /// A version of the Engine API, e.g. 1.45.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApiVersion {
@@ -117,6 +119,29 @@ pub enum EngineHealth {
         /// The real cause, for the operator.
         reason: String,
     },
+}
+
+/// A container as the engine's list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedContainer {
+    /// Docker id.
+    pub id: String,
+    /// What it was made of.
+    pub image: Option<ImageId>,
+    /// What its labels say.
+    pub claim: Claim,
+}
+
+/// What a container's labels say it is. Labels may come from an image: only a look at the
+/// container tells whether it is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// No pod's, and so it is: what we make says otherwise.
+    None,
+    /// A pod's workload.
+    Workload,
+    /// Something else of a pod.
+    Other,
 }
 
 /// Something changed in the engine: which object is worth another look.

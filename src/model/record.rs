@@ -94,8 +94,8 @@ pub enum Observed {
     Sandbox(SandboxRecord),
     /// A workload of a pod.
     Container(ContainerRecord),
-    /// Nobody's pod: a container that others made for themselves.
-    Foreign,
+    /// Nobody's pod: a container that others made for themselves, of this image.
+    Foreign(Option<ImageId>),
 }
 
 /// What Docker says of a container's main process.

@@ -208,6 +208,6 @@ fn judge_holder(holder: &Observed) -> Verdict {
         }
         Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
         Observed::Container(holder) => Verdict::Refuse(holder.id.to_string()),
-        Observed::Foreign => Verdict::Evade,
+        Observed::Foreign(_) => Verdict::Evade,
     }
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
+        engine::{Claim, ListedContainer},
         id::{ContainerId, ImageId, SandboxId},
         network::Attachment,
         record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
@@ -45,6 +46,8 @@ pub(super) struct Facts {
     gone: HashMap<String, Ticket>,
     /// Containers that are nobody's pod. Labels never change, so one look is enough.
     foreign: HashSet<String>,
+    /// The images of containers that CRI does not show: strangers', and pods' pauses.
+    holders: HashMap<String, ImageId>,
     /// Images being looked at only because another took their name.
     contested: HashSet<ImageId>,
     /// When the last list came in.
@@ -106,6 +109,7 @@ impl Facts {
     pub(super) fn lose_container(&mut self, id: &str, at: Ticket) {
         self.bury(id, at);
         self.foreign.remove(id);
+        self.changed.images |= self.holders.remove(id).is_some();
         if let Ok(id) = ContainerId::try_from(id) {
             let older = self.containers.get(&id).is_some_and(|seen| seen.at <= at);
             self.changed.containers |= older && self.containers.remove(&id).is_some();
@@ -119,8 +123,10 @@ impl Facts {
     }
 
     /// Docker lists these containers; of some nothing else may be known for a while.
-    pub(super) fn list(&mut self, containers: &HashSet<&str>, at: Ticket) {
+    pub(super) fn list(&mut self, listed: &[ListedContainer], at: Ticket) {
         self.listed_at = at;
+        self.list_holders(listed);
+        let containers: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         let unseen: Vec<SandboxId> = self
             .sandboxes
             .iter()
@@ -188,7 +194,8 @@ impl Facts {
         }
         let tagged = self.tags.iter().filter_map(|(key, id)| Some((key, self.images.get(id)?)));
         by_name.extend(tagged.map(|(key, seen)| (key.clone(), Arc::clone(&seen.record))));
-        Images::new(self.images.values().map(|seen| Arc::clone(&seen.record)).collect(), by_name)
+        let records = self.images.values().map(|seen| Arc::clone(&seen.record)).collect();
+        Images::new(records, by_name, self.holders.values().cloned().collect())
     }
 
     /// Checkpoints of sandboxes that Docker does not know and whose network holds nothing.
@@ -197,20 +204,36 @@ impl Facts {
         spent.map(|(id, _)| id.clone()).collect()
     }
 
+    /// Whoever holds an image without CRI showing it. A list is newer than what was known of
+    /// containers it lacks: their end may have been missed.
+    fn list_holders(&mut self, listed: &[ListedContainer]) {
+        let gone = |one: &&ListedContainer| self.gone.contains_key(one.id.as_str());
+        let hidden = listed.iter().filter(|one| one.claim != Claim::Workload && !gone(one));
+        let hidden: Vec<&ListedContainer> = hidden.take(FOREIGN_LIMIT).collect();
+        let strangers = hidden.iter().filter(|one| one.claim == Claim::None);
+        self.foreign = strangers.map(|one| one.id.clone()).collect();
+        let held = |one: &&ListedContainer| Some((one.id.clone(), one.image.clone()?));
+        let holders: HashMap<String, ImageId> = hidden.iter().filter_map(held).collect();
+        self.changed.images |= holders != self.holders;
+        self.holders = holders;
+    }
+
     fn see_container(&mut self, name: &str, at: Ticket, observed: Observed) {
         match observed {
             Observed::Sandbox(record) => self.see_sandbox(record, at),
             Observed::Container(record) => self.see_workload(record, at),
-            Observed::Foreign => self.see_stranger(name, at),
+            Observed::Foreign(image) => self.see_stranger(name, image, at),
         }
     }
 
     /// A container that is nobody's pod, or not any more: somebody gave it another name. Then it
     /// is lost to us as if it were gone, and what its network holds can be released.
-    fn see_stranger(&mut self, id: &str, at: Ticket) {
+    fn see_stranger(&mut self, id: &str, image: Option<ImageId>, at: Ticket) {
         self.lose_container(id, at);
         if self.foreign.len() < FOREIGN_LIMIT {
             self.foreign.insert(id.to_owned());
+            self.changed.images |= image.is_some();
+            self.holders.extend(image.map(|image| (id.to_owned(), image)));
         }
     }
 

@@ -14,15 +14,15 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
-        engine::{EngineEvent, EngineHealth, EngineInfo},
+        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
         id::SandboxId,
     },
 };
 
-/// All ids the engine has.
+/// Everything the engine has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
-    pub(super) containers: Vec<String>,
+    pub(super) containers: Vec<ListedContainer>,
     /// None when the engine could not list its images; pods must not suffer from that.
     pub(super) images: Option<Vec<String>>,
 }
@@ -106,10 +106,10 @@ impl<W, E> Ledger<W, E> {
     /// All ids: whatever is listed or known is worth a look. What is known but not listed is
     /// looked at too, since only an inspect proves that it is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
-        let containers: HashSet<&str> = listing.containers.iter().map(String::as_str).collect();
-        self.facts.list(&containers, self.looks.now());
+        self.facts.list(&listing.containers, self.looks.now());
+        let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);
         let mut targets: Vec<Target> =
-            listing.containers.iter().cloned().map(Target::Container).collect();
+            ours.map(|container| Target::Container(container.id.clone())).collect();
         targets.extend(listing.images.iter().flatten().cloned().map(Target::Image));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
         // A look under way may have seen what went before the list was made.

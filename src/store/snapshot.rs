@@ -1,6 +1,9 @@
 //! One consistent view of everything known, cheap to take and never changing under a reader.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     error::StoreError,
@@ -8,7 +11,7 @@ use super::{
 };
 use crate::model::{
     engine::{EngineHealth, EngineInfo},
-    id::SandboxId,
+    id::{ImageId, SandboxId},
     record::{ContainerRecord, ImageRecord, SandboxRecord},
     reference::ImageReference,
 };
@@ -95,6 +98,12 @@ impl Snapshot {
         &self.images.by_hex
     }
 
+    /// Whether a container that CRI does not show was made of this image: one that is nobody's
+    /// pod, or a pod's pause.
+    pub fn is_held(&self, image: &ImageId) -> bool {
+        self.images.held.contains(image)
+    }
+
     /// Checkpoints that nobody needs any more: Docker does not know the sandbox, and its
     /// network holds nothing. Empty until [`Self::is_synced`].
     pub fn spent_checkpoints(&self) -> &[SandboxId] {
@@ -122,15 +131,18 @@ impl Containers {
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
+    /// Of containers that CRI does not show.
+    held: HashSet<ImageId>,
 }
 
 impl Images {
     pub(super) fn new(
         mut images: Vec<Arc<ImageRecord>>,
         by_name: HashMap<String, Arc<ImageRecord>>,
+        held: HashSet<ImageId>,
     ) -> Self {
         images.sort_by(|a, b| a.id.hex().cmp(b.id.hex()).then_with(|| a.id.cmp(&b.id)));
-        Self { by_hex: images, by_name }
+        Self { by_hex: images, by_name, held }
     }
 
     fn find(&self, name: &str) -> Option<&Arc<ImageRecord>> {

@@ -429,4 +429,7 @@ pub struct ProgressDetail {
     /// Bytes in all, 0 when unknown.
     #[serde(deserialize_with = "nullable")]
     pub total: i64,
+    /// What is counted; nothing for bytes, `s` for seconds that went by.
+    #[serde(deserialize_with = "nullable")]
+    pub units: String,
 }

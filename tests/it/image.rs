@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use dockbridge::{
+    checkpoint::directory::Checkpoints,
     engine::client::{Engine, Patience},
     error::Kind,
-    image::{error::ImageError, images::Images, settings::ImageSettings},
+    image::{error::ImageError, images::Images, pulled::Pulled, settings::ImageSettings},
     model::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
+        label,
+        pin::{Collect, Pins},
         reference::ImageReference,
     },
     pause::archive,
@@ -17,6 +20,7 @@ use dockbridge::{
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
@@ -51,18 +55,25 @@ impl Bench {
     }
 
     async fn over(docker: FakeDockerd, settings: ImageSettings) -> Self {
-        let bench = Self::unsynced(docker, settings);
+        let bench = Self::unsynced(docker, settings).await;
         bench.store.synced(Duration::from_secs(10)).await.unwrap();
         bench
     }
 
-    fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
+    async fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), PATIENCE);
+        // Beside the engine's root, so that a bench over the same fake remembers.
+        let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
+        let pulled = Pulled::load(state).await;
         let store =
             Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
-        let images =
-            Images::new(engine, store.clone(), settings, &tokio_util::task::TaskTracker::new());
+        let images = Images::new(engine, store.clone(), settings, pulled, &TaskTracker::new());
         Self { docker, store, images }
+    }
+
+    fn pinned(&self, name: &str) -> bool {
+        let record = self.store.snapshot().image(name).cloned().unwrap();
+        self.images.is_pinned(&record)
     }
 
     fn knows(&self, name: &str) -> bool {
@@ -101,6 +112,13 @@ fn stalls_after(statuses: &[&str]) -> Fault {
     let message =
         |status: &&str| format!("{}\r\n", json!({ "status": status, "id": "aaaaaaaaaaaa" }));
     Fault::StreamThenStall(statuses.iter().map(message).map(String::into_bytes).collect())
+}
+
+fn downloading(current: u64) -> Vec<u8> {
+    let detail = json!({ "current": current, "total": 100_000 });
+    let message =
+        json!({ "status": "Downloading", "id": "aaaaaaaaaaaa", "progressDetail": detail });
+    format!("{message}\r\n").into_bytes()
 }
 
 fn id(text: &str) -> ImageId {
@@ -163,22 +181,77 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
     eventually(|| bench.docker.abandoned() == 1).await;
 }
 
-#[tokio::test]
-async fn a_silent_download_is_given_up() {
-    let pull_stall = Some(Duration::from_millis(300));
-    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
-    for silence in [Fault::StalledHeaders, stalls_after(&[]), stalls_after(&["Downloading"])] {
-        bench.docker.clear_faults();
-        bench.docker.inject(Rule::new(PULL, silence.clone()));
-        let error = bench.images.pull(request("app:1")).await.unwrap_err();
-        assert!(matches!(error, ImageError::Stalled { .. }), "{silence:?}: {error}");
-        assert_eq!(error.kind(), Kind::DeadlineExceeded);
+/// A node's worth of callers at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hundred_equal_pulls_are_one() {
+    let bench = Bench::new().await;
+    let offered = bench.docker.world(|world| world.offer_image("app:1"));
+    bench.docker.inject(Rule::new(PULL, Fault::Late(Duration::from_millis(500))));
+    let pulls = (0..100).map(|nth| {
+        let images = bench.images.clone();
+        let name = if nth % 2 == 0 { "app:1" } else { "docker.io/library/app:1" };
+        tokio::spawn(async move { images.pull(request(name)).await.unwrap() })
+    });
+    for pull in pulls.collect::<Vec<_>>() {
+        assert_eq!(pull.await.unwrap(), id(&offered));
     }
+    assert_eq!(bench.docker.count(PULL), 1);
 }
 
 #[tokio::test]
-async fn unpacking_may_be_silent() {
-    let pull_stall = Some(Duration::from_millis(100));
+async fn a_pull_without_progress_is_given_up() {
+    let pull_stall = Some(Duration::from_millis(300));
+    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    for (silence, place) in [
+        (Fault::StalledHeaders, "the registry has named no layer yet"),
+        (stalls_after(&[]), "the registry has named no layer yet"),
+        (stalls_after(&["Downloading"]), "layer aaaaaaaaaaaa is at \"Downloading\""),
+        (stalls_after(&["Downloading", "Extracting"]), "layer aaaaaaaaaaaa is at \"Extracting\""),
+    ] {
+        bench.docker.clear_faults();
+        bench.docker.inject(Rule::new(PULL, silence.clone()));
+        let abandoned = bench.docker.abandoned();
+        let error = bench.images.pull(request("app:1")).await.unwrap_err();
+        assert!(matches!(error, ImageError::Stalled { .. }), "{silence:?}: {error}");
+        assert_eq!(error.kind(), Kind::DeadlineExceeded);
+        let text = error.to_string();
+        let start = "pull of docker.io/library/app:1 made no progress for ";
+        assert!(text.starts_with(start) && text.ends_with(place), "{text}");
+        eventually(|| bench.docker.abandoned() > abandoned).await;
+    }
+}
+
+/// Engines with containerd's store repeat what they said while nothing moves.
+#[tokio::test]
+async fn a_pull_that_only_talks_is_given_up() {
+    let pull_stall = Some(Duration::from_millis(300));
+    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let chunk = downloading(5);
+    bench.docker.inject(Rule::new(PULL, Fault::Stream(vec![chunk; 2000])));
+    let error = bench.images.pull(request("app:1")).await.unwrap_err();
+    assert!(error.to_string().ends_with("is at \"Downloading\", 5 of 100000 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_slow_pull_that_moves_is_not_cut() {
+    let pull_stall = Some(Duration::from_millis(500));
+    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let image = bench.docker.world(|world| world.add_image("app:1"));
+    bench.docker.inject(Rule::new(PULL, Fault::Stream((0..600).map(downloading).collect())));
+    assert_eq!(bench.images.pull(request("app:1")).await.unwrap(), id(&image));
+}
+
+#[tokio::test]
+async fn without_a_deadline_silence_is_borne() {
+    let bench = Bench::new().await;
+    bench.docker.inject(Rule::new(PULL, stalls_after(&["Downloading"])));
+    let pull = timeout(Duration::from_millis(600), bench.images.pull(request("app:1")));
+    assert!(pull.await.is_err(), "still patient");
+}
+
+#[tokio::test]
+async fn unpacking_may_be_silent_for_longer() {
+    let pull_stall = Some(Duration::from_millis(200));
     let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
     for last in ["Extracting", "Download complete"] {
         bench.docker.clear_faults();
@@ -358,7 +431,7 @@ async fn the_built_in_pause_is_loaded_once_and_again_when_it_went() {
 async fn a_pause_that_is_there_is_not_loaded() {
     let docker = FakeDockerd::start().await;
     let there = docker.world(|world| world.add_image(archive::reference()));
-    let bench = Bench::unsynced(docker, ImageSettings::default());
+    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
     assert_eq!(bench.images.pause().await.unwrap(), id(&there));
     assert_eq!(bench.docker.count(LOAD), 0);
 }
@@ -416,13 +489,112 @@ async fn a_pause_that_lost_its_name_is_still_pinned() {
 }
 
 #[tokio::test]
+async fn images_are_pinned_by_name_and_by_label() {
+    let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
+    let labels = vec!["keep=yes".parse().unwrap()];
+    let pins = Pins { names, labels };
+    let bench = Bench::with(ImageSettings { pins, ..Default::default() }).await;
+    let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
+    let others = ["r.test/app:1", "other:1"];
+    bench.docker.world(|world| {
+        for name in pinned.iter().chain(&others) {
+            world.add_image(name);
+        }
+        let labelled = world.images.iter_mut().find(|one| one.tags == ["labelled:1"]).unwrap();
+        labelled.config["Labels"] = json!({ "keep": "yes" });
+    });
+    for name in pinned.iter().chain(&others) {
+        bench.see(name).await;
+    }
+    bench.store.refresh_image("labelled:1").await.unwrap();
+    assert!(pinned.iter().all(|name| bench.pinned(name)));
+    assert!(!others.iter().any(|name| bench.pinned(name)));
+}
+
+/// Kubelet would try to remove it for ever: it does not know the container.
+#[tokio::test]
+async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
+    let docker = FakeDockerd::start().await;
+    let (early, pod) = docker.world(|world| {
+        world.add_image("app:1");
+        world.add_image("late:1");
+        world.add_image("pause:old");
+        world.add_image("pod:1");
+        let pod = |image: &str, kind: &str, sandbox: &str| {
+            let labels = json!({ label::TYPE: kind, label::SANDBOX_ID: sandbox });
+            json!({ "Image": image, "Labels": labels })
+        };
+        let pause = pod("pause:old", label::TYPE_SANDBOX, "");
+        let pause = world.add_container("k8s_POD_a_b_c_0", pause);
+        let work = pod("pod:1", label::TYPE_CONTAINER, &pause);
+        let pod = world.add_container("k8s_x_a_b_c_0", work);
+        (world.add_container("early", json!({ "Image": "app:1" })), pod)
+    });
+    let bench = Bench::over(docker, ImageSettings::default()).await;
+    assert!(bench.pinned("app:1") && bench.pinned("pause:old"));
+    assert!(!bench.pinned("pod:1") && !bench.pinned("late:1"), "kubelet knows the pod's");
+    let late = bench.docker.world(|world| world.add_container("late", json!({"Image": "late:1"})));
+    eventually(|| bench.pinned("late:1")).await;
+    bench.docker.world(|world| world.start(&late));
+    bench.docker.world(|world| [early, late, pod].iter().for_each(|id| world.remove(id)));
+    eventually(|| !bench.pinned("late:1") && !bench.pinned("app:1")).await;
+    assert!(bench.pinned("pause:old"));
+}
+
+#[tokio::test]
+async fn kubelet_may_have_only_what_it_pulled() {
+    let settings = ImageSettings { collect: Collect::Pulled, ..Default::default() };
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| {
+        world.add_image("built:1");
+        let both = world.add_image("both:1");
+        let offered = world.images.iter().find(|one| one.id == both).cloned().unwrap();
+        world.registry.push(offered);
+        world.offer_image("pulled:1");
+    });
+    let bench = Bench::over(docker, settings.clone()).await;
+    for name in ["both:1", "pulled:1"] {
+        bench.images.pull(request(name)).await.unwrap();
+    }
+    assert!(bench.pinned("built:1") && bench.pinned("both:1"), "they were there before");
+    assert!(!bench.pinned("pulled:1"));
+
+    let tagged = bench.docker.world(|world| {
+        let image = world.images.iter_mut().find(|one| one.tags == ["pulled:1"]).unwrap();
+        image.tags.push("mine:1".to_owned());
+        image.id.clone()
+    });
+    bench.store.refresh_image(&tagged).await.unwrap();
+    assert!(bench.pinned("pulled:1"), "somebody gave it a name");
+    bench.docker.world(|world| {
+        let image = world.images.iter_mut().find(|one| one.id == tagged).unwrap();
+        image.tags.retain(|tag| tag != "mine:1");
+    });
+
+    let bench = Bench::over(bench.docker, settings.clone()).await;
+    assert!(bench.pinned("built:1") && !bench.pinned("pulled:1"), "it is remembered");
+    bench.images.remove("pulled:1").await.unwrap();
+    let file = bench.docker.directory().join("state/pulled-images.json");
+    let forgotten = || !std::fs::read_to_string(&file).unwrap().contains(&tagged);
+    eventually(forgotten).await;
+
+    std::fs::remove_file(&file).unwrap();
+    let bench = Bench::over(bench.docker, ImageSettings::default()).await;
+    assert!(!bench.pinned("built:1"), "without the setting nothing of it counts");
+}
+
+#[tokio::test]
 async fn the_image_file_system_is_measured_in_the_background() {
     let docker = FakeDockerd::start().await;
-    docker.world(|world| world.add_image("app:1"));
+    docker.world(|world| {
+        world.add_image("app:1");
+        world.add_container("one", json!({ "Image": "app:1" }));
+    });
     let bench = Bench::over(docker, ImageSettings::default()).await;
     let usage = bench.measured(1_234_567).await;
+    assert_eq!(usage.container_bytes, 1000);
     assert!(usage.measured_at.is_set() && usage.mountpoint.is_dir());
-    assert!(bench.docker.directory().starts_with(&usage.mountpoint));
+    assert_eq!(usage.mountpoint, bench.docker.world(|world| world.root.clone()));
     for _ in 0..50 {
         bench.images.filesystem().await.unwrap();
     }
@@ -447,7 +619,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
 async fn without_an_engine_there_is_no_file_system() {
     let docker = FakeDockerd::start().await;
     docker.stop().await;
-    let bench = Bench::unsynced(docker, ImageSettings::default());
+    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
     let error = bench.images.filesystem().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
 }

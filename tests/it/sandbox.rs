@@ -8,7 +8,7 @@ use dockbridge::{
     engine::client::{Engine, Patience},
     flight::lock::Locks,
     host::file::Durability,
-    image::{images::Images, settings::ImageSettings},
+    image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
     model::{
         container::ContainerLogFormat,
@@ -56,12 +56,11 @@ impl Node {
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
         let hands = (engine.clone(), store.clone(), logs);
         let containers = Containers::new(hands, locks.clone(), &state, &tracker);
-        let settings =
-            ImageSettings { sandbox_image: None, pull_stall: None, registry_config: None };
         let images = Images::new(
             engine.clone(),
             store.clone(),
-            settings,
+            ImageSettings::default(),
+            Pulled::load(checkpoints.clone()).await,
             &tokio_util::task::TaskTracker::new(),
         );
         let network = Network::start(NetworkSettings {

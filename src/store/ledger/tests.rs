@@ -190,7 +190,7 @@ impl World {
 
     fn listing(&self, images: bool) -> Listing {
         Listing {
-            containers: self.containers.keys().map(|number| fixture::hex(*number)).collect(),
+            containers: self.containers.keys().map(|number| listed(*number)).collect(),
             images: images.then(|| self.images.keys().map(|image| image_id(*image)).collect()),
         }
     }
@@ -330,8 +330,12 @@ fn ledger(checkpoints: Vec<SandboxCheckpoint>) -> Ledger<u64, String> {
     Ledger::new(&StoreSettings::default(), checkpoints)
 }
 
+fn listed(number: u64) -> ListedContainer {
+    ListedContainer { id: fixture::hex(number), image: None, claim: Claim::Workload }
+}
+
 fn pods(numbers: &[u64]) -> Listing {
-    let containers = numbers.iter().map(|number| fixture::hex(*number)).collect();
+    let containers = numbers.iter().map(|number| listed(*number)).collect();
     Listing { containers, images: Some(Vec::new()) }
 }
 
@@ -451,9 +455,43 @@ fn a_foreign_container_is_looked_at_once() {
     ledger.linked();
     let event = EngineEvent::ContainerChanged { id: fixture::hex(9) };
     ledger.happened(event.clone());
-    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign))));
+    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign(None)))));
     ledger.happened(event);
     assert!(ledger.start().is_none());
+}
+
+/// Containers that CRI does not show hold their images all the same.
+#[test]
+fn hidden_containers_hold_their_images() {
+    let mut ledger = ledger(Vec::new());
+    let held = |ledger: &mut Ledger<u64, String>| -> Vec<u64> {
+        let shown = ledger.snapshot(&Snapshot::blank());
+        let id = |image: u64| ImageId::try_from(image_id(image)).unwrap();
+        (1..=5).filter(|image| shown.is_held(&id(*image))).collect()
+    };
+    let of = |number: u64, claim| {
+        let image = ImageId::try_from(image_id(number)).ok();
+        ListedContainer { id: fixture::hex(number), image, claim }
+    };
+    ledger.linked();
+    let containers = vec![of(1, Claim::None), of(2, Claim::Other), of(3, Claim::Workload)];
+    ledger.listed(&Listing { containers, images: Some(Vec::new()) });
+    answer(&mut ledger, |target| {
+        Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    assert_eq!(held(&mut ledger), [1, 2]);
+    let changed = |number| EngineEvent::ContainerChanged { id: fixture::hex(number) };
+    ledger.happened(changed(1));
+    assert!(ledger.start().is_none(), "nobody's pod, as the list said");
+    ledger.happened(changed(5));
+    let image = ImageId::try_from(image_id(5)).ok();
+    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign(image.clone())))));
+    assert_eq!(held(&mut ledger), [1, 2, 5]);
+    ledger.happened(EngineEvent::ContainerGone { id: fixture::hex(1) });
+    assert!(ledger.has_changed());
+    assert_eq!(held(&mut ledger), [2, 5]);
+    ledger.listed(&Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) });
+    assert_eq!(held(&mut ledger), [2], "the end of the other was missed");
 }
 
 #[test]
@@ -488,7 +526,7 @@ fn a_sandbox_somebody_renamed_is_lost_but_for_its_network() {
     let shown = ledger.snapshot(&Snapshot::blank());
     assert_eq!(shown.sandbox(&fixture::hex(2)).unwrap().state(), SandboxState::Ready);
     ledger.happened(EngineEvent::ContainerChanged { id: fixture::hex(2) });
-    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign))));
+    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign(None)))));
     let shown = ledger.snapshot(&shown);
     let left = shown.sandbox(&fixture::hex(2)).unwrap();
     assert_eq!((left.state(), left.process.is_some()), (SandboxState::NotReady, false));

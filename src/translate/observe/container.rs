@@ -20,7 +20,7 @@ use super::{
 use crate::{
     model::{
         document::{ContainerDocument, SandboxDocument, VERSION},
-        id::{ContainerId, SandboxId},
+        id::{ContainerId, ImageId, SandboxId},
         label,
         record::{ContainerRecord, Observed, SandboxRecord},
     },
@@ -36,7 +36,7 @@ pub fn observe(inspect: &ContainerInspect) -> Observed {
         Some(label::TYPE_CONTAINER) => container(inspect).map(Observed::Container),
         _ => None,
     };
-    observed.unwrap_or(Observed::Foreign)
+    observed.unwrap_or_else(|| Observed::Foreign(ImageId::try_from(inspect.image.as_str()).ok()))
 }
 
 fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {

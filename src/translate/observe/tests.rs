@@ -15,6 +15,7 @@ use super::{container, engine, event, image, process};
 use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo},
+        id::ImageId,
         label,
         network::NetworkMode,
         record::{ContainerRecord, ExitReason, Observed, Process, SandboxRecord},
@@ -99,7 +100,7 @@ fn shown(observed: &Observed) -> Value {
     match observed {
         Observed::Sandbox(record) => shown_sandbox(record),
         Observed::Container(record) => shown_container(record),
-        Observed::Foreign => json!("foreign"),
+        Observed::Foreign(_) => json!("foreign"),
     }
 }
 
@@ -201,8 +202,11 @@ fn labels_alone_make_no_pod() {
         ("/k8s_POD_p_n_u_0", ""),
     ] {
         let labels = json!({label::TYPE: kind, label::SANDBOX_DOCUMENT: document});
-        let inspect = json!({"Id": id('a'), "Name": name, "Config": {"Labels": labels}});
-        assert_eq!(observe(inspect), Observed::Foreign, "{name} {kind}");
+        let image = image_id();
+        let inspect =
+            json!({"Id": id('a'), "Name": name, "Image": image, "Config": {"Labels": labels}});
+        let image = ImageId::try_from(image).ok();
+        assert_eq!(observe(inspect), Observed::Foreign(image), "{name} {kind}");
     }
 }
 
@@ -257,7 +261,7 @@ fn nothing_to_go_by_is_foreign() {
         let mut inspect = container_inspect();
         inspect["HostConfig"]["NetworkMode"] = json!("none");
         *inspect.pointer_mut(pointer).unwrap() = value;
-        assert_eq!(observe(inspect), Observed::Foreign, "{pointer}");
+        assert!(matches!(observe(inspect), Observed::Foreign(_)), "{pointer}");
     }
 }
 

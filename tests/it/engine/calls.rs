@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dockbridge::{
-    engine::error::{Clash, EngineError, Subject},
+    engine::{
+        error::{Clash, EngineError, Subject},
+        images::DiskUsage,
+    },
     error::Kind,
     model::{
-        engine::{ApiVersion, CgroupDriver},
+        engine::{ApiVersion, CgroupDriver, Claim, ListedContainer},
         id::ImageId,
         label,
         record::Observed,
@@ -98,14 +101,23 @@ async fn a_create_without_its_image_says_which() {
 }
 
 #[tokio::test]
-async fn only_pods_containers_are_listed() {
+async fn all_containers_are_listed_with_what_they_claim() {
     let docker = FakeDockerd::start().await;
-    let ours = docker.world(|world| {
-        world.add_container("stranger", json!({}));
-        let labels = json!({ "Labels": { label::TYPE: label::TYPE_SANDBOX } });
-        world.add_container("k8s_POD_a_b_c_0", labels)
+    let (image, ids) = docker.world(|world| {
+        let image = world.add_image("app:1");
+        let labelled = |kind| json!({ "Image": "app:1", "Labels": { label::TYPE: kind } });
+        let stranger = world.add_container("stranger", json!({ "Image": "app:1" }));
+        let pause = world.add_container("k8s_POD_a_b_c_0", labelled(label::TYPE_SANDBOX));
+        let work = world.add_container("k8s_x_a_b_c_0", labelled(label::TYPE_CONTAINER));
+        (image, [stranger, pause, work])
     });
-    assert_eq!(engine(&docker).list_containers().await.unwrap(), [ours]);
+    let listed = engine(&docker).list_containers().await.unwrap();
+    let claims = [Claim::None, Claim::Other, Claim::Workload];
+    let image = ImageId::try_from(image).ok();
+    let expected = ids.into_iter().zip(claims);
+    let expected: Vec<_> =
+        expected.map(|(id, claim)| ListedContainer { id, image: image.clone(), claim }).collect();
+    assert_eq!(listed, expected);
 }
 
 #[tokio::test]
@@ -128,7 +140,7 @@ async fn an_inspect_is_observed() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(engine.inspect_container(&stranger).await.unwrap(), Observed::Foreign);
+    assert_eq!(engine.inspect_container(&stranger).await.unwrap(), Observed::Foreign(None));
 }
 
 #[tokio::test]
@@ -258,13 +270,17 @@ async fn the_engine_describes_itself() {
 }
 
 #[tokio::test]
-async fn image_bytes_are_found_in_every_age() {
-    for (newest, query) in [(41, ""), (42, "image"), (51, "image"), (53, "image")] {
+async fn disk_usage_is_found_in_every_age() {
+    for (newest, asks) in [(41, false), (42, true), (51, true), (53, true)] {
         let docker = FakeDockerd::start_speaking(newest, 24).await;
-        docker.world(|world| world.add_image("busybox:1.36"));
-        assert_eq!(engine(&docker).image_bytes().await.unwrap(), 1_234_567, "1.{newest}");
+        docker.world(|world| {
+            world.add_image("busybox:1.36");
+            world.add_container("one", json!({ "Image": "busybox:1.36" }));
+            world.add_container("other", json!({ "Image": "busybox:1.36" }));
+        });
+        let usage = DiskUsage { images: 1_234_567, containers: 2000 };
+        assert_eq!(engine(&docker).disk_usage().await.unwrap(), usage, "1.{newest}");
         let request = &docker.matching("GET /system/df")[0];
-        let asked = request.query.get("type").map_or("", String::as_str);
-        assert_eq!(asked, query, "1.{newest}");
+        assert_eq!(request.query.contains_key("type"), asks, "1.{newest}");
     }
 }

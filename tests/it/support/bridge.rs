@@ -11,7 +11,11 @@ use dockbridge::{
     app::{self, AppError, Deadlines},
     config::settings::{CniSettings, LogSettings, Settings},
     engine::client::Patience,
-    model::{container::ContainerLogFormat, network::NetworkMode},
+    model::{
+        container::ContainerLogFormat,
+        network::NetworkMode,
+        pin::{Collect, Pins},
+    },
     store::settings::StoreSettings,
     telemetry::log::Format,
     wire::cri::{
@@ -104,6 +108,8 @@ impl Node {
             pod_cidrs: Vec::new(),
             sandbox_image: None,
             streaming_addr: "127.0.0.1:0".parse().unwrap(),
+            pins: Pins::default(),
+            collect: Collect::All,
             pull_stall: Some(PATIENCE),
             registry_config: None,
             request_timeout: PATIENCE,
@@ -381,10 +387,10 @@ fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, and what the kubelet told us of the node.
+/// Files that belong to no pod: locks, what kubelet told us of the node, what it had pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.contains("lock") || name.contains("cidr")
+    name.contains("lock") || name.contains("cidr") || name == "pulled-images.json"
 }
 
 /// Short enough to wait for, long enough for a busy machine.

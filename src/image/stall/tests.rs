@@ -1,0 +1,131 @@
+//! What counts as progress, how long a silence may last, and what is said of a stall.
+
+use std::time::{Duration, Instant};
+
+use super::{Pulse, Stall, Transfer, UNSEEN, Watch};
+use crate::engine::pull::PullProgress;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn message(layer: &str, status: &str, current: u64) -> PullProgress {
+    let (layer, status) = (layer.to_owned(), status.to_owned());
+    PullProgress { layer, status, current, total: 1000 }
+}
+
+#[test]
+fn progress_is_what_moves_and_silence_is_short_while_bytes_are_owed() {
+    let mut transfer = Transfer::default();
+    assert_eq!(transfer.stretch(), 1, "the registry has not even answered");
+    for (layer, status, current, moved, owed) in [
+        ("latest", "Pulling from library/busybox", 0, true, true),
+        ("latest", "Pulling from library/busybox", 0, false, true),
+        ("a", "Pulling fs layer", 0, true, true),
+        ("b", "Waiting", 0, true, true),
+        ("c", "Already exists", 0, true, true),
+        ("a", "Downloading", 10, true, true),
+        ("a", "Downloading", 10, false, true),
+        ("b", "Waiting", 0, false, true),
+        ("a", "Downloading", 20, true, true),
+        ("a", "Retrying in 5 seconds", 0, true, true),
+        ("a", "Retrying in 4 seconds", 0, false, true),
+        ("a", "Downloading", 10, true, true),
+        ("a", "Verifying Checksum", 0, true, false),
+        ("a", "Download complete", 0, true, false),
+        ("b", "Downloading", 10, true, true),
+        ("a", "Extracting", 10, true, false),
+        ("a", "Extracting", 10, false, false),
+        ("a", "Extracting", 20, true, false),
+        ("b", "Downloading", 20, true, false),
+        ("a", "Pull complete", 0, true, true),
+        ("b", "Download complete", 0, true, false),
+        ("", "Digest: sha256:…", 0, true, false),
+        ("b", "some word of a later engine", 0, true, false),
+        ("b", "Extracting", 0, true, false),
+        ("b", "Extracting", 0, false, false),
+        ("b", "Pull complete", 0, true, false),
+        ("", "Status: Downloaded newer image for busybox:latest", 0, true, false),
+    ] {
+        assert_eq!(transfer.note(&message(layer, status, current)), moved, "{layer} {status}");
+        assert_eq!(transfer.stretch(), if owed { 1 } else { UNSEEN }, "{layer} {status}");
+    }
+}
+
+/// The stall, and when it is one.
+fn stall(watch: &mut Watch) -> (Stall, Instant) {
+    loop {
+        let end = watch.end().unwrap();
+        assert_eq!(watch.overdue(end - SECOND), None, "not yet");
+        if let Some(stall) = watch.overdue(end) {
+            return (stall, end);
+        }
+    }
+}
+
+#[test]
+fn a_stall_names_the_layer_and_the_time() {
+    let now = Instant::now();
+    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), now);
+    watch.note(&message("b", "Waiting", 0), now);
+    watch.note(&message("a", "Downloading", 10), now);
+    let (stalled, at) = stall(&mut watch);
+    assert_eq!((stalled.silent, at), (MINUTE, now + MINUTE));
+    let layer = stalled.layer.unwrap();
+    assert_eq!(layer.to_string(), "layer a is at \"Downloading\", 10 of 1000 bytes");
+    watch.note(&PullProgress { total: 0, ..message("a", "Extracting", 0) }, now);
+    let (stalled, at) = stall(&mut watch);
+    assert_eq!((stalled.silent, at), (MINUTE * UNSEEN, now + MINUTE * UNSEEN));
+    assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
+}
+
+/// The engine repeats itself; that is no progress.
+#[test]
+fn words_without_progress_do_not_help() {
+    let began = Instant::now();
+    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), began);
+    let told = (0..).map(|tenth| began + SECOND / 10 * tenth);
+    let cut = told.take(10_000).find_map(|now| {
+        watch.note(&message("a", "Downloading", 10), now);
+        watch.overdue(now).map(|_| now - began)
+    });
+    assert_eq!(cut, Some(MINUTE));
+}
+
+#[test]
+fn the_slow_are_not_cut() {
+    let mut now = Instant::now();
+    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), now);
+    for (status, pause) in [("Downloading", MINUTE), ("Extracting", MINUTE * UNSEEN)] {
+        for bytes in 0..100 {
+            watch.note(&message("a", status, bytes), now);
+            now += pause - SECOND;
+            assert_eq!(watch.overdue(now), None);
+        }
+    }
+}
+
+/// The engine fetches a few layers at a time; those of one pull may wait for another's.
+#[test]
+fn waiting_for_a_pull_that_moves_is_no_stall() {
+    let (pulse, mut now) = (Pulse::default(), Instant::now());
+    let mut watch = Watch::new(Some(MINUTE), pulse.clone(), now);
+    let mut other = Watch::new(Some(MINUTE), pulse, now);
+    watch.note(&message("a", "Waiting", 0), now);
+    for bytes in 0..20 {
+        now += MINUTE * 5;
+        assert_eq!(watch.overdue(now), None);
+        other.note(&message("b", "Downloading", bytes), now);
+    }
+    assert!(watch.overdue(now + MINUTE * UNSEEN - SECOND).is_none());
+    assert!(watch.overdue(now + MINUTE * UNSEEN).is_some());
+}
+
+#[test]
+fn without_an_end_nothing_is_a_stall() {
+    let now = Instant::now();
+    for patience in [None, Some(Duration::MAX)] {
+        let mut watch = Watch::new(patience, Pulse::default(), now);
+        assert_eq!(watch.end(), None);
+        assert_eq!(watch.overdue(now + MINUTE * 60 * 24 * 365), None);
+    }
+}
