@@ -1,12 +1,14 @@
 //! Images from registries, with and without credentials.
 
 use dockbridge::{pause::archive, wire::cri};
+use serde_json::json;
 use tonic::Code;
 
 use crate::{
     pods::until_exited,
     support::{
         failure::{Outcome, ensure, ensure_eq, fail},
+        registry::Registry,
         stage::Stage,
         world::World,
     },
@@ -125,6 +127,114 @@ pub(crate) async fn the_pause(world: World) -> Outcome {
     cri.run(&stage.recipes.pod("again")).await?;
     ensure_eq!(pinned(&cri.list_images().await?).len(), 1);
     cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// However an image is named, it is one image with one id; a digest brings no tag; all names go
+/// together, also when five callers want that.
+pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "by_digest_by_tag_and_both").await?;
+    let (cri, registry) = (&stage.cri, Registry::start().await?);
+    let digest = registry.offer("app", &["latest", "1", "2"], 2048, &json!({}));
+    let bare = format!("{}/app", registry.address);
+    let whole = format!("{bare}@{digest}");
+    let both = format!("{bare}:1@{digest}");
+    for (name, tags) in [(&whole, vec![]), (&both, vec![]), (&bare, vec![format!("{bare}:latest")])]
+    {
+        let id = cri.pull(name, None).await?;
+        let image = cri.image(name).await?.unwrap_or_default();
+        ensure_eq!((&image.id, &image.repo_tags), (&id, &tags), "{name}");
+        ensure_eq!(image.repo_digests, std::slice::from_ref(&whole), "{name}");
+        for other in [&id, &whole, &both] {
+            ensure_eq!(cri.image(other).await?, Some(image.clone()), "{other}");
+        }
+        let listed = cri.list_images().await?.into_iter().filter(|one| one.id == id);
+        ensure_eq!(listed.collect::<Vec<_>>(), [image]);
+        cri.remove_image(name).await?;
+        ensure_eq!(cri.image(&id).await?, None);
+    }
+    let tags = ["1", "2", "latest"].map(|tag| format!("{bare}:{tag}"));
+    let mut ids = Vec::new();
+    for tag in &tags {
+        ids.push(cri.pull(tag, None).await?);
+    }
+    ids.dedup();
+    ensure_eq!(ids.len(), 1_usize);
+    ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
+    let mut removals = tokio::task::JoinSet::new();
+    for name in [&ids[0], &tags[0], &whole, &ids[0], &tags[1]] {
+        let (cri, name) = (cri.clone(), name.clone());
+        removals.spawn(async move {
+            cri.remove_image(&name).await?;
+            cri.image(&name).await
+        });
+    }
+    while let Some(left) = removals.join_next().await {
+        ensure_eq!(left??, None);
+    }
+    stage.leaves_nothing().await
+}
+
+/// Who an image says it runs as.
+pub(crate) async fn of_a_user(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "of_a_user").await?;
+    let registry = Registry::start().await?;
+    for (nth, (user, uid, name)) in [
+        ("", None, ""),
+        ("0", Some(0), ""),
+        ("1002", Some(1002), ""),
+        ("1003:0", Some(1003), ""),
+        ("www-data", None, "www-data"),
+        ("www-data:100", None, "www-data"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let repository = format!("user-{nth}");
+        registry.offer(&repository, &["1"], 1024, &json!({ "User": user }));
+        let reference = format!("{}/{repository}:1", registry.address);
+        stage.cri.pull(&reference, None).await?;
+        let image = stage.cri.image(&reference).await?.unwrap_or_default();
+        ensure_eq!(image.uid.map(|uid| uid.value), uid, "{user:?}");
+        ensure_eq!(image.username, name, "{user:?}");
+        stage.cri.remove_image(&reference).await?;
+    }
+    stage.leaves_nothing().await
+}
+
+/// Where images are, and how much of the disk they and the containers take.
+pub(crate) async fn on_their_disk(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "on_their_disk").await?;
+    let root = world.root.join("docker/data");
+    let place = match world.engine.as_str() {
+        "sid-containerd" => root.join("containerd/daemon"),
+        _ => root,
+    };
+    let (images, containers) = stage.cri.disk().await?;
+    for part in [&images, &containers] {
+        let id = part.fs_id.clone().unwrap_or_default();
+        ensure_eq!(id.mountpoint, place.display().to_string());
+    }
+    let bytes = |part: &cri::FilesystemUsage| part.used_bytes.map_or(0, |bytes| bytes.value);
+    let registry = Registry::start().await?;
+    registry.offer("large", &["1"], 8 << 20, &json!({}));
+    let large = format!("{}/large:1", registry.address);
+    stage.cri.pull(&large, None).await?;
+    let pod = stage.recipes.pod("writer");
+    let sandbox = stage.cri.run(&pod).await?;
+    let writer =
+        stage.recipes.container("main", "dd if=/dev/zero of=/big bs=1M count=4; sleep 600");
+    let ids = stage.up(&sandbox, &pod, &[writer]).await?;
+    stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
+    // Measured at the start, and from then on not often.
+    stage.cri = stage.bridge.restart().await?;
+    let (more_images, more_containers) = stage.cri.disk().await?;
+    let (before, after) = (bytes(&images), bytes(&more_images));
+    ensure!(before > 0 && after >= before + (8 << 20), "images took {before} and {after}");
+    let (before, after) = (bytes(&containers), bytes(&more_containers));
+    ensure!(after >= before + (4 << 20), "containers took {before} and {after}");
+    stage.cri.clear().await?;
+    stage.cri.remove_image(&large).await?;
     stage.leaves_nothing().await
 }
 

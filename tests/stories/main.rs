@@ -20,9 +20,11 @@ mod crashes;
 mod execs;
 mod forwards;
 mod images;
+mod keeping;
 mod machine;
 mod many;
 mod pods;
+mod pulls;
 mod restarts;
 mod streams;
 mod support;
@@ -55,6 +57,16 @@ const STORIES: &[(&str, Story)] = stories![
     images::used_by_a_stranger,
     images::tagged_like_an_id,
     images::the_pause,
+    images::by_digest_by_tag_and_both,
+    images::of_a_user,
+    images::on_their_disk,
+    pulls::of_one_image_by_many,
+    pulls::from_a_stuck_registry,
+    pulls::with_every_credential,
+    pulls::of_a_guarded_pause,
+    keeping::what_is_pinned,
+    keeping::what_a_stranger_uses,
+    keeping::what_kubelet_did_not_pull,
     many::thirty_at_once,
     many::reads_cost_the_engine_nothing,
     many::writes_are_read_at_once,

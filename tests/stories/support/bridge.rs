@@ -60,6 +60,8 @@ pub(crate) struct Bridge {
     log: PathBuf,
     socket: PathBuf,
     child: Option<Child>,
+    /// Where it finds programs before all others.
+    programs: Option<PathBuf>,
 }
 
 impl Bridge {
@@ -88,7 +90,7 @@ impl Bridge {
         .collect();
         let name = folders.state.parent().and_then(Path::file_name).unwrap_or_default();
         let log = world.root.join("log").join(name).with_extension("dockbridge.log");
-        let mut bridge = Self { command, log, socket, child: None };
+        let mut bridge = Self { command, log, socket, child: None, programs: None };
         bridge.spawn().await?;
         Ok(bridge)
     }
@@ -156,6 +158,10 @@ impl Bridge {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
             command.env_remove(name);
         }
+        if let Some(programs) = &self.programs {
+            let others = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{others}", programs.display()));
+        }
         self.child = Some(command.spawn()?);
         self.await_answer().await
     }
@@ -165,6 +171,17 @@ impl Bridge {
         self.stop().await?;
         self.spawn().await?;
         self.cri().await
+    }
+
+    /// From the next start on it finds programs here first.
+    pub(crate) fn search_programs_in(&mut self, folder: &Path) {
+        self.programs = Some(folder.to_owned());
+    }
+
+    /// Ends it gracefully and starts it again with further flags, which it keeps from now on.
+    pub(crate) async fn restart_with(&mut self, flags: &[&str]) -> Outcome<Cri> {
+        self.command.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self.restart().await
     }
 
     /// Kills it and starts it again.

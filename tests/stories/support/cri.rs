@@ -212,6 +212,13 @@ impl Cri {
         call!(self.images.remove_image(request)).map(drop)
     }
 
+    /// ImageFsInfo: the images' part and the containers' part.
+    pub(crate) async fn disk(&self) -> Answer<(cri::FilesystemUsage, cri::FilesystemUsage)> {
+        let mut info = call!(self.images.image_fs_info(cri::ImageFsInfoRequest {}))?;
+        let images = info.image_filesystems.pop().unwrap_or_default();
+        Ok((images, info.container_filesystems.pop().unwrap_or_default()))
+    }
+
     /// Stops and removes every sandbox there is.
     pub(crate) async fn clear(&self) -> Outcome {
         for sandbox in self.sandboxes().await? {

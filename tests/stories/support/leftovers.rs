@@ -65,9 +65,11 @@ fn leases(folder: &Path) -> Vec<String> {
     names_in(folder).into_iter().filter(is_address).collect()
 }
 
-/// The pod CIDRs outlive pods; a quarantined file would be worth knowing of.
+/// The pod CIDRs and the memory of pulls outlive pods; a quarantined file would be worth knowing
+/// of.
 fn state_files(folder: &Path) -> Vec<String> {
-    let keeps = |path: &String| path.contains("cidr") || path.ends_with("lock");
+    const KEPT: [&str; 3] = ["cidrs.json", "/pulled-images.json", "lock"];
+    let keeps = |path: &String| KEPT.iter().any(|end| path.ends_with(end));
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 

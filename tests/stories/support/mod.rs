@@ -15,6 +15,7 @@ pub(crate) mod patience;
 pub(crate) mod pod;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod spdy;
 pub(crate) mod stage;

@@ -1,0 +1,121 @@
+//! Images that kubelet must not collect: pinned, used by others, not its own.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tonic::Code;
+
+use crate::support::{
+    cri::Cri,
+    failure::{Outcome, ensure, ensure_eq, fail},
+    registry::Registry,
+    stage::Stage,
+    world::World,
+};
+
+/// By name, in any spelling, and by label.
+pub(crate) async fn what_is_pinned(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "what_is_pinned").await?;
+    let registry = Registry::start().await?;
+    let address = &registry.address;
+    registry.offer("team/keep", &["1"], 1024, &json!({}));
+    registry.offer("labelled", &["1"], 1024, &json!({ "Labels": { "keep": "yes" } }));
+    registry.offer("other", &["1"], 1024, &json!({ "Labels": { "keep": "no" } }));
+    let names = ["team/keep", "labelled", "other"].map(|name| format!("{address}/{name}:1"));
+    for name in &names {
+        stage.cri.pull(name, None).await?;
+        ensure!(!pinned(&stage.cri, name).await?, "{name} is pinned");
+    }
+    let pins = format!("{address}/team/*, dockbridge.test/busybox");
+    let flags = ["--pinned-images", &pins, "--pinned-image-labels", "keep=yes"];
+    stage.cri = stage.bridge.restart_with(&flags).await?;
+    for (name, expected) in names.iter().chain([&world.image]).zip([true, true, false, true]) {
+        ensure_eq!(pinned(&stage.cri, name).await?, expected, "{name}");
+    }
+    for name in &names {
+        stage.cri.remove_image(name).await?;
+    }
+    stage.leaves_nothing().await
+}
+
+/// Kubelet does not know a container somebody made by hand, and would try for ever to remove its
+/// image. It is pinned while the container is there, running or not.
+pub(crate) async fn what_a_stranger_uses(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "what_a_stranger_uses").await?;
+    let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
+    until(&stage.cri, &world.image, true).await?;
+    stage.cri = stage.bridge.restart().await?;
+    ensure!(pinned(&stage.cri, &world.image).await?, "a restart forgot it");
+    let late = stage.engine.docker(&["run", "-d", &world.image, "true"]).await?;
+    stage.engine.docker(&["rm", &early]).await?;
+    let Some(refused) = stage.cri.remove_image(&world.image).await.err() else { fail!("removed") };
+    ensure_eq!(refused.code, Code::FailedPrecondition, "{refused}");
+    ensure!(pinned(&stage.cri, &world.image).await?, "the other is still there");
+    stage.engine.docker(&["rm", "-f", &late]).await?;
+    until(&stage.cri, &world.image, false).await?;
+
+    let pod = stage.recipes.pod("own");
+    let sandbox = stage.cri.run(&pod).await?;
+    stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
+    ensure!(!pinned(&stage.cri, &world.image).await?, "of its own containers kubelet knows");
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Images a developer built or loaded survive; what kubelet pulled is its own, also after a
+/// restart, until somebody gives it a name. Without the memory everything stays.
+pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "what_kubelet_did_not_pull").await?;
+    stage.cri = stage.bridge.restart_with(&["--collect-images", "pulled"]).await?;
+    let registry = Registry::start().await?;
+    registry.offer("own", &["1"], 1024, &json!({}));
+    registry.offer("both", &["1"], 1024, &json!({}));
+    let own = format!("{}/own:1", registry.address);
+    let both = format!("{}/both:1", registry.address);
+    stage.engine.docker(&["pull", "-q", &both]).await?;
+    until(&stage.cri, &both, true).await?;
+    for name in [&own, &both] {
+        stage.cri.pull(name, None).await?;
+    }
+    for restarts in 0..2 {
+        if restarts > 0 {
+            stage.cri = stage.bridge.crash().await?;
+        }
+        ensure!(!pinned(&stage.cri, &own).await?, "kubelet pulled it");
+        ensure!(pinned(&stage.cri, &both).await?, "it was there before");
+        ensure!(pinned(&stage.cri, &world.image).await?, "nobody pulled it");
+    }
+    stage.engine.docker(&["tag", &own, "mine.test/own:1"]).await?;
+    until(&stage.cri, &own, true).await?;
+    stage.engine.docker(&["rmi", "mine.test/own:1"]).await?;
+    until(&stage.cri, &own, false).await?;
+    stage.bridge.stop().await?;
+    std::fs::remove_file(stage.folders.state.join("pulled-images.json"))?;
+    stage.bridge.spawn().await?;
+    stage.cri = stage.bridge.cri().await?;
+    ensure!(pinned(&stage.cri, &own).await?, "nobody knows any more");
+    for name in [&own, &both] {
+        stage.cri.remove_image(name).await?;
+    }
+    stage.leaves_nothing().await
+}
+
+/// Whether status and list show the image as pinned.
+async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
+    let image = cri.image(name).await?.unwrap_or_default();
+    ensure!(!image.id.is_empty(), "there is no {name}");
+    let listed = cri.list_images().await?.into_iter().find(|one| one.id == image.id);
+    ensure_eq!(listed.as_ref().map(|one| one.pinned), Some(image.pinned));
+    Ok(image.pinned)
+}
+
+/// Events take a moment.
+async fn until(cri: &Cri, name: &str, wanted: bool) -> Outcome {
+    for _ in 0..500 {
+        if cri.image(name).await?.is_some() && pinned(cri, name).await? == wanted {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fail!("{name} never became {wanted}")
+}

@@ -1,0 +1,328 @@
+//! A registry of our own, to misbehave on demand: slow, stuck, unavailable, or asking for tokens.
+//! It holds images of one layer, made up as they are offered.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::sleep,
+};
+
+use super::failure::Outcome;
+
+/// The running registry; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    /// `127.0.0.1:port`.
+    pub(crate) address: String,
+    shared: Arc<Mutex<Shared>>,
+    task: JoinHandle<()>,
+}
+
+/// How layers, or everything, are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// At once.
+    #[default]
+    Prompt,
+    /// Layers in forty pieces with a pause before each.
+    Slow(Duration),
+    /// Half of a layer, then nothing.
+    Stuck,
+    /// 503 to everything.
+    Unavailable,
+}
+
+/// Whom the registry answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Everybody.
+    #[default]
+    Open,
+    /// Who brings this bearer token; it is given for this refresh token.
+    Token { bearer: String, refresh: String },
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    manner: Manner,
+    guard: Guard,
+    /// Bodies with their media types, by path.
+    things: HashMap<String, (String, Vec<u8>)>,
+    requests: Vec<String>,
+    abandoned: usize,
+}
+
+/// One request.
+struct Request {
+    method: String,
+    path: String,
+    authorization: String,
+    body: String,
+}
+
+impl Registry {
+    /// Starts an empty one.
+    pub(crate) async fn start() -> Outcome<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let shared = Arc::<Mutex<Shared>>::default();
+        let (serving, own) = (Arc::clone(&shared), address.clone());
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(converse(stream, Arc::clone(&serving), own.clone()));
+            }
+        });
+        Ok(Self { address, shared, task })
+    }
+
+    /// Offers an image under tags of a repository: one layer of `size` bytes that no other image
+    /// has, `config` as what containers of it inherit. Returns the manifest's digest.
+    pub(crate) fn offer(&self, name: &str, tags: &[&str], size: usize, config: &Value) -> String {
+        let layer = layer(name, size);
+        let image = json!({
+            "architecture": ARCHITECTURE, "os": "linux", "config": config,
+            "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
+            "history": [{ "created": "2026-01-01T00:00:00Z", "created_by": name }],
+        });
+        let image = image.to_string().into_bytes();
+        let kind = |what: &str| format!("application/vnd.oci.image.{what}");
+        let part = |kind: String, bytes: &[u8]| json!({ "mediaType": kind, "digest": digest(bytes), "size": bytes.len() });
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": kind("manifest.v1+json"),
+            "config": part(kind("config.v1+json"), &image),
+            "layers": [part(kind("layer.v1.tar"), &layer)],
+        });
+        let manifest = manifest.to_string().into_bytes();
+        let whole = digest(&manifest);
+        let mut shared = lock(&self.shared);
+        for blob in [image, layer] {
+            let path = format!("/v2/{name}/blobs/{}", digest(&blob));
+            shared.things.insert(path, ("application/octet-stream".to_owned(), blob));
+        }
+        for reference in tags.iter().copied().chain([whole.as_str()]) {
+            let path = format!("/v2/{name}/manifests/{reference}");
+            shared.things.insert(path, (kind("manifest.v1+json"), manifest.clone()));
+        }
+        whole
+    }
+
+    /// Behaves so from now on.
+    pub(crate) fn behave(&self, manner: Manner) {
+        lock(&self.shared).manner = manner;
+    }
+
+    /// Answers only these from now on.
+    pub(crate) fn admit(&self, guard: Guard) {
+        lock(&self.shared).guard = guard;
+    }
+
+    /// How many layers were asked for.
+    pub(crate) fn layers_asked(&self) -> usize {
+        let shared = lock(&self.shared);
+        let layer = |line: &&String| {
+            let path = line.strip_prefix("GET ").unwrap_or_default();
+            path.contains("/blobs/") && shared.things.get(path).is_some_and(|(_, b)| is_layer(b))
+        };
+        shared.requests.iter().filter(layer).count()
+    }
+
+    /// How many layers somebody stopped taking.
+    pub(crate) fn abandoned(&self) -> usize {
+        lock(&self.shared).abandoned
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream).await {
+        let line = format!("{} {}", request.method, request.path);
+        let (manner, guard, thing) = {
+            let mut shared = lock(&shared);
+            shared.requests.push(line);
+            let thing = shared.things.get(&request.path).cloned();
+            (shared.manner, shared.guard.clone(), thing)
+        };
+        if manner == Manner::Unavailable {
+            if answer(&mut stream, "503 Service Unavailable", "", b"", true).await.is_none() {
+                return;
+            }
+            continue;
+        }
+        let told = match admitted(&guard, &request, &address) {
+            Err((status, head, body)) => answer(&mut stream, status, &head, &body, true).await,
+            Ok(()) => serve(&mut stream, &request, thing, manner, &shared).await,
+        };
+        if told.is_none() {
+            return;
+        }
+    }
+}
+
+/// Whether the request may pass, or what it is told instead.
+fn admitted(
+    guard: &Guard,
+    request: &Request,
+    address: &str,
+) -> Result<(), (&'static str, String, Vec<u8>)> {
+    let Guard::Token { bearer, refresh } = guard else { return Ok(()) };
+    if request.path.starts_with("/token") {
+        let knows = request.body.contains(&format!("refresh_token={refresh}"));
+        let token = json!({ "access_token": bearer, "token": bearer, "expires_in": 300 });
+        let body = token.to_string().into_bytes();
+        let json = "Content-Type: application/json\r\n".to_owned();
+        let status = if knows { "200 OK" } else { "401 Unauthorized" };
+        return Err((status, json, if knows { body } else { Vec::new() }));
+    }
+    if request.authorization == format!("Bearer {bearer}") {
+        return Ok(());
+    }
+    let challenge = format!(
+        "WWW-Authenticate: Bearer realm=\"http://{address}/token\",service=\"stories\",\
+         scope=\"repository:any:pull\"\r\n"
+    );
+    let body = json!({ "errors": [{ "code": "UNAUTHORIZED", "message": "no token" }] });
+    Err(("401 Unauthorized", challenge, body.to_string().into_bytes()))
+}
+
+async fn serve(
+    stream: &mut BufReader<TcpStream>,
+    request: &Request,
+    thing: Option<(String, Vec<u8>)>,
+    manner: Manner,
+    shared: &Mutex<Shared>,
+) -> Option<()> {
+    let Some((kind, bytes)) = thing else {
+        let status = if request.path == "/v2/" { "200 OK" } else { "404 Not Found" };
+        return answer(stream, status, "", b"", true).await;
+    };
+    let head = format!("Content-Type: {kind}\r\nDocker-Content-Digest: {}\r\n", digest(&bytes));
+    let sends = request.method == "GET";
+    if !sends || manner == Manner::Prompt || !is_layer(&bytes) {
+        return answer(stream, "200 OK", &head, &bytes, sends).await;
+    }
+    let told = drip(stream, &head, &bytes, manner).await;
+    if told.is_none() {
+        lock(shared).abandoned += 1;
+    }
+    told
+}
+
+/// Sends a layer without haste; nothing when the other side leaves.
+async fn drip(
+    stream: &mut BufReader<TcpStream>,
+    head: &str,
+    bytes: &[u8],
+    manner: Manner,
+) -> Option<()> {
+    let length = bytes.len();
+    let head = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.ok()?;
+    let pause = match manner {
+        Manner::Slow(pause) => pause,
+        Manner::Prompt | Manner::Stuck | Manner::Unavailable => Duration::ZERO,
+    };
+    for (nth, piece) in bytes.chunks(length.div_ceil(40)).enumerate() {
+        let mut byte = [0];
+        tokio::select! {
+            // Whoever waits for a layer asks for nothing else on the same connection.
+            _ = stream.read(&mut byte) => return None,
+            () = sleep(pause) => {}
+        }
+        if manner == Manner::Stuck && nth == 20 {
+            let _ = stream.read(&mut byte).await;
+            return None;
+        }
+        stream.write_all(piece).await.ok()?;
+    }
+    Some(())
+}
+
+async fn answer(
+    stream: &mut BufReader<TcpStream>,
+    status: &str,
+    head: &str,
+    body: &[u8],
+    sends: bool,
+) -> Option<()> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\n{head}Content-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(if sends { body } else { b"" }).await.ok()
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|length| *length > 0)?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (mut authorization, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "authorization" => value.trim().clone_into(&mut authorization),
+            "content-length" => length = value.trim().parse().ok()?,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    // Of a manifest only the path counts, of a token only the body.
+    let path = path.split('?').next()?.to_owned();
+    Some(Request { method, path, authorization, body: String::from_utf8(body).ok()? })
+}
+
+/// A tar archive of one file, whose beginning is the image's own.
+fn layer(name: &str, size: usize) -> Vec<u8> {
+    let mut content = name.as_bytes().to_vec();
+    content.resize(size.max(name.len()), b'.');
+    let mut header = vec![0; 512];
+    let mut put =
+        |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, "filling");
+    put(100, "0000644\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{:011o}\0", content.len()));
+    put(136, "00000000000\0");
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let padding = content.len().next_multiple_of(512);
+    content.resize(padding, 0);
+    [header, content, vec![0; 1024]].concat()
+}
+
+fn is_layer(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"filling\0")
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As registries call the architecture this runs on.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
