@@ -241,8 +241,9 @@ async fn build(
 
 /// The end of a container is shown when its log is complete.
 fn gate(logs: &Logs) -> Gate {
-    let logs = logs.clone();
-    Gate::new(move |record: &ContainerRecord| logs.observed(record))
+    let (watching, leaving) = (logs.clone(), logs.clone());
+    Gate::new(move |record: &ContainerRecord| watching.observed(record))
+        .telling(move |id| leaving.gone(id))
 }
 
 /// Lets go of the logs of containers that others have removed.

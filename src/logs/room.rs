@@ -154,6 +154,14 @@ impl Logs {
         }
     }
 
+    /// Lets go of a container that somebody has removed, without waiting for anything. One that is
+    /// missed here is met by [`Self::keep`].
+    pub fn gone(&self, id: &str) {
+        let (Some(pump), Ok(id)) = (&self.pump, ContainerId::try_from(id)) else { return };
+        let (reply, _) = oneshot::channel();
+        let _ = pump.try_send(Command::Forget { id, reply });
+    }
+
     /// Lets go, sooner or later, of all containers but these. To be called again now and then.
     pub async fn keep(&self, ids: HashSet<ContainerId>) {
         self.send(Command::Keep { ids }).await;

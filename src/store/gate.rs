@@ -1,7 +1,8 @@
 //! What has to be true of a workload before its record is shown.
 //!
 //! A kubelet reads a container's log the moment it sees it ended. So whoever writes the log stands
-//! at this gate: a look that saw a container waits here before anybody is told.
+//! at this gate: a look that saw a container waits here before anybody is told. He is told here,
+//! too, of what is gone, whoever removed it.
 
 use std::{fmt, sync::Arc};
 
@@ -13,6 +14,7 @@ use crate::model::record::ContainerRecord;
 #[derive(Clone)]
 pub struct Gate {
     keeper: Arc<dyn Keeper>,
+    gone: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Gate {
@@ -22,12 +24,23 @@ impl Gate {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self { keeper: Arc::new(move |record: &ContainerRecord| opens(record).boxed()) }
+        let keeper = Arc::new(move |record: &ContainerRecord| opens(record).boxed());
+        Self { keeper, gone: Arc::new(|_| {}) }
+    }
+
+    /// Calls `gone` with the id of every container that is found to be gone, a pod's workload or
+    /// not, perhaps more than once. It must not wait for anything.
+    pub fn telling(self, gone: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { gone: Arc::new(gone), ..self }
     }
 
     /// Always open.
     pub fn open() -> Self {
         Self::new(|_| std::future::ready(()))
+    }
+
+    pub(super) fn tell_gone(&self, id: &str) {
+        (self.gone)(id);
     }
 
     pub(super) async fn pass(&self, record: &ContainerRecord) {

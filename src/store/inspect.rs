@@ -64,10 +64,14 @@ impl Looker {
         let silent = |_| LookFailure::Silent(deadline);
         let seen =
             time::timeout(deadline, inspect(&self.engine, target)).await.map_err(silent)??;
-        if let Sight::Container(observed) = &seen
-            && let Observed::Container(record) = &**observed
-        {
-            self.gate.pass(record).await;
+        match (&seen, target) {
+            (Sight::Container(observed), _) => {
+                if let Observed::Container(record) = &**observed {
+                    self.gate.pass(record).await;
+                }
+            }
+            (Sight::Gone, Target::Container(id)) => self.gate.tell_gone(id),
+            _ => {}
         }
         Ok(seen)
     }

@@ -32,7 +32,7 @@ use crate::{
     checkpoint::record::SandboxCheckpoint,
     engine::{client::Engine, error::EngineError},
     error::chain,
-    model::engine::EngineInfo,
+    model::engine::{EngineEvent, EngineInfo},
 };
 
 impl Store {
@@ -191,6 +191,9 @@ impl Writer {
                 self.ledger.listed(&listing);
             }
             Signal::Happened(event) => {
+                if let EngineEvent::ContainerGone { id } = &event {
+                    self.looker.gate.tell_gone(id);
+                }
                 if self.ledger.happened(event) {
                     self.read_info();
                 }

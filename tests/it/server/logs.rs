@@ -366,6 +366,25 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
+async fn nothing_is_kept_of_a_container_that_others_removed() {
+    for running in [true, false] {
+        let scene = Scene::new().await;
+        scene.write("line 0");
+        scene.until(1).await;
+        if !running {
+            scene.exit();
+            scene.until_exited().await;
+        }
+        let position = scene.bridge.node().path(&format!("state/logs/{}.json", scene.id));
+        scene.reopen(&scene.id).await.unwrap_or_default();
+        assert!(position.is_file());
+        scene.docker.world(|world| world.remove(&scene.id));
+        within(|| !position.exists(), &scene.log).await;
+        scene.bridge.clear(&scene.docker).await;
+    }
+}
+
+#[tokio::test]
 async fn many_containers_have_logs_at_once() {
     let Scene { docker, bridge, .. } = Scene::new().await;
     let wish = Wish::new(&bridge);
