@@ -66,6 +66,8 @@ struct Request {
     method: String,
     path: String,
     authorization: String,
+    /// Where a resumed transfer goes on.
+    from: usize,
     body: String,
 }
 
@@ -149,6 +151,11 @@ impl Drop for Registry {
 
 async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String) {
     let mut stream = BufReader::new(stream);
+    // Some engines try TLS first, and speak plainly once they are told in plain words.
+    if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&TLS_HANDSHAKE)) {
+        drop(stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await);
+        return;
+    }
     while let Some(request) = read(&mut stream).await {
         let line = format!("{} {}", request.method, request.path);
         let (manner, guard, thing) = {
@@ -215,7 +222,7 @@ async fn serve(
     if !sends || manner == Manner::Prompt || !is_layer(&bytes) {
         return answer(stream, "200 OK", &head, &bytes, sends).await;
     }
-    let told = drip(stream, &head, &bytes, manner).await;
+    let told = drip(stream, &head, (&bytes, request.from), manner).await;
     if told.is_none() {
         lock(shared).abandoned += 1;
     }
@@ -226,17 +233,20 @@ async fn serve(
 async fn drip(
     stream: &mut BufReader<TcpStream>,
     head: &str,
-    bytes: &[u8],
+    (bytes, from): (&[u8], usize),
     manner: Manner,
 ) -> Option<()> {
+    let (whole, bytes) = (bytes.len(), bytes.get(from..)?);
     let length = bytes.len();
-    let head = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {length}\r\n\r\n");
+    let part = format!("Content-Range: bytes {from}-{}/{whole}\r\n", whole - 1);
+    let (status, part) = if from == 0 { ("200 OK", "") } else { ("206 Partial Content", &*part) };
+    let head = format!("HTTP/1.1 {status}\r\n{head}{part}Content-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.ok()?;
     let pause = match manner {
         Manner::Slow(pause) => pause,
         Manner::Prompt | Manner::Stuck | Manner::Unavailable => Duration::ZERO,
     };
-    for (nth, piece) in bytes.chunks(length.div_ceil(40)).enumerate() {
+    for (nth, piece) in bytes.chunks(whole.div_ceil(40)).enumerate() {
         let mut byte = [0];
         tokio::select! {
             // Whoever waits for a layer asks for nothing else on the same connection.
@@ -270,7 +280,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     stream.read_line(&mut line).await.ok().filter(|length| *length > 0)?;
     let mut words = line.split_whitespace();
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let (mut authorization, mut length) = (String::new(), 0);
+    let (mut authorization, mut length, mut from) = (String::new(), 0, 0);
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await.ok()?;
@@ -278,6 +288,10 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         match name.to_ascii_lowercase().as_str() {
             "authorization" => value.trim().clone_into(&mut authorization),
             "content-length" => length = value.trim().parse().ok()?,
+            "range" => {
+                let start = value.trim().strip_prefix("bytes=")?.split('-').next()?;
+                from = start.parse().ok()?;
+            }
             _ => {}
         }
     }
@@ -285,7 +299,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     stream.read_exact(&mut body).await.ok()?;
     // Of a manifest only the path counts, of a token only the body.
     let path = path.split('?').next()?.to_owned();
-    Some(Request { method, path, authorization, body: String::from_utf8(body).ok()? })
+    Some(Request { method, path, authorization, from, body: String::from_utf8(body).ok()? })
 }
 
 /// A tar archive of one file, whose beginning is the image's own.
@@ -324,5 +338,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How every TLS connection begins.
+const TLS_HANDSHAKE: u8 = 22;
 /// As registries call the architecture this runs on.
 const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
