@@ -2,7 +2,9 @@
 //!
 //! The command runs on a task of its own, so that one whose caller has left or whose time is up
 //! is killed with everything it began, and nobody need wait for that to be certain it happens.
-//! What a command leaves running on purpose after its own end is its container's affair.
+//! What a command leaves running on purpose after its own end is its container's affair. Such a
+//! child that holds the output open delays the answer, on engines from 26 by two seconds: so long
+//! the engine waits for the output before it tells how the command itself ended.
 
 use std::{sync::Arc, time::Duration};
 

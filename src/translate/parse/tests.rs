@@ -3,6 +3,7 @@
 pub(in crate::translate) mod sample;
 
 mod accepted;
+mod exec;
 mod hostile;
 mod refused;
 mod streams;
