@@ -21,6 +21,7 @@ mod execs;
 mod forwards;
 mod images;
 mod keeping;
+mod logs;
 mod machine;
 mod many;
 mod pods;
@@ -119,6 +120,11 @@ const STORIES: &[(&str, Story)] = stories![
     forwards::a_slow_reader,
     forwards::partings,
     forwards::of_dockbridge,
+    logs::forms::as_they_come,
+    logs::forms::with_another_driver,
+    logs::forms::as_links,
+    logs::rotation::by_the_kubelet,
+    logs::rotation::under_fire,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
 ];

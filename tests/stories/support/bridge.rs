@@ -65,12 +65,14 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Starts one against the engine socket `docker` and waits until it answers.
+    /// Starts one against the engine socket `docker`, with further flags, and waits until it
+    /// answers.
     pub(crate) async fn start(
         world: &World,
         folders: &Folders,
         network: &str,
         docker: &Path,
+        flags: &[&str],
     ) -> Outcome<Self> {
         let socket = folders.run.join("cri.sock");
         let command = [
@@ -87,6 +89,7 @@ impl Bridge {
         ]
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .chain(flags.iter().map(|flag| (*flag).to_owned()))
         .collect();
         let name = folders.state.parent().and_then(Path::file_name).unwrap_or_default();
         let log = world.root.join("log").join(name).with_extension("dockbridge.log");
@@ -98,6 +101,11 @@ impl Bridge {
     /// A client of this dockbridge. Its connection does not survive a restart.
     pub(crate) async fn cri(&self) -> Outcome<Cri> {
         Cri::connect(&self.socket).await
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// The process id while it runs.

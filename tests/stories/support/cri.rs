@@ -158,6 +158,12 @@ impl Cri {
         Ok(call!(self.runtime.list_containers(request))?.containers)
     }
 
+    /// ReopenContainerLog.
+    pub(crate) async fn reopen_log(&self, id: &str) -> Answer {
+        let request = cri::ReopenContainerLogRequest { container_id: id.to_owned() };
+        call!(self.runtime.reopen_container_log(request)).map(drop)
+    }
+
     /// ExecSync with a limit in seconds.
     pub(crate) async fn exec_sync(
         &self,

@@ -4,6 +4,7 @@
 pub(crate) mod bridge;
 pub(crate) mod channel;
 pub(crate) mod cri;
+pub(crate) mod cri_log;
 pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod forwarding;

@@ -1,4 +1,5 @@
-//! A socket in front of the engine's that passes everything on and counts the requests.
+//! A socket in front of the engine's that passes everything on, but for words it was told to
+//! change, and counts the requests.
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,9 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
+/// A word, and what the engine reads instead.
+pub(crate) type Words = (&'static str, &'static str);
+
 /// Bytes a client sent in one go.
 #[derive(Debug)]
 struct Chunk {
@@ -35,9 +39,14 @@ struct Chunk {
 impl Proxy {
     /// Listens at `socket` for the engine at `engine`.
     pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
+        Self::changing(socket, engine, None)
+    }
+
+    /// Likewise, and changes a word in what is asked into another of the same length.
+    pub(crate) fn changing(socket: &Path, engine: &Path, words: Option<Words>) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&seen)));
+        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&seen), words));
         Ok(Self { socket: socket.to_owned(), seen, task })
     }
 
@@ -73,7 +82,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<Chunk>>>) {
+async fn serve(
+    listener: UnixListener,
+    engine: PathBuf,
+    seen: Arc<Mutex<Vec<Chunk>>>,
+    words: Option<Words>,
+) {
     for connection in 0.. {
         let Ok((client, _)) = listener.accept().await else { break };
         let Ok(server) = UnixStream::connect(&engine).await else { continue };
@@ -81,6 +95,7 @@ async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<Chun
         let (mut from_server, to_server) = server.into_split();
         let seen = Arc::clone(&seen);
         tokio::spawn(upwards(from_client, to_server, move |bytes| {
+            words.into_iter().for_each(|words| change(bytes, words));
             let chunk = Chunk { connection, bytes: bytes.to_vec() };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
         }));
@@ -91,19 +106,26 @@ async fn serve(listener: UnixListener, engine: PathBuf, seen: Arc<Mutex<Vec<Chun
 async fn upwards(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
-    note: impl Fn(&[u8]) + Send,
+    note: impl Fn(&mut [u8]) + Send,
 ) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length) = client.read(&mut buffer).await {
         if length == 0 {
             break;
         }
-        note(&buffer[..length]);
+        note(&mut buffer[..length]);
         if server.write_all(&buffer[..length]).await.is_err() {
             break;
         }
     }
     server.shutdown().await.unwrap_or_default();
+}
+
+fn change(bytes: &mut [u8], (was, is): Words) {
+    assert_eq!(was.len(), is.len(), "the request says how long it is");
+    while let Some(at) = bytes.windows(was.len()).position(|found| found == was.as_bytes()) {
+        bytes[at..at + is.len()].copy_from_slice(is.as_bytes());
+    }
 }
 
 fn describe(chunk: &[u8]) -> String {

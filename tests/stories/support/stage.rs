@@ -32,22 +32,32 @@ pub(crate) struct Stage {
 impl Stage {
     /// A dockbridge that connects pods by CNI.
     pub(crate) async fn cni(world: &World, story: &str) -> Outcome<Self> {
-        Self::set(world, story, "cni", &world.docker).await
+        Self::set(world, story, ("cni", &world.docker), &[]).await
     }
 
     /// A dockbridge that uses the engine's own network.
     pub(crate) async fn docker(world: &World, story: &str) -> Outcome<Self> {
-        Self::set(world, story, "docker", &world.docker).await
+        Self::told(world, story, &[]).await
     }
 
     /// A dockbridge that connects pods by CNI and reaches the engine through another socket.
     pub(crate) async fn behind(world: &World, story: &str, docker: &Path) -> Outcome<Self> {
-        Self::set(world, story, "cni", docker).await
+        Self::set(world, story, ("cni", docker), &[]).await
     }
 
-    async fn set(world: &World, story: &str, network: &str, docker: &Path) -> Outcome<Self> {
+    /// A dockbridge that uses the engine's own network, with further flags.
+    pub(crate) async fn told(world: &World, story: &str, flags: &[&str]) -> Outcome<Self> {
+        Self::set(world, story, ("docker", &world.docker), flags).await
+    }
+
+    async fn set(
+        world: &World,
+        story: &str,
+        (network, docker): (&str, &Path),
+        flags: &[&str],
+    ) -> Outcome<Self> {
         let folders = Folders::below(&world.root.join("tmp").join(story))?;
-        let bridge = Bridge::start(world, &folders, network, docker).await?;
+        let bridge = Bridge::start(world, &folders, network, docker, flags).await?;
         Ok(Self {
             world: world.clone(),
             engine: Engine::of(world.clone()),

@@ -1,0 +1,128 @@
+//! What a log looks like: the CRI's form, whatever the container wrote and however the engine kept
+//! it, and the link to the engine's own file.
+
+use std::{fs, time::Duration};
+
+use super::{Scene, until_exited};
+use crate::support::{
+    cri_log::CriLog,
+    failure::{Outcome, ensure, ensure_eq, fail},
+    patience::Looks,
+    proxy::Proxy,
+    stage::Stage,
+    world::World,
+};
+
+/// Both streams, long lines in parts, a line without an end, a terminal; and everything is there
+/// when the end is shown.
+pub(crate) async fn as_they_come(world: World) -> Outcome {
+    let scene = Scene::on(Stage::docker(&world, "as_they_come").await?).await?;
+    let line = "echo 'one  \"two\" \\ three'; echo oops >&2; echo; \
+                head -c 40000 /dev/zero | tr '\\0' x; echo; printf 'no end'";
+    let (id, log) = scene.add("main", line, false).await?;
+    ensure!(log.path().is_file(), "no log when StartContainer returns");
+    until_exited(&scene.stage.cri, &id).await?;
+    let mut lines = Vec::new();
+    log.each(|line| {
+        lines.push((line.stream.to_owned(), line.full, line.text.len()));
+        Ok(())
+    })?;
+    let part = 16 * 1024;
+    let wanted = [(18, true), (0, true), (part, false), (part, false), (40000 - 2 * part, true)];
+    let wanted = wanted.into_iter().chain([(6, false)]);
+    let of = |stream: &'static str| lines.iter().filter(move |line| line.0 == stream);
+    let stdout: Vec<_> = of("stdout").map(|line| (line.2, line.1)).collect();
+    ensure_eq!(stdout, wanted.collect::<Vec<_>>());
+    ensure_eq!(of("stderr").count(), 1_usize, "{lines:?}");
+    ensure_eq!(log.text("stderr")?, "oops\n");
+    ensure!(log.text("stdout")?.starts_with("one  \"two\" \\ three\n\nxxx"), "the text");
+    same_times(&scene, &id, &log).await?;
+
+    let line = "echo out; echo err >&2; printf 'no end'";
+    let (id, log) = scene.add("terminal", line, true).await?;
+    until_exited(&scene.stage.cri, &id).await?;
+    ensure_eq!(log.text("stdout")?, "out\r\nerr\r\nno end");
+    ensure_eq!(log.text("stderr")?, "");
+
+    for round in 0..5 {
+        let (id, log) = scene.add(&format!("quick{round}"), "seq 1 50000", false).await?;
+        until_exited(&scene.stage.cri, &id).await?;
+        let wanted: String = (1..=50000).map(|number| format!("{number}\n")).collect();
+        ensure!(log.text("stdout")? == wanted, "round {round}: not all when the end was shown");
+    }
+    scene.clear().await
+}
+
+/// Times are the engine's, to the nanosecond.
+async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
+    let told = scene.stage.engine.docker(&["logs", "-t", id]).await?;
+    let time = |text: &str| text.split(' ').next().unwrap_or_default().parse::<jiff::Timestamp>();
+    let first = time(&told)?;
+    let mut ours = None;
+    log.each(|line| {
+        if line.stream == "stdout" && ours.is_none() {
+            ours = Some(time(line.time)?);
+        }
+        Ok(())
+    })?;
+    ensure_eq!(ours, Some(first));
+    Ok(())
+}
+
+/// A container whose log is kept by another driver, as one that others have made may be: the
+/// engine is asked, and the log is the same, rotated too.
+pub(crate) async fn with_another_driver(world: World) -> Outcome {
+    let socket = world.root.join("tmp/other-driver.sock");
+    let words = ("\"json-file\"", "\"local\"    ");
+    let proxy = Proxy::changing(&socket, &world.docker, Some(words))?;
+    let scene = Scene::on(Stage::behind(&world, "other_driver", proxy.socket()).await?).await?;
+    let line =
+        "seq 1 20000; seq 1 10 >&2; until [ -e /go ]; do usleep 10000; done; seq 20001 40000";
+    let (id, mut log) = scene.add("main", line, false).await?;
+    let driver = ["inspect", "-f", "{{.HostConfig.LogConfig.Type}}{{.LogPath}}", &id];
+    ensure_eq!(scene.stage.engine.docker(&driver).await?, "local");
+    until_text(&log, "20000\n").await?;
+    log.rotate(&scene.stage.cri, &id).await??;
+    scene.stage.engine.inside(&id, "touch /go").await?;
+    until_exited(&scene.stage.cri, &id).await?;
+    let wanted: String = (1..=40000).map(|number| format!("{number}\n")).collect();
+    ensure!(log.text("stdout")? == wanted, "{} bytes", log.text("stdout")?.len());
+    ensure_eq!(log.text("stderr")?, "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+    ensure_eq!(log.files()?.len(), 2_usize);
+    scene.clear().await?;
+    drop(proxy);
+    Ok(fs::remove_file(socket)?)
+}
+
+async fn until_text(log: &CriLog, end: &str) -> Outcome {
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(20));
+    while looks.again().await {
+        let text = fs::read_to_string(log.path())?;
+        if text.lines().any(|line| line.ends_with(&format!(" {}", end.trim_end()))) {
+            return Ok(());
+        }
+    }
+    fail!("{end:?} never comes: {}", fs::read_to_string(log.path())?);
+}
+
+/// The other format: a link to the engine's file, made anew when a kubelet has renamed it.
+pub(crate) async fn as_links(world: World) -> Outcome {
+    let stage = Stage::told(&world, "as_links", &["--container-log-format", "docker"]).await?;
+    let scene = Scene::on(stage).await?;
+    let line = "echo hello; trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";
+    let (id, mut log) = scene.add("main", line, false).await?;
+    let engines = scene.stage.engine.docker(&["inspect", "-f", "{{.LogPath}}", &id]).await?;
+    let leads = |log: &CriLog| fs::read_link(log.path()).map(|to| to.display().to_string());
+    ensure_eq!(leads(&log)?, engines);
+    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(20));
+    while looks.again().await && fs::metadata(log.path())?.len() == 0 {}
+    let text = fs::read_to_string(log.path())?;
+    ensure!(text.starts_with("{\"log\":\"hello\\n\",\"stream\":\"stdout\""), "{text}");
+    log.rotate(&scene.stage.cri, &id).await??;
+    ensure_eq!(leads(&log)?, engines, "after the rotation");
+    ensure_eq!(log.files()?.len(), 2_usize);
+    fs::remove_file(log.files()?.swap_remove(0))?;
+    scene.clear().await?;
+    ensure!(log.path().symlink_metadata().is_err(), "the link stays behind");
+    Ok(())
+}

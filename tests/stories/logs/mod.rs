@@ -1,0 +1,112 @@
+//! Logs as the kubelet and its readers find them: in the CRI's form, complete when the end is
+//! shown, rotated without a line lost, repeated or torn.
+
+pub(crate) mod forms;
+pub(crate) mod rotation;
+
+use std::time::Duration;
+
+use dockbridge::wire::cri;
+
+use crate::support::{
+    cri::Cri,
+    cri_log::CriLog,
+    failure::{Outcome, fail},
+    patience::Looks,
+    stage::Stage,
+};
+
+/// A container that writes, and its log.
+struct Scene {
+    stage: Stage,
+    sandbox: String,
+    pod: cri::PodSandboxConfig,
+}
+
+impl Scene {
+    async fn on(stage: Stage) -> Outcome<Self> {
+        let pod = stage.recipes.pod("pod");
+        let sandbox = stage.cri.run(&pod).await?;
+        Ok(Self { stage, sandbox, pod })
+    }
+
+    /// Starts a container that runs a shell line.
+    async fn add(&self, name: &str, line: &str, tty: bool) -> Outcome<(String, CriLog)> {
+        let mut container = self.stage.recipes.container(name, line);
+        container.tty = tty;
+        let id = self.stage.cri.create(&self.sandbox, &container, &self.pod).await?;
+        self.stage.cri.start(&id).await?;
+        Ok((id, CriLog::of(&self.pod, &container)))
+    }
+
+    /// Asks it to end, beside dockbridge.
+    async fn tell_to_end(&self, id: &str) -> Outcome {
+        self.stage.engine.docker(&["kill", "-s", "TERM", id]).await.map(drop)
+    }
+
+    async fn clear(self) -> Outcome {
+        self.stage.cri.clear().await?;
+        self.stage.leaves_nothing().await
+    }
+}
+
+/// Looks until the end is shown. What is in the log then has to be all.
+async fn until_exited(cri: &Cri, id: &str) -> Outcome {
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(2));
+    while looks.again().await {
+        if cri.container(id).await?.state() == cri::ContainerState::ContainerExited {
+            return Ok(());
+        }
+    }
+    fail!("{id} is never shown as ended");
+}
+
+/// Writes numbers from 0 on to both streams, to each so many in so many microseconds if the engine
+/// takes them, until it is told to end. The last line of each stream says how many there were.
+fn counting(lines: u32, every: u32) -> String {
+    format!(
+        "count() {{ i=0; while [ ! -e /enough ]; do usleep {every} & seq $i $((i+{lines}-1)); \
+         i=$((i+{lines})); wait $!; done; echo total $i; }}; trap 'touch /enough' TERM; \
+         count & count >&2 & wait; wait; wait"
+    )
+}
+
+/// Lines of one stream, which have to be the numbers from 0 on.
+#[derive(Debug, Default)]
+struct Count {
+    next: u64,
+    total: Option<u64>,
+}
+
+impl Count {
+    fn take(&mut self, text: &[u8]) -> Outcome {
+        let text = std::str::from_utf8(text)?;
+        match (text.strip_prefix("total "), self.total) {
+            (Some(total), None) => self.total = Some(total.parse()?),
+            (None, None) if text.parse() == Ok(self.next) => self.next += 1,
+            (_, total) => fail!("{text:?} after {} lines, the end is {total:?}", self.next),
+        }
+        Ok(())
+    }
+}
+
+/// Every line of both streams once, in order, none torn, up to the last; how many.
+fn count(log: &CriLog) -> Outcome<u64> {
+    let [mut stdout, mut stderr] = [Count::default(), Count::default()];
+    log.each(|line| {
+        if !line.full {
+            fail!("a short line in parts");
+        }
+        match line.stream {
+            "stdout" => stdout.take(line.text),
+            "stderr" => stderr.take(line.text),
+            other => fail!("stream {other}"),
+        }
+    })?;
+    for (name, count) in [("stdout", &stdout), ("stderr", &stderr)] {
+        if count.total != Some(count.next) {
+            fail!("{name}: {} lines, and the last one said {:?}", count.next, count.total);
+        }
+    }
+    Ok(stdout.next + stderr.next + 2)
+}

@@ -1,0 +1,174 @@
+//! The kubelet rotates: of a busy container, of one that has ended, and while dockbridge is killed
+//! again and again.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use rand::Rng;
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+use tonic::Code;
+
+use super::{Scene, count, counting, until_exited};
+use crate::support::{
+    cri::Cri,
+    cri_log::CriLog,
+    failure::{Failure, Outcome, ensure, ensure_eq, fail},
+    patience::{Looks, is_slow},
+    stage::Stage,
+    world::World,
+};
+
+/// A busy container's log goes on in a new file, which is there when the call returns; a container
+/// that does not run, or is not there, is refused and gets no file.
+pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
+    let scene = Scene::on(Stage::docker(&world, "by_the_kubelet").await?).await?;
+    let cri = &scene.stage.cri;
+    let (id, mut log) = scene.add("main", &counting(100, 2000), false).await?;
+    for round in 1..=10_usize {
+        log.rotate(cri, &id).await??;
+        ensure!(log.path().is_file(), "no file after rotation {round}");
+        ensure_eq!(log.files()?.len(), round + 1);
+        sleep(ROTATE_EVERY).await;
+    }
+    scene.tell_to_end(&id).await?;
+    until_exited(cri, &id).await?;
+    let lines = count(&log)?;
+    println!("  {lines} lines in {} files", log.files()?.len());
+
+    let before = log.length()?;
+    let refused = log.rotate(cri, &id).await?.err().map(|refused| refused.code);
+    ensure_eq!(refused, Some(Code::FailedPrecondition));
+    fs::rename(log.path(), log.path().with_extension("aside"))?;
+    let refused = cri.reopen_log(&id).await.err().map(|refused| refused.code);
+    ensure_eq!(refused, Some(Code::FailedPrecondition));
+    ensure!(!log.path().exists(), "a file was made for a container that has ended");
+    ensure_eq!(log.length()?, before);
+    let refused = cri.reopen_log(&"0".repeat(64)).await.err().map(|refused| refused.code);
+    ensure_eq!(refused, Some(Code::NotFound));
+    scene.clear().await
+}
+
+/// 200,000 lines a second, a rotation every 100 ms, and dockbridge killed twenty
+/// times: every line once, in order, none torn; and the end is shown when all of it is there.
+pub(crate) async fn under_fire(world: World) -> Outcome {
+    let mut scene = Scene::on(Stage::docker(&world, "under_fire").await?).await?;
+    let begun = Instant::now();
+    let (id, log) = scene.add("main", &counting(10_000, 100_000), false).await?;
+    let socket = scene.stage.bridge.socket().to_owned();
+    let mut kubelet = Kubelet::start(socket, id.clone(), log.clone());
+    for _ in 0..if is_slow() { 4 } else { 20 } {
+        let (rotations, moment) = {
+            let mut dice = rand::rng();
+            (dice.random_range(3..10), Duration::from_micros(dice.random_range(0..100_000)))
+        };
+        kubelet.rotates(rotations).await?;
+        sleep(moment).await;
+        keeps_up(&log).await?;
+        scene.stage.cri = scene.stage.bridge.crash().await?;
+    }
+    kubelet.rotates(1).await?;
+    keeps_up(&log).await?;
+    scene.tell_to_end(&id).await?;
+    let wrote = begun.elapsed();
+    until_exited(&scene.stage.cri, &id).await?;
+    let (log, told) = kubelet.end().await?;
+    let (length, shown) = (log.length()?, begun.elapsed());
+    let lines = count(&log)?;
+    ensure_eq!(log.length()?, length, "(bytes, now and when the end was shown)");
+    println!(
+        "  {lines} lines in {} files, {} MB, written in {wrote:.1?}, end shown {:.1?} later; \
+         reopened: {told:?}",
+        log.files()?.len(),
+        length / 1_000_000,
+        shown - wrote,
+    );
+    scene.clear().await
+}
+
+/// Waits until no more is missing than the engine keeps for one who is not there: a build for
+/// development on a busy machine may fall further behind, and is not to be killed then.
+async fn keeps_up(log: &CriLog) -> Outcome {
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(5));
+    while looks.again().await {
+        let behind = log.latest()?.map(|time| Timestamp::now().duration_since(time));
+        if behind.is_some_and(|behind| behind.as_millis() < 1000) {
+            return Ok(());
+        }
+    }
+    fail!("the log falls behind: its last line is of {:?}", log.latest()?);
+}
+
+/// Rotates a log without end.
+struct Kubelet {
+    enough: Arc<AtomicBool>,
+    rotated: watch::Receiver<u32>,
+    task: tokio::task::JoinHandle<Outcome<(CriLog, Told)>>,
+}
+
+/// How often it was told what.
+type Told = BTreeMap<String, u32>;
+
+impl Kubelet {
+    fn start(socket: PathBuf, id: String, log: CriLog) -> Self {
+        let (sender, rotated) = watch::channel(0);
+        let enough = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(rotate(socket, id, log, (sender, Arc::clone(&enough))));
+        Self { enough, rotated, task }
+    }
+
+    /// Waits until it has rotated so many times more.
+    async fn rotates(&mut self, times: u32) -> Outcome {
+        let wanted = *self.rotated.borrow() + times;
+        // A sender that is gone has failed: `end` says why.
+        drop(self.rotated.wait_for(|count| *count >= wanted).await);
+        Ok(())
+    }
+
+    async fn end(self) -> Outcome<(CriLog, Told)> {
+        self.enough.store(true, Ordering::SeqCst);
+        self.task.await?
+    }
+}
+
+async fn rotate(
+    socket: PathBuf,
+    id: String,
+    mut log: CriLog,
+    (rotated, enough): (watch::Sender<u32>, Arc<AtomicBool>),
+) -> Outcome<(CriLog, Told)> {
+    let mut told = Told::new();
+    let mut ticks = interval(ROTATE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut cri = None;
+    while !enough.load(Ordering::SeqCst) {
+        ticks.tick().await;
+        if cri.is_none() {
+            cri = Cri::connect(&socket).await.ok();
+        }
+        let Some(open) = &cri else { continue };
+        let answer =
+            log.rotate(open, &id).await.map_err(|Failure(e)| Failure(format!("rotate: {e}")))?;
+        let code = answer.as_ref().map_or_else(|refused| refused.code, |()| Code::Ok);
+        *told.entry(format!("{code:?}")).or_default() += 1;
+        if code == Code::Ok {
+            rotated.send_modify(|count| *count += 1);
+        } else {
+            cri = None;
+        }
+    }
+    Ok((log, told))
+}
+
+const ROTATE_EVERY: Duration = Duration::from_millis(100);
