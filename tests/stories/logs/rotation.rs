@@ -71,7 +71,7 @@ pub(crate) async fn under_fire(world: World) -> Outcome {
     for _ in 0..if is_slow() { 4 } else { 20 } {
         let (rotations, moment) = {
             let mut dice = rand::rng();
-            (dice.random_range(3..10), Duration::from_micros(dice.random_range(0..100_000)))
+            (dice.random_range(5..15), Duration::from_micros(dice.random_range(0..100_000)))
         };
         kubelet.rotates(rotations).await?;
         sleep(moment).await;
