@@ -98,8 +98,8 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 
 .PHONY: bench
 bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
-	$(CARGO) bench --bench lifecycle --no-run
-	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle
+	$(CARGO) bench --bench lifecycle --bench logs --no-run
+	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle --bench logs
 	$(CARGO) bench --bench forward
 
 ##@ Care
