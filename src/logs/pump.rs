@@ -172,8 +172,10 @@ impl Pump {
         match told {
             Some(Told::Changed(tails)) => {
                 for tail in tails {
-                    if let Some(id) = self.tails.remove(&tail) {
-                        self.roster.wake(&id);
+                    // A watch of nobody was set by a turn that has not come back to say so.
+                    match self.tails.remove(&tail) {
+                        Some(id) => self.roster.wake(&id),
+                        None => self.wake_lent(),
                     }
                 }
             }
@@ -183,6 +185,13 @@ impl Pump {
                 (self.tidings, self.tools.watch) = (None, None);
                 self.roster.wake_all();
             }
+        }
+    }
+
+    /// Gives all whose turn is under way another one.
+    fn wake_lent(&mut self) {
+        for subject in self.lent.values() {
+            self.roster.wake(&subject.id);
         }
     }
 
@@ -286,3 +295,6 @@ async fn tell(tidings: &mut Option<Tidings>) -> Option<Told> {
 
 /// Before a log whose turn broke is tried again.
 const AFTER_A_BUG: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! No change of a log is missed, whenever it is told.
+
+use std::{fs::OpenOptions, io::Write, path::Path};
+
+use super::*;
+use crate::{
+    engine::client::{Engine, Patience},
+    host::tail_watch::TailWatch,
+    logs::{place::LogPath, positions::Positions},
+};
+
+/// A pump without a loop, and what tells of the files it watches.
+fn pump(directory: &Path) -> (Pump, Tidings) {
+    let (watch, tidings) = TailWatch::open().unwrap();
+    let (waker, woken) = mpsc::unbounded_channel();
+    let tools = Tools {
+        engine: Engine::new(directory.join("docker.sock"), Patience::default()),
+        positions: Positions::new(directory.join("positions")),
+        watch: Some(watch),
+        woken: waker,
+    };
+    (Pump::new(tools, None, woken), tidings)
+}
+
+fn subject(directory: &Path) -> Subject {
+    let log = directory.join("pod/main/0.log");
+    Subject {
+        id: ContainerId::try_from("a".repeat(64)).unwrap(),
+        source: Some(directory.join("json.log")),
+        target: LogPath::of(&log, Some(&directory.join("pod"))).unwrap(),
+        tty: false,
+    }
+}
+
+fn write(to: &Path) {
+    let entry = b"{\"log\":\"x\\n\",\"stream\":\"stdout\",\"time\":\"2026-01-01T00:00:00.1Z\"}\n";
+    let file = OpenOptions::new().create(true).append(true).open(to);
+    file.unwrap().write_all(entry).unwrap();
+}
+
+/// The watch tells once: what it told of must not be lost because nobody knew yet whose it was.
+#[tokio::test]
+async fn a_change_is_told_before_the_turn_is_back_that_set_the_watch() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut pump, mut tidings) = pump(directory.path());
+    let subject = subject(directory.path());
+    let (id, source) = (subject.id.clone(), directory.path().join("json.log"));
+    write(&source);
+    pump.observe(subject, Run::Underway(Nanos(1)));
+    pump.start_turns();
+    let turned = pump.turns.join_next_with_id().await.unwrap();
+    write(&source);
+    pump.hear(Some(tidings.next().await.unwrap()));
+    pump.take_back(turned);
+    assert_eq!(pump.roster.start(), Some(id));
+}
