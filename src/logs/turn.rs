@@ -97,7 +97,7 @@ impl Log {
         Self { subject, writer: None, position, saved_at: Instant::now(), generation: 0 }
     }
 
-    /// Reads, converts and writes about 1 MiB. Blocks; to be called in a runtime.
+    /// Reads, converts and writes a piece of at most about 1 MiB. Blocks; to be called in a runtime.
     pub(super) fn turn(&mut self, wish: Wish, tools: &Tools, buffers: &mut Buffers) -> Outcome {
         let mut outcome = Outcome::default();
         if let Err(error) = self.write(wish, tools, buffers, &mut outcome) {
@@ -132,6 +132,8 @@ impl Log {
     ) -> Result<(), LogError> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
+            // The engine has nothing left to read, and the kubelet may have removed our file.
+            None if wish.leave => return Ok(()),
             None => self.open(wish, tools)?,
         };
         let writer = self.writer.insert(writer);

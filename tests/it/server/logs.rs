@@ -313,6 +313,36 @@ async fn a_log_that_cannot_be_read_comes_through_the_engine() {
     }
 }
 
+/// A kubelet that does not find a log has it reopened.
+#[tokio::test]
+async fn a_vanished_directory_is_made_again() {
+    let scene = Scene::new().await;
+    scene.write("line 0");
+    scene.until(1).await;
+    fs::remove_dir_all(scene.log.ancestors().nth(2).unwrap()).unwrap();
+    scene.reopen(&scene.id).await.unwrap();
+    scene.write("line 1");
+    assert_eq!(scene.until(1).await, ["line 1"]);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+/// A kubelet removes the log of an ended container before it removes the container.
+#[tokio::test]
+async fn a_removed_log_is_not_made_again() {
+    for stated in [None, Some(String::new())] {
+        let scene = Scene::on(Node::new(), |wish| wish.stated_log = stated).await;
+        scene.write("line 0");
+        scene.until(1).await;
+        scene.exit();
+        scene.until_exited().await;
+        let directory = scene.log.parent().unwrap();
+        fs::remove_dir_all(directory).unwrap();
+        scene.bridge.remove_container(&scene.id).await.unwrap();
+        assert!(!directory.exists());
+        scene.bridge.clear(&scene.docker).await;
+    }
+}
+
 /// The directory of the logs is a file system of its own, and full.
 #[tokio::test]
 async fn a_full_disk_delays_a_log_and_loses_nothing() {
