@@ -4,6 +4,7 @@ use std::{
     error::Error,
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use tokio::runtime;
@@ -57,8 +58,14 @@ fn serve(settings: &Settings, warnings: &[String]) -> Result<(), Box<dyn Error>>
         warn!("{warning}");
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
         Ok(app::run(settings.clone(), stop).await?)
-    })
+    });
+    // A thread may be stuck for ever, in a directory of logs that does not answer for one.
+    runtime.shutdown_timeout(THREADS_PATIENCE);
+    served
 }
+
+/// How long threads may take that still read or write files at the end.
+const THREADS_PATIENCE: Duration = Duration::from_secs(2);

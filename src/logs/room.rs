@@ -139,8 +139,15 @@ impl Logs {
     }
 
     /// Lets go of a container that is gone, after a last look at what is held open of its log.
-    /// A link goes with it; a file is the kubelet's.
+    /// A link goes with it; a file is the kubelet's. Takes no longer than a few seconds, whatever
+    /// holds the log up.
     pub async fn forget(&self, record: &ContainerRecord) {
+        if timeout(LAST_LOOK, self.let_go(record)).await.is_err() {
+            warn!(container = %record.id, "the log of a removed container is still being written");
+        }
+    }
+
+    async fn let_go(&self, record: &ContainerRecord) {
         if let Some((subject, _)) = wanted(record)
             && let Err(error) = blocking(move || link::remove(&subject.target)).await
         {
@@ -149,9 +156,7 @@ impl Logs {
         let (reply, done) = oneshot::channel();
         self.send(Command::Forget { id: record.id.clone(), reply }).await;
         // Dropped without an answer when done.
-        if timeout(LAST_LOOK, done).await.is_err() {
-            warn!(container = %record.id, "the log of a removed container is still being written");
-        }
+        let _ = done.await;
     }
 
     /// Lets go of a container that somebody has removed, without waiting for anything. One that is
