@@ -208,9 +208,14 @@ impl Followed {
         };
         self.failures = self.failures.saturating_add(1);
         let text = chain(error);
-        if self.trouble.as_ref() == Some(&text) {
+        if self.lent.leave {
+            // The engine's refusal is expected by now; what is still to be written is not.
+            if matches!(error, LogError::Target(_)) {
+                warn!(%container, error = text, "removed before all of its log was written");
+            }
+        } else if self.trouble.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "its log still stands still");
-        } else if !(self.lent.leave || self.failures == 1 && is_passing(error)) {
+        } else if !(self.failures == 1 && is_passing(error)) {
             warn!(%container, error = text, "its log stands still; trying again");
             self.trouble = Some(text);
         }

@@ -77,7 +77,7 @@ pub struct OutputPosition {
 pub struct Mark {
     /// As the engine wrote it.
     pub time: String,
-    /// How many entries with this time were written.
+    /// How many CRI lines with this time were written.
     pub count: u32,
     /// The latest time written: entries of the two streams are not quite in order.
     pub latest: String,
