@@ -48,13 +48,6 @@ impl Feed {
         self.mark()?.time.parse::<Timestamp>().ok()?.checked_sub(DISORDER).ok()
     }
 
-    /// The engine's stream of entries has ended and a new one, from [`Feed::since`] on, begins.
-    pub fn restart(&mut self) {
-        self.start = self.mark().cloned();
-        self.passing.clone_from(&self.start);
-        self.last = None;
-    }
-
     /// Writes entries in the engine's order, the first ones from [`Feed::since`] on.
     ///
     /// # Errors
