@@ -124,13 +124,19 @@ impl Followed {
         self.over.get_or_insert(now);
     }
 
-    /// For a turn; none while it has one.
+    /// For a turn; none while it has one, or when there is nothing to do: a log that is complete
+    /// is not to be looked for among files that the engine is removing.
     pub(super) fn lend(&mut self) -> Option<(Box<Log>, Wish)> {
+        let complete = self.over.is_some() && self.over == self.complete;
+        if complete && self.reopen.is_empty() && self.leaving.is_empty() {
+            return None;
+        }
         let log = self.log.take()?;
         self.reopening.append(&mut self.reopen);
         self.lent = Wish {
             reopen: !self.reopening.is_empty(),
             over: self.over,
+            complete,
             leave: !self.leaving.is_empty(),
             busy: self.busy,
         };

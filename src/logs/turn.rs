@@ -54,6 +54,8 @@ pub(super) struct Wish {
     pub(super) reopen: bool,
     /// The run that is over.
     pub(super) over: Option<Nanos>,
+    /// All of that run is written.
+    pub(super) complete: bool,
     /// The container is gone, and its position may go.
     pub(super) leave: bool,
     /// It is written to often: it is looked at again soon without being told.
@@ -100,7 +102,8 @@ impl Log {
     /// Reads, converts and writes a piece of at most about 1 MiB. Blocks; to be called in a runtime.
     pub(super) fn turn(&mut self, wish: Wish, tools: &Tools, buffers: &mut Buffers) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Err(error) = self.write(wish, tools, buffers, &mut outcome) {
+        let has_work = !wish.complete || wish.reopen;
+        if has_work && let Err(error) = self.write(wish, tools, buffers, &mut outcome) {
             if wish.reopen && outcome.reopened.is_none() {
                 outcome.reopened = Some(Err(error));
             } else {
