@@ -15,7 +15,7 @@ pub(super) struct Main {
     pub(super) who: Identity,
     /// It leads a session of its own, which nobody outside can have joined.
     pub(super) leads: bool,
-    /// The pipes its output led to.
+    /// The pipes its output led to, and nobody's who was there before.
     pub(super) pipes: Vec<String>,
 }
 
@@ -49,6 +49,17 @@ pub(super) fn kin(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity
     }
     let belongs = able.iter().filter(|one| found.contains(&one.process.who.pid));
     belongs.map(|one| one.process.who).collect()
+}
+
+/// Which candidates a hang-up of the main process's terminal concerns: its session, and nobody who
+/// has left that.
+pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
+    let Some(main) = main else { return Vec::new() };
+    let concerned = candidates.iter().map(|one| one.process).filter(|one| {
+        let shares = main.leads && one.session == main.who.pid;
+        one.lives && one.who.started >= main.who.started && (one.who == main.who || shares)
+    });
+    concerned.map(|one| one.who).collect()
 }
 
 /// Whether it belongs by a trace of its own. A parent of the main process's pid counts only while

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::kin::{Candidate, Main, kin};
+use super::kin::{Candidate, Main, kin, session};
 use crate::host::{
     pidfd::{Held, Message},
     processes::{Identity, Process, Processes},
@@ -53,7 +53,7 @@ impl Traces {
     pub(super) fn find(&self, pid: u32) -> Sight {
         let Some(process) = self.processes.one(pid) else { return self.absent() };
         let inside = self.processes.is_grouped_under(pid, &self.container);
-        let pipes = self.processes.output_pipes(pid);
+        let pipes = self.own_pipes(process.who);
         match Held::take(&self.processes, process.who) {
             // Whatever was read above, this same process was there before and after.
             Ok(Some(held)) if inside => {
@@ -69,6 +69,25 @@ impl Traces {
         }
     }
 
+    /// The pipes that the output of `who` leads to, but those that somebody has who was there
+    /// before: a command may write to its container's log (`>/proc/1/fd/1`), and whoever else
+    /// does so is the workload.
+    pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
+        let mut pipes = self.processes.output_pipes(who.pid);
+        if pipes.is_empty() {
+            return pipes;
+        }
+        // Without a list of the others no pipe can be called its own.
+        let Ok(all) = self.processes.all() else { return Vec::new() };
+        for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
+            if self.processes.is_grouped_under(elder.pid, &self.container) {
+                let theirs = self.processes.output_pipes(elder.pid);
+                pipes.retain(|pipe| !theirs.contains(pipe));
+            }
+        }
+        pipes
+    }
+
     /// A pid that nobody has: ended just now, if this table shows the container at all.
     fn absent(&self) -> Sight {
         let shown = self.processes.all().is_ok_and(|all| {
@@ -77,7 +96,8 @@ impl Traces {
         if shown { Sight::Over } else { Sight::Hidden }
     }
 
-    /// Signals everything that belongs, ended ones not counted.
+    /// Signals everything that the message concerns, ended ones not counted. One that cannot be
+    /// signalled shields nobody else.
     pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<Struck> {
         let all = self.processes.all().map_err(|error| error.source)?;
         let since = main.map_or(0, |main| main.who.started);
@@ -86,11 +106,15 @@ impl Traces {
         for process in recent {
             candidates.extend(self.candidate(process, main, &mut unclear));
         }
-        let found = kin(main, &candidates);
+        let found = match message {
+            Message::Kill => kin(main, &candidates),
+            Message::HangUp => session(main, &candidates),
+        };
+        let mut outcome = Ok(());
         for who in &found {
-            self.tell(*who, message)?;
+            outcome = outcome.and(self.tell(*who, message));
         }
-        Ok(Struck { signalled: found.len(), unclear })
+        outcome.map(|()| Struck { signalled: found.len(), unclear })
     }
 
     fn candidate(

@@ -1,7 +1,12 @@
-//! The table of who belongs.
+//! The table of who belongs, and what counts as a trace.
 
-use super::kin::{Candidate, Main, kin};
-use crate::host::processes::{Identity, Process};
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use super::{
+    kin::{Candidate, Main, kin, session},
+    sight::Traces,
+};
+use crate::host::processes::{Identity, Process, Processes};
 
 const MAIN: u32 = 100;
 const BEGUN: u64 = 5000;
@@ -92,4 +97,46 @@ fn what_has_ended_is_left_alone() {
 fn without_a_main_process_only_the_marker_counts() {
     let marked = Candidate { marked: true, ..stranger(108, 1) };
     assert_eq!(pids(None, &[itself(), marked, stranger(109, 108)]), [108, 109]);
+}
+
+#[test]
+fn a_hang_up_concerns_the_session_and_not_who_left_it() {
+    let table = [itself(), of_main(101, 100), of_main(102, 1), stranger(103, 100)];
+    let concerned = |main: Option<&Main>| -> Vec<u32> {
+        session(main, &table).into_iter().map(|who| who.pid).collect()
+    };
+    assert_eq!(concerned(Some(&main())), [100, 101, 102]);
+    assert_eq!(concerned(Some(&Main { leads: false, ..main() })), [100]);
+    assert!(concerned(None).is_empty());
+}
+
+/// A process in a table of our own, its standard output leading to `output`.
+fn list(table: &Path, pid: u32, started: u64, group: &str, output: &str) {
+    let place = table.join(pid.to_string());
+    fs::create_dir_all(place.join("fd")).unwrap();
+    let zeros = "0 ".repeat(15);
+    fs::write(place.join("stat"), format!("{pid} (x) S 1 1 1 {zeros}{started} 0\n")).unwrap();
+    fs::write(place.join("cgroup"), format!("0::/docker/{group}\n")).unwrap();
+    symlink(output, place.join("fd/1")).unwrap();
+}
+
+#[test]
+fn a_pipe_that_somebody_had_before_is_no_trace() {
+    let table = tempfile::tempdir().unwrap();
+    list(table.path(), 1, BEGUN - 9, "ours", "pipe:[7]");
+    list(table.path(), 2, BEGUN - 9, "theirs", "pipe:[8]");
+    list(table.path(), MAIN + 1, BEGUN, "ours", "pipe:[8]");
+    let traces = Traces {
+        processes: Processes::new(table.path()),
+        container: "ours".to_owned(),
+        marker: None,
+    };
+    let own = |output: &str| {
+        let _ = fs::remove_dir_all(table.path().join(MAIN.to_string()));
+        list(table.path(), MAIN, BEGUN, "ours", output);
+        traces.own_pipes(Identity { pid: MAIN, started: BEGUN })
+    };
+    assert!(own("pipe:[7]").is_empty(), "the container's own output");
+    assert_eq!(own("pipe:[8]"), ["pipe:[8]"]);
+    assert!(own("/dev/null").is_empty());
 }
