@@ -9,7 +9,9 @@ pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
         .unwrap_or_default()
         .split('&')
         .filter_map(|pair| pair.strip_prefix("port="))
-        .flat_map(|value| value.split([',']).flat_map(|part| part.split("%2C")))
+        .flat_map(|value| {
+            value.split([',']).flat_map(|part| part.split("%2C")).flat_map(|part| part.split("%2c"))
+        })
         .map(|port| port.parse().ok().filter(|port| *port != 0))
         .collect()
 }
@@ -34,7 +36,7 @@ mod tests {
             (Some(""), Some(&[])),
             (Some("port=80"), Some(&[80])),
             (Some("port=80&x=1&port=65535"), Some(&[80, 65535])),
-            (Some("port=80,81%2C82"), Some(&[80, 81, 82])),
+            (Some("port=80,81%2C82%2c83"), Some(&[80, 81, 82, 83])),
             (Some("ports=80"), Some(&[])),
             (Some("port=0"), None),
             (Some("port=65536"), None),

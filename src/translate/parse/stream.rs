@@ -2,6 +2,7 @@
 
 use super::{
     error::{At, ParseError},
+    exec::command,
     id::object_id,
     text,
 };
@@ -52,13 +53,6 @@ pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, Pa
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
         ports: text::each(&request.port, |port| forwarded(*port)).at("port")?,
     })
-}
-
-fn command(words: &[String]) -> Result<Vec<String>, ParseError> {
-    if words.is_empty() {
-        return Err(ParseError::missing());
-    }
-    text::each(words, |word| text::plain(word))
 }
 
 fn streams(streams: Streams) -> Result<Streams, ParseError> {
