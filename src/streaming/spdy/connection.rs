@@ -29,16 +29,16 @@ pub struct Limits {
     pub headers: usize,
     /// Streams open at once.
     pub streams: usize,
-    /// Bytes waiting for the reader of one stream.
+    /// Bytes that the reader of one stream is not done with.
     pub queued_per_stream: usize,
-    /// Bytes waiting for readers of all streams.
+    /// Bytes that the readers of all streams are not done with.
     pub queued: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            header_bytes: 64 * 1024,
+            header_bytes: 8 * 1024,
             headers: 100,
             streams: 1000,
             queued_per_stream: 1024 * 1024,

@@ -8,10 +8,11 @@
 //!
 //! # Memory
 //!
-//! One connection holds at most [`connection::Limits::queued`] bytes that its users have not
-//! taken yet (sixteen times that in the worst case, since a piece may keep the buffer it was
-//! read into), 1 MiB that the peer has not taken yet, a read buffer, one header block, and two
-//! compression states of about 300 KiB together.
+//! One connection holds at most [`connection::Limits::queued`] bytes that its users are not done
+//! with, and as much again in buffers that pieces of them share (4 MiB each); the headers of
+//! [`connection::Limits::streams`] streams nobody has looked at yet (8 MiB); 1 MiB that the peer
+//! has not taken yet; a read buffer; and two compression states of about 300 KiB together. What
+//! its users keep for themselves comes on top.
 
 pub mod connection;
 mod decode;

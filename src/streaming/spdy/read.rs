@@ -134,10 +134,12 @@ impl Reading {
             return;
         }
         if let Some(room) = self.room(entry, bytes.len()).await {
-            // A small piece must not keep a large buffer alive.
-            let small = bytes.len() < SHARED;
-            let bytes = if small { Bytes::copy_from_slice(&bytes) } else { bytes };
-            let _ = inbox.send(Piece { bytes, _room: room });
+            // A small piece must not keep a large buffer alive, nor many that wait a large buffer
+            // each.
+            let waiting = self.limits.queued.saturating_sub(self.room.available_permits());
+            let copied = bytes.len() < SHARED || waiting > MOST_SHARED;
+            let bytes = if copied { Bytes::copy_from_slice(&bytes) } else { bytes };
+            let _ = inbox.send(Piece { bytes, room });
         }
     }
 
@@ -190,6 +192,8 @@ impl Reading {
 
 /// Pieces from this size on share the buffer they were read into.
 const SHARED: usize = 16 * 1024;
+/// While more bytes than these wait for their readers, pieces share nothing.
+const MOST_SHARED: usize = 256 * 1024;
 /// What keeping a piece costs beside its bytes.
 const PIECE: usize = 128;
 /// The most that one piece costs.

@@ -85,7 +85,7 @@ impl Stream {
 
     /// What comes in, and what goes out.
     pub fn split(self) -> (Receiver, Sender) {
-        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
+        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox, held: None };
         (receiver, Sender { handle: self.handle, outbox: self.outbox })
     }
 
@@ -103,18 +103,24 @@ impl Stream {
 pub struct Receiver {
     handle: Arc<Handle>,
     inbox: mpsc::UnboundedReceiver<Piece>,
+    /// What the last bytes take, until others are asked for.
+    held: Option<Room>,
 }
 
 impl Receiver {
     /// The next bytes, never empty and at most 64 KiB; none at the peer's end of the stream, at
-    /// a reset from either side, or when the connection is over. Cancel-safe.
+    /// a reset from either side, or when the connection is over. Cancel-safe. Those before count
+    /// as done with.
     pub async fn next(&mut self) -> Option<Bytes> {
+        self.held = None;
         let piece = tokio::select! {
             biased;
             piece = self.inbox.recv() => piece,
             () = self.handle.life.gone.cancelled() => self.inbox.try_recv().ok(),
         };
-        piece.map(|piece| piece.bytes)
+        let Piece { bytes, room } = piece?;
+        self.held = Some(room);
+        Some(bytes)
     }
 }
 
@@ -187,7 +193,7 @@ pub struct Gone;
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
-    pub(super) _room: Room,
+    pub(super) room: Room,
 }
 
 /// A share of what the stream, and of what the connection may queue.
