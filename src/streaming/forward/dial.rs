@@ -2,16 +2,20 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as Blocking},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
     time::Duration,
 };
 
 use thiserror::Error;
-use tokio::{net::TcpStream, task::spawn_blocking};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use super::place::Place;
-use crate::host::{error::HostError, netns};
+use crate::host::{error::HostError, netns, processes::Processes};
 
 /// Nobody could be connected to.
 #[derive(Debug, Error)]
@@ -32,7 +36,7 @@ pub(super) enum DialError {
     /// The process whose network it was has gone.
     #[error("the pod has ended")]
     Ended,
-    /// The socket could not be taken over.
+    /// No thread was there to open a socket.
     #[error(transparent)]
     Socket(#[from] io::Error),
 }
@@ -40,35 +44,49 @@ pub(super) enum DialError {
 /// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`PATIENCE`] for each
 /// at most.
 pub(super) async fn connect(place: Place, port: u16) -> Result<TcpStream, DialError> {
-    let dialled = spawn_blocking(move || match place {
-        Place::Host => dial(port),
-        Place::Pinned(path) => within(&path, port),
-        Place::OfProcess(path) if netns::is_our_own(&path) => Err(DialError::Ended),
-        Place::OfProcess(path) => within(&path, port),
-    });
-    let socket = dialled.await.map_err(io::Error::other)??;
-    socket.set_nonblocking(true)?;
-    socket.set_nodelay(true)?;
-    Ok(TcpStream::from_std(socket)?)
-}
-
-/// The thread inside ends with this call; the socket stays in the network it was made in.
-fn within(path: &Path, port: u16) -> Result<Blocking, DialError> {
-    netns::within(path, || Ok(dial(port)))?
-}
-
-fn dial(port: u16) -> Result<Blocking, DialError> {
-    let to = |address: SocketAddr| Blocking::connect_timeout(&address, PATIENCE);
-    let first = match to((Ipv4Addr::LOCALHOST, port).into()) {
-        Ok(socket) => return Ok(socket),
+    let opened = spawn_blocking(move || open_in(&place)).await.map_err(io::Error::other)??;
+    let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
+        Ok(stream) => return Ok(stream),
         Err(error) => error,
     };
-    to((Ipv6Addr::LOCALHOST, port).into()).map_err(|second| DialError::Refused {
-        port,
-        first,
-        second,
-    })
+    let second = reach(opened.second, (Ipv6Addr::LOCALHOST, port).into()).await;
+    second.map_err(|second| DialError::Refused { port, first, second })
+}
+
+/// A socket for IPv4 and one for IPv6, as far as the network knows them. They stay in the network
+/// they were made in.
+struct Sockets {
+    first: io::Result<TcpSocket>,
+    second: io::Result<TcpSocket>,
+}
+
+/// The thread inside ends with this call: a port that swallows the question must not hold one.
+fn open_in(place: &Place) -> Result<Sockets, DialError> {
+    let open = || Ok(Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() });
+    match place {
+        Place::Host => Ok(open()?),
+        Place::Pinned(path) => Ok(netns::within(path, open)?),
+        Place::OfProcess { pid, container } => {
+            let table = Processes::new(PROCESS_TABLE);
+            let who = || {
+                let found = table.one(*pid).filter(|_| table.is_grouped_under(*pid, container));
+                found.map(|one| one.who).ok_or(DialError::Ended)
+            };
+            let before = who()?;
+            let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
+            let sockets = netns::within(&path, open)?;
+            // The same before and after: it was its network, and not another's with its pid.
+            if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
+        }
+    }
+}
+
+async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = timeout(PATIENCE, socket?.connect(address)).await??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A loopback answers at once, unless a filter swallows the question.
 const PATIENCE: Duration = Duration::from_secs(5);
+const PROCESS_TABLE: &str = "/proc";

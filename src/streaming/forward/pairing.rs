@@ -67,7 +67,8 @@ pub(super) struct Pairing<S> {
 
 #[derive(Debug)]
 struct Waiting<S> {
-    half: Half,
+    role: Role,
+    port: u16,
     stream: S,
     expiry: Instant,
 }
@@ -103,19 +104,18 @@ impl<S> Pairing<S> {
         now: Instant,
         accept: impl FnOnce() -> S,
     ) -> Joined<S> {
-        if self.waiting.get(&half.key).is_some_and(|first| first.half.role == half.role) {
+        let Half { key, role, port } = half;
+        if self.waiting.get(&key).is_some_and(|first| first.role == role) {
             return Joined::Twice;
         }
-        let Some(first) = self.waiting.remove(&half.key) else {
+        let Some(first) = self.waiting.remove(&key) else {
             let expiry = now + self.patience;
-            self.waiting.insert(half.key.clone(), Waiting { half, stream: accept(), expiry });
+            self.waiting.insert(key, Waiting { role, port, stream: accept(), expiry });
             return Joined::Waits;
         };
-        match half.role {
-            Role::Data => Joined::Paired { port: half.port, error: first.stream, data: accept() },
-            Role::Error => {
-                Joined::Paired { port: first.half.port, error: accept(), data: first.stream }
-            }
+        match role {
+            Role::Data => Joined::Paired { port, error: first.stream, data: accept() },
+            Role::Error => Joined::Paired { port: first.port, error: accept(), data: first.stream },
         }
     }
 
@@ -127,7 +127,7 @@ impl<S> Pairing<S> {
     /// Takes out the streams that have waited long enough.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(Role, S)> {
         let late = self.waiting.extract_if(|_, waiting| waiting.expiry <= now);
-        late.map(|(_, waiting)| (waiting.half.role, waiting.stream)).collect()
+        late.map(|(_, waiting)| (waiting.role, waiting.stream)).collect()
     }
 }
 

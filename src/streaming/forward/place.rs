@@ -14,8 +14,14 @@ pub(super) enum Place {
     Host,
     /// The namespace pinned at a path. The pin outlives the pod's processes.
     Pinned(PathBuf),
-    /// The namespace of a process, by its path below `/proc`. It may be another's meanwhile.
-    OfProcess(PathBuf),
+    /// The namespace of a process, as long as it is in this container: a pid may be another's
+    /// meanwhile.
+    OfProcess {
+        /// As it was.
+        pid: u32,
+        /// Full id of the sandbox's container.
+        container: String,
+    },
 }
 
 impl Place {
@@ -28,8 +34,8 @@ impl Place {
                 Some(Self::Pinned(intent.pod.netns.clone()))
             }
             NetworkMode::Docker => {
-                let path = format!("/proc/{}/ns/net", sandbox.pid()?);
-                Some(Self::OfProcess(path.into()))
+                let container = sandbox.id.as_str().to_owned();
+                Some(Self::OfProcess { pid: sandbox.pid()?, container })
             }
         }
     }

@@ -239,16 +239,40 @@ async fn a_connection_is_made_inside_a_namespace() {
     netns::raise_loopback(&path).unwrap();
     let listener = netns::within(&path, || Blocking::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();
-    for place in [Place::OfProcess(path.clone()), Place::Pinned(path.clone())] {
+    let of =
+        |container: &str| Place::OfProcess { pid: resident.tid, container: container.to_owned() };
+    // Every group is below the first.
+    for place in [of("/"), Place::Pinned(path.clone())] {
         let mut ours = dial::connect(place, port).await.unwrap();
         ours.write_all(b"inside").await.unwrap();
         drop(ours);
         let text = io::read_to_string(listener.accept().unwrap().0).unwrap();
         assert_eq!(text, "inside");
     }
-    let ours = PathBuf::from("/proc/self/ns/net");
-    let error = dial::connect(Place::OfProcess(ours), port).await.unwrap_err();
+    let error = dial::connect(of("another"), port).await.unwrap_err();
     assert!(matches!(error, dial::DialError::Ended), "a pid in other hands: {error}");
+}
+
+#[tokio::test]
+async fn a_pid_that_is_in_another_container_leads_nowhere() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let place = Place::OfProcess { pid: std::process::id(), container: "ab".repeat(32) };
+    let error = dial::connect(place, port).await.unwrap_err();
+    assert!(matches!(error, dial::DialError::Ended), "{error}");
+    drop(listener);
+}
+
+#[tokio::test]
+async fn what_a_client_sent_before_it_left_reaches_the_pod() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    client.data(3, b"last words", true).await;
+    drop(client.io);
+    let mut pod = listener.accept().await.unwrap().0;
+    assert_eq!(read_all(&mut pod).await, "last words");
+    drop(pod);
+    client.serving.await.unwrap();
 }
 
 #[test]
@@ -256,7 +280,8 @@ fn a_pods_network_is_found() {
     let record = sandbox("host");
     assert_eq!(Place::of(&record), Some(Place::Host));
     let mut record = sandbox("docker");
-    assert_eq!(Place::of(&record), Some(Place::OfProcess("/proc/42/ns/net".into())));
+    let container = record.id.as_str().to_owned();
+    assert_eq!(Place::of(&record), Some(Place::OfProcess { pid: 42, container }));
     record.process = None;
     assert_eq!(Place::of(&record), None);
     let mut record = sandbox("cni");
