@@ -12,5 +12,6 @@ pub mod netns;
 pub mod pidfd;
 pub mod process;
 pub mod processes;
+pub mod socket;
 pub mod tail_watch;
 pub mod watch;

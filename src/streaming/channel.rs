@@ -1,11 +1,10 @@
 //! One direction of a stream to the client, whichever transport it lives on.
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use super::{
     spdy::stream::{Gone, Receiver, Sender},
-    websocket::socket::Outgoing,
+    websocket::socket::{Incoming, Outgoing},
 };
 
 /// What the client sends on one stream.
@@ -14,7 +13,7 @@ pub enum Reader {
     /// A SPDY stream.
     Spdy(Receiver),
     /// A channel of a WebSocket.
-    WebSocket(mpsc::Receiver<Bytes>),
+    WebSocket(Incoming),
 }
 
 /// What the client gets on one stream.
@@ -32,7 +31,7 @@ impl Reader {
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Spdy(receiver) => receiver.next().await,
-            Self::WebSocket(queue) => queue.recv().await,
+            Self::WebSocket(incoming) => incoming.next().await,
         }
     }
 }
@@ -57,6 +56,14 @@ impl Writer {
         match self {
             Self::Spdy(sender) => sender.finish().await,
             Self::WebSocket(_) => Ok(()),
+        }
+    }
+    /// Resolves when nothing can be sent any more: a client that has reset the stream, or left,
+    /// is noticed though nothing comes from it.
+    pub async fn gone(&self) {
+        match self {
+            Self::Spdy(sender) => sender.gone().await,
+            Self::WebSocket(outgoing) => outgoing.gone().await,
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Pair {
 }
 
 /// Forwards what a client opens on a SPDY connection, until it leaves. What it has open then is
-/// closed in the pod as well.
+/// closed in the pod as well, behind what it had sent.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
     pair_up(connection, sandbox, CREATION_PATIENCE).await;
 }
@@ -67,12 +67,14 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, patie
                         running.spawn(forward(pair, Arc::clone(sandbox)));
                     }
                 }
-                None => return,
+                None => break,
             },
             Some(_) = running.join_next() => {}
             () = sleep_until(expiry) => expire(&mut pairing),
         }
     }
+    // Their streams have ended: each delivers what had come, and ends.
+    while running.join_next().await.is_some() {}
 }
 
 /// Forwards one connection until both its directions have ended.

@@ -23,7 +23,7 @@ use super::{
     upgrade::{Dialect, Encoding},
     websocket::{
         message::Format,
-        socket::{Socket, queue},
+        socket::{Socket, route},
         tunnel::Tunnel,
     },
     wire::Wire,
@@ -80,7 +80,7 @@ pub(super) async fn serve(
 async fn open(wire: Wire, streams: Streams, dialect: Dialect) -> Option<Client> {
     let opening = async {
         match dialect {
-            Dialect::Spdy(version) => spdy::open(connection(wire), streams, version).await,
+            Dialect::Spdy(version) => spdy::open(wire, streams, version).await,
             Dialect::Channels(version, encoding) => {
                 channels::open(wire, streams, version, encoding).await.ok()
             }
@@ -115,19 +115,15 @@ async fn forward(wire: Wire, spec: &ForwardSpec, sandbox: &Arc<SandboxRecord>, d
         }
         Dialect::Channels(_, encoding) => {
             let (socket, pairs) = pairs(wire, &spec.ports, encoding).await;
-            tokio::select! {
-                () = forward::over_channels(pairs, sandbox) => {
-                    let _ = timeout(CREATION_PATIENCE, socket.close()).await;
-                }
-                () = socket.gone() => {}
-            }
+            forward::over_channels(pairs, sandbox).await;
+            let _ = timeout(CREATION_PATIENCE, socket.close()).await;
         }
     }
 }
 
 /// Two channels for each port: data, and what went wrong. The first message on each is the port.
 async fn pairs(wire: Wire, ports: &[u16], encoding: Encoding) -> (Socket, Vec<Pair>) {
-    let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| queue()).unzip();
+    let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| route()).unzip();
     let routes = routes.into_iter().flat_map(|data| [Some(data), None]).collect();
     let socket = Socket::open(wire, Format { encoding, closes: false }, routes).await;
     let mut numbers = 0_u8..;

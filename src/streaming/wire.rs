@@ -5,36 +5,49 @@ use std::{
     net::Shutdown,
     os::fd::AsFd,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
+    time::sleep,
 };
+
+use crate::host::socket;
 
 /// A connection that is no longer HTTP.
 #[derive(Debug)]
 pub struct Wire {
     ahead: Bytes,
-    stream: Arc<TcpStream>,
+    line: Arc<Line>,
 }
 
 /// Notices that the client has left even while nothing is read.
 #[derive(Clone, Debug)]
-pub struct Watch(Arc<TcpStream>);
+pub struct Watch(Arc<Line>);
+
+#[derive(Debug)]
+struct Line {
+    stream: TcpStream,
+    written: AtomicU64,
+}
 
 impl Wire {
     /// The connection behind `stream`, of which `ahead` was read already.
     pub fn new(stream: TcpStream, ahead: Bytes) -> Self {
-        Self { ahead, stream: Arc::new(stream) }
+        Self { ahead, line: Arc::new(Line { stream, written: AtomicU64::new(0) }) }
     }
 
     /// A watch over it.
     pub fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.stream))
+        Watch(Arc::clone(&self.line))
     }
 }
 
@@ -43,7 +56,27 @@ impl Watch {
     pub async fn left(&self) {
         // Priority stands for "closed for reading" without "there is something to read"; an
         // error of the socket is an end as well.
-        drop(self.0.ready(Interest::PRIORITY | Interest::ERROR).await);
+        drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
+    }
+
+    /// Bytes that have reached the client's side. It grows as long as the client reads.
+    fn taken(&self) -> u64 {
+        let written = self.0.written.load(Ordering::Acquire);
+        written.saturating_sub(socket::untaken(&self.0.stream).unwrap_or_default())
+    }
+
+    /// Resolves when the client has taken nothing for as long as `patience`, though it may be
+    /// that there was nothing to take.
+    pub async fn stalled(&self, patience: Duration) {
+        let mut before = self.taken();
+        loop {
+            sleep(patience).await;
+            let now = self.taken();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
     }
 }
 
@@ -59,8 +92,8 @@ impl AsyncRead for Wire {
             return Poll::Ready(Ok(()));
         }
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read_buf(buffer) {
+            ready!(self.line.stream.poll_read_ready(context))?;
+            match self.line.stream.try_read_buf(buffer) {
                 Ok(_) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -84,10 +117,14 @@ impl AsyncWrite for Wire {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.stream.poll_write_ready(context))?;
-            match self.stream.try_write_vectored(pieces) {
+            ready!(self.line.stream.poll_write_ready(context))?;
+            match self.line.stream.try_write_vectored(pieces) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                written => {
+                    let count = written.as_ref().map_or(0, |count| *count as u64);
+                    self.line.written.fetch_add(count, Ordering::AcqRel);
+                    return Poll::Ready(written);
+                }
             }
         }
     }
@@ -102,7 +139,10 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // The socket is shared with the watch; ending one direction concerns all its handles.
-        let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
+        let socket = self.line.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         Poll::Ready(socket.and_then(|socket| socket.shutdown(Shutdown::Write)))
     }
 }
+
+#[cfg(test)]
+mod tests;

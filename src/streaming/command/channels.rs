@@ -12,7 +12,7 @@ use crate::{
         upgrade::{Encoding, Version},
         websocket::{
             message::Format,
-            socket::{Socket, queue},
+            socket::{Socket, route},
         },
         wire::Wire,
     },
@@ -29,8 +29,8 @@ pub async fn open(
     encoding: Encoding,
 ) -> Result<Client, Gone> {
     let expected = Expected::of(streams, version);
-    let (typed, stdin) = queue();
-    let (resized, sizes) = queue();
+    let (typed, stdin) = route();
+    let (resized, sizes) = route();
     let mut routes = vec![None; CHANNELS];
     if let [input, .., resize] = routes.as_mut_slice() {
         *input = expected.stdin.then_some(typed);
@@ -38,6 +38,7 @@ pub async fn open(
         *resize = streams.tty.then_some(resized);
     }
     let format = Format { encoding, closes: version >= Version::V5 };
+    let watch = wire.watch();
     let socket = Socket::open(wire, format, routes).await;
     let writer = |channel| Writer::WebSocket(socket.outgoing(channel));
     let first = match expected {
@@ -55,6 +56,7 @@ pub async fn open(
         version,
         idle: Vec::new(),
         line: Line::WebSocket(socket),
+        watch,
     })
 }
 

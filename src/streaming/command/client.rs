@@ -13,6 +13,7 @@ use crate::{
         spdy::connection::Connection,
         upgrade::Version,
         websocket::socket::Socket,
+        wire::Watch,
     },
 };
 
@@ -35,6 +36,8 @@ pub struct Client {
     pub idle: Vec<Writer>,
     /// The connection.
     pub line: Line,
+    /// Whether it still takes what it is sent.
+    pub watch: Watch,
 }
 
 /// What all the streams of a client live on.
@@ -73,14 +76,23 @@ impl Client {
     }
 
     /// Ends the outputs, tells the outcome, and parts from the client when it has read all that.
+    /// A client that takes nothing for [`PAUSE`] is left, and so is one that does not leave.
     pub async fn part(mut self, outcome: &Outcome) {
         self.stdin = None;
+        let watch = self.watch.clone();
         tokio::select! {
-            () = tell(&mut self.stdout, &mut self.stderr, &mut self.error, outcome.told(self.version)) => {}
-            () = self.line.gone() => return,
+            () = self.farewell(outcome) => {}
+            () = watch.stalled(PAUSE) => {}
         }
-        // A client that never leaves is left.
-        let _ = timeout(LINGER, self.line.close()).await;
+    }
+
+    async fn farewell(&mut self, outcome: &Outcome) {
+        let Self { stdout, stderr, error, line, .. } = self;
+        tokio::select! {
+            () = tell(stdout, stderr, error, outcome.told(self.version)) => {}
+            () = line.gone() => return,
+        }
+        self.line.close().await;
     }
 }
 
@@ -128,5 +140,6 @@ impl Expected {
 /// How long a client with a terminal may take to tell its size before the process starts
 /// without: clients send it as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
-/// How long a client that has been told everything may stay.
-const LINGER: Duration = Duration::from_secs(10);
+/// How long a client may read nothing of the last bytes and the outcome: somebody who pages
+/// through the output stops now and then.
+const PAUSE: Duration = Duration::from_secs(60);

@@ -9,24 +9,23 @@ use crate::{
     streaming::{
         channel::{Reader, Writer},
         spdy::{
-            connection::Connection,
+            connection::{Connection, Limits},
             stream::{Offer, Stream},
         },
         upgrade::Version,
+        wire::{Watch, Wire},
     },
 };
 
 /// Waits until the client has opened every stream it has to; none when it leaves before.
-pub async fn open(
-    mut connection: Connection,
-    streams: Streams,
-    version: Version,
-) -> Option<Client> {
+pub async fn open(wire: Wire, streams: Streams, version: Version) -> Option<Client> {
+    let watch = wire.watch();
+    let mut connection = Connection::start(wire, Limits::default());
     let mut open = Open::new(Expected::of(streams, version));
     while !open.is_complete() {
         open.take(connection.accept().await?);
     }
-    open.client(connection, version)
+    open.client(connection, version, watch)
 }
 
 /// What has been opened so far.
@@ -72,7 +71,7 @@ impl Open {
     }
 
     /// The client with these streams; none without the one for the outcome.
-    fn client(self, connection: Connection, version: Version) -> Option<Client> {
+    fn client(self, connection: Connection, version: Version, watch: Watch) -> Option<Client> {
         let mut idle = Vec::new();
         let mut reader = |stream: Stream| {
             let (receiver, sender) = stream.split();
@@ -88,6 +87,7 @@ impl Open {
             version,
             idle,
             line: Line::Spdy(connection),
+            watch,
         })
     }
 }

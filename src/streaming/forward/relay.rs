@@ -1,6 +1,6 @@
 //! Copies between a client and a connection in the pod, each direction for itself.
 
-use std::{future::pending, io};
+use std::{io, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{
@@ -9,6 +9,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    time::timeout,
 };
 
 use crate::streaming::channel::{Reader, Writer};
@@ -23,7 +24,8 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or either side has gone for good. Tells the error
+/// Copies until both directions have ended, or either side has gone for good; what came from the
+/// client until then is delivered. Tells the error
 /// stream that all went well as soon as the pod has sent everything: older clients wait for
 /// that before they end their own direction.
 ///
@@ -49,7 +51,13 @@ pub(super) async fn run(
         }
     };
     match down {
-        Down::Unwanted => return Ok(()),
+        Down::Unwanted => {
+            // What it sent before it left still belongs to the pod.
+            if !client_has_ended {
+                let _ = timeout(LAST_INPUT, up).await;
+            }
+            return Ok(());
+        }
         Down::Broken(reason) => return Err(format!("reading from the pod: {reason}")),
         Down::Ended => {}
     }
@@ -57,7 +65,10 @@ pub(super) async fn run(
     let _ = error.finish().await;
     // On a WebSocket the client has no way to end its direction alone.
     if !client_has_ended && matches!(writer, Writer::Spdy(_)) {
-        up.await;
+        tokio::select! {
+            () = &mut up => {}
+            () = writer.gone() => drop(timeout(LAST_INPUT, up).await),
+        }
     }
     Ok(())
 }
@@ -81,7 +92,7 @@ async fn down(mut from_pod: OwnedReadHalf, writer: &mut Writer) -> Down {
         }
         let read = tokio::select! {
             read = from_pod.read_buf(&mut buffer) => read,
-            () = gone(writer) => return Down::Unwanted,
+            () = writer.gone() => return Down::Unwanted,
         };
         match read {
             Ok(0) => return Down::Ended,
@@ -94,16 +105,9 @@ async fn down(mut from_pod: OwnedReadHalf, writer: &mut Writer) -> Down {
     }
 }
 
-/// A client that resets a stream sends nothing on it that would be noticed otherwise. One on a
-/// WebSocket goes as a whole.
-async fn gone(writer: &Writer) {
-    match writer {
-        Writer::Spdy(sender) => sender.gone().await,
-        Writer::WebSocket(_) => pending().await,
-    }
-}
-
 /// Large reads cost fewer calls.
 const BUFFER: usize = 256 * 1024;
 /// Below this much room a new buffer is begun.
 const LEAST: usize = 64 * 1024;
+/// How long what a client sent before it left may take to reach the pod.
+const LAST_INPUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,9 @@
 //! A WebSocket of numbered channels: one task reads it and deals out what comes, everybody may
 //! write.
 //!
-//! A channel that is not read holds up the others: that is the back-pressure, and it costs one
-//! message. Whether the client is still there is noticed meanwhile all the same.
+//! A channel that is not read holds up the others: that is the back-pressure. What has come and
+//! is not done with takes [`MOST_WAITING`] bytes at most, over all channels, and one message more.
+//! Whether the client is still there is noticed meanwhile all the same.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use futures_util::{
     SinkExt, StreamExt,
     stream::{SplitSink, SplitStream},
 };
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -21,7 +22,7 @@ use tokio_tungstenite::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::message::{Format, Said, limits};
+use super::message::{Format, LARGEST_MESSAGE, Said, limits};
 use crate::streaming::{
     spdy::stream::Gone,
     wire::{Watch, Wire},
@@ -41,6 +42,24 @@ pub struct Outgoing {
     outlet: Arc<Outlet>,
 }
 
+/// Reads one channel. Dropped, what still comes is discarded.
+#[derive(Debug)]
+pub struct Incoming {
+    queue: mpsc::Receiver<Piece>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+/// Where the bytes of a channel go.
+#[derive(Clone, Debug)]
+pub struct Route(mpsc::Sender<Piece>);
+
+/// Bytes on their way to a reader, with the room they take.
+#[derive(Debug)]
+struct Piece {
+    bytes: Bytes,
+    room: OwnedSemaphorePermit,
+}
+
 /// What all writers share.
 #[derive(Debug)]
 struct Outlet {
@@ -52,7 +71,8 @@ struct Outlet {
 /// Where the reading task puts what comes.
 struct Dealer {
     format: Format,
-    routes: Vec<Option<mpsc::Sender<Bytes>>>,
+    routes: Vec<Option<Route>>,
+    room: Arc<Semaphore>,
     watch: Watch,
     gone: CancellationToken,
 }
@@ -60,17 +80,14 @@ struct Dealer {
 impl Socket {
     /// Speaks WebSocket on `wire` from now on. What comes on channel n goes to the n-th of
     /// `routes`; without one it is discarded.
-    pub async fn open(
-        wire: Wire,
-        format: Format,
-        routes: Vec<Option<mpsc::Sender<Bytes>>>,
-    ) -> Self {
+    pub async fn open(wire: Wire, format: Format, routes: Vec<Option<Route>>) -> Self {
         let watch = wire.watch();
         let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
         let (sink, stream) = socket.split();
         let gone = CancellationToken::new();
         let outlet = Arc::new(Outlet { format, sink: Mutex::new(sink), gone: gone.clone() });
-        let dealer = Dealer { format, routes, watch, gone };
+        let room = Arc::new(Semaphore::new(MOST_WAITING));
+        let dealer = Dealer { format, routes, room, watch, gone };
         let reading = tokio::spawn(read(dealer, stream, Arc::clone(&outlet)));
         Self { outlet, _reading: AbortOnDropHandle::new(reading) }
     }
@@ -99,6 +116,21 @@ impl Outgoing {
     /// The client has gone.
     pub async fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
         self.outlet.send(self.outlet.format.write(self.channel, bytes)).await
+    }
+
+    /// Resolves when the client has gone, or broke the protocol.
+    pub async fn gone(&self) {
+        self.outlet.gone.cancelled().await;
+    }
+}
+
+impl Incoming {
+    /// The next bytes, never empty; none at the end. Cancel-safe. Those before count as done with.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        self.held = None;
+        let Piece { bytes, room } = self.queue.recv().await?;
+        self.held = Some(room);
+        Some(bytes)
     }
 }
 
@@ -162,19 +194,38 @@ impl Dealer {
     async fn put(&mut self, channel: u8, bytes: Bytes) {
         let Some(route) = self.routes.get_mut(usize::from(channel)) else { return };
         let Some(queue) = route else { return };
-        let place = tokio::select! {
-            biased;
-            place = queue.reserve() => place,
-            () = self.watch.left() => {
-                self.gone.cancel();
-                queue.reserve().await
+        let taken = {
+            let putting = put(queue, bytes, Arc::clone(&self.room));
+            tokio::pin!(putting);
+            tokio::select! {
+                biased;
+                taken = &mut putting => taken,
+                () = self.watch.left() => {
+                    self.gone.cancel();
+                    putting.await
+                }
             }
         };
-        let taken = place.map(|place| place.send(bytes)).is_ok();
         if !taken {
             *route = None;
         }
     }
+}
+
+/// Waits for room, and for the reader to have taken what came before; false when there is no
+/// reader any more.
+async fn put(route: &Route, bytes: Bytes, room: Arc<Semaphore>) -> bool {
+    let cost = u32::try_from(bytes.len().min(MOST_WAITING)).unwrap_or(u32::MAX);
+    let place = tokio::select! {
+        place = async {
+            let room = room.acquire_many_owned(cost).await.ok()?;
+            Some((route.0.reserve().await.ok()?, room))
+        } => place,
+        () = route.0.closed() => None,
+    };
+    let Some((place, room)) = place else { return false };
+    place.send(Piece { bytes, room });
+    true
 }
 
 /// The word for a failure that the client is told.
@@ -186,7 +237,15 @@ fn fault(error: &Error) -> CloseCode {
     }
 }
 
-/// A queue between the reading task and a channel's reader: one message.
-pub fn queue() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
-    mpsc::channel(1)
+/// The way of a channel: where the reading task puts what comes, and its reader. One message
+/// waits in between.
+pub fn route() -> (Route, Incoming) {
+    let (route, queue) = mpsc::channel(1);
+    (Route(route), Incoming { queue, held: None })
 }
+
+/// Bytes of all channels that have come and are not done with.
+const MOST_WAITING: usize = 2 * LARGEST_MESSAGE;
+
+#[cfg(test)]
+mod tests;

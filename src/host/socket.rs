@@ -1,0 +1,62 @@
+//! What the kernel knows of a connection's bytes.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
+
+/// Bytes of a connection that were written and that the other side's kernel has not taken yet.
+///
+/// # Errors
+/// Not a socket that is connected.
+pub fn untaken(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes = 0;
+    ask(socket.as_fd().as_raw_fd(), &mut bytes)?;
+    Ok(u64::try_from(bytes).unwrap_or_default())
+}
+
+#[allow(unsafe_code, reason = "no safe door to this system call")]
+fn ask(socket: std::os::fd::RawFd, bytes: &mut nix::libc::c_int) -> nix::Result<()> {
+    // SAFETY: the descriptor is borrowed for the length of the call; the kernel writes one number
+    // into one of ours.
+    unsafe { door::outq(socket, bytes) }.map(drop)
+}
+
+mod door {
+    //! The raw call.
+    #![allow(unsafe_code, reason = "generated wrapper of an ioctl")]
+    #![allow(missing_docs, reason = "generated")]
+
+    use nix::libc;
+
+    // For a socket, SIOCOUTQ; the number is the same.
+    nix::ioctl_read_bad!(outq, libc::TIOCOUTQ, libc::c_int);
+}
+
+#[cfg(test)]
+mod tests {
+    //! Two ends of a connection.
+
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        os::unix::net::UnixStream,
+    };
+
+    use super::untaken;
+
+    #[test]
+    fn what_nobody_takes_stays_with_us() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(untaken(&ours).unwrap(), 0);
+        ours.write_all(b"to be read").unwrap();
+        assert!(untaken(&ours).unwrap() > 0);
+        theirs.read_exact(&mut [0; 10]).unwrap();
+        assert_eq!(untaken(&ours).unwrap(), 0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(
+            untaken(&TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap(),
+            0
+        );
+    }
+}

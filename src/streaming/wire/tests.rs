@@ -1,0 +1,35 @@
+//! A client that reads, and one that does not.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use super::Wire;
+
+#[tokio::test]
+async fn what_the_client_takes_is_seen_and_that_it_takes_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let mut wire = Wire::new(listener.accept().await.unwrap().0, Bytes::new());
+    let watch = wire.watch();
+    assert_eq!(watch.taken(), 0);
+    let chunk = vec![7; 1 << 20];
+    let stuffed = async {
+        loop {
+            wire.write_all(&chunk).await.unwrap();
+        }
+    };
+    assert!(timeout(Duration::from_millis(300), stuffed).await.is_err());
+    watch.stalled(Duration::from_millis(1)).await;
+    let before = watch.taken();
+    let mut read = 0;
+    while watch.taken() == before {
+        read += theirs.read(&mut vec![0; 1 << 20]).await.unwrap();
+    }
+    assert!(read > 0 && watch.taken() > before);
+}
