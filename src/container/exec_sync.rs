@@ -90,7 +90,9 @@ impl Run {
         let beginning =
             Exec::begin_marked(&self.engine, &self.container, &self.spec.command, marker);
         let (exec, connection) = beginning.await?;
-        let (output, _no_input) = connection.split();
+        // Nothing is kept of the connection but `output`: while it is open and nobody reads, the
+        // engine cannot deliver what the command says and does not call it ended.
+        let (output, _) = connection.split();
         let up = async {
             match self.until {
                 Some(until) => sleep_until(until).await,
@@ -118,17 +120,25 @@ impl Run {
         }
     }
 
-    /// Kills it with everything it began; why that did not work, if it did not.
+    /// Kills it with everything it began; why that did not work, if it did not. What lives on
+    /// after a first attempt is tried again for a while: by then the caller has his answer.
     async fn end(&self, exec: &Exec) -> Option<Arc<str>> {
         let id = self.container.id.as_str();
-        match exec.kill().await {
-            Ok(()) => {
-                info!(container = id, "ended a command that was over time, or nobody waited for");
-                None
-            }
-            Err(error) => {
-                warn!(container = id, %error, "could not end a command");
-                Some(Arc::from(format!("and {error}")))
+        let until = Instant::now() + PERSISTENCE;
+        loop {
+            match exec.kill().await {
+                Ok(()) => {
+                    info!(container = id, "ended a command that was over time, or left alone");
+                    return None;
+                }
+                Err(error) if error.may_pass() && Instant::now() < until => {
+                    warn!(container = id, %error, "could not end a command yet, trying again");
+                    sleep(USUAL).await;
+                }
+                Err(error) => {
+                    warn!(container = id, %error, "could not end a command");
+                    return Some(Arc::from(format!("and {error}")));
+                }
             }
         }
     }
@@ -219,6 +229,10 @@ const QUIET: Duration = Duration::from_millis(250);
 
 /// A child left behind that writes without a pause is not listened to for longer.
 const LONGEST_REMAINDER: Duration = Duration::from_secs(1);
+
+/// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
+/// be killed for so long has other troubles.
+const PERSISTENCE: Duration = Duration::from_secs(300);
 
 /// How long the answer waits beyond the limit for the killing to be done.
 const KILL_PATIENCE: Duration = Duration::from_secs(12);

@@ -44,6 +44,11 @@ pub enum ExecError {
 }
 
 impl ExecError {
+    /// Whether trying again may help.
+    pub const fn may_pass(&self) -> bool {
+        !matches!(self, Self::OutOfSight { .. })
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> Kind {
         match self {

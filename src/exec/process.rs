@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::OnceCell,
+    sync::{OnceCell, Semaphore},
     time::{Instant, sleep, timeout},
 };
 use tracing::{debug, warn};
@@ -202,6 +202,8 @@ impl Exec {
     /// Signals whatever belongs to it. Counts somebody if that is not known.
     async fn strike(&self, main: Option<Arc<Found>>, message: Message) -> Struck {
         let traces = self.shared.traces.clone();
+        // It is never closed. Each look reads the whole table: many at once only hold up each other.
+        let _turn = STRIKES.acquire().await;
         let work = move || traces.strike(main.as_deref().map(|found| &found.main), message);
         match beside(work).await.and_then(std::convert::identity) {
             Ok(struck) => struck,
@@ -262,6 +264,9 @@ fn longer(pause: Duration, longest: Duration) -> Duration {
 }
 
 const PROCESS_TABLE: &str = "/proc";
+
+/// Looks at the whole process table that are under way at once, for all execs together.
+static STRIKES: Semaphore = Semaphore::const_new(2);
 
 /// Most ends are known to the engine at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
