@@ -115,8 +115,10 @@ pub async fn run_within(
 ) -> Result<(), AppError> {
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
+    let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
-    let rooms = build(&settings, deadlines, &tracker, endpoint.address()).await?;
+    let work = (&tracker, &stopping);
+    let rooms = build(&settings, deadlines, work, endpoint.address()).await?;
     let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
     let recovered = tokio::spawn(recover(sandboxes, store, tracker.clone()));
     if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
@@ -131,7 +133,6 @@ pub async fn run_within(
         "dockbridge serves the container runtime interface"
     );
     let (store, logs) = (rooms.runtime.store.clone(), rooms.logs);
-    let stopping = CancellationToken::new();
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
@@ -186,9 +187,10 @@ async fn own(state_dir: &Path) -> Result<Lock, AppError> {
 async fn build(
     settings: &Settings,
     deadlines: Deadlines,
-    tracker: &TaskTracker,
+    work: (&TaskTracker, &CancellationToken),
     streaming: SocketAddr,
 ) -> Result<Rooms, AppError> {
+    let tracker = work.0;
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
     let patience = Patience { short: settings.request_timeout, ..deadlines.engine };
@@ -213,7 +215,7 @@ async fn build(
     );
     let locks = Locks::default();
     let hands = (engine.clone(), store.clone(), logs.clone());
-    let containers = Containers::new(hands, locks.clone(), &settings.state_dir, tracker);
+    let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let rooms = SandboxRooms {
         engine,

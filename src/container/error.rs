@@ -57,6 +57,12 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
+    /// A command was cut short because dockbridge ends.
+    #[error("the command in container {id} was ended: dockbridge is being stopped")]
+    Stopping {
+        /// Full id.
+        id: String,
+    },
     /// The container whose processes are to be shared is not there, or not of this pod.
     #[error("target container {id} is not a running container of this pod")]
     TargetNotReady {
@@ -133,6 +139,7 @@ impl ContainerError {
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
+            Self::Stopping { .. } => Kind::Unavailable,
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
             Self::Plan(error) => error.kind(),

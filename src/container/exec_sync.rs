@@ -47,7 +47,8 @@ impl Containers {
             limit: spec.timeout.unwrap_or_default(),
             left: Some(Arc::from("and it is still being ended")),
         };
-        let run = Run { engine: self.engine.clone(), container, spec, until };
+        let (engine, stopping) = (self.engine.clone(), self.leaving.clone());
+        let run = Run { engine, container, spec, until, stopping };
         let (answer, outcome) = oneshot::channel();
         self.tracker.spawn(async move {
             // A caller who has left does not take the answer.
@@ -81,6 +82,7 @@ struct Run {
     container: Arc<ContainerRecord>,
     spec: ExecSyncSpec,
     until: Option<Instant>,
+    stopping: CancellationToken,
 }
 
 impl Run {
@@ -117,7 +119,17 @@ impl Run {
                 let limit = self.spec.timeout.unwrap_or_default();
                 Err(ContainerError::TimedOut { id: self.id(), limit, left })
             }
+            () = self.stopped() => {
+                self.end(&exec).await;
+                Err(ContainerError::Stopping { id: self.id() })
+            }
         }
+    }
+
+    /// A while after dockbridge was told to end: most commands are over by then.
+    async fn stopped(&self) {
+        self.stopping.cancelled().await;
+        sleep(STOP_PATIENCE).await;
     }
 
     /// Kills it with everything it began; why that did not work, if it did not. What lives on
@@ -229,6 +241,9 @@ const QUIET: Duration = Duration::from_millis(250);
 
 /// A child left behind that writes without a pause is not listened to for longer.
 const LONGEST_REMAINDER: Duration = Duration::from_secs(1);
+
+/// How long a command may go on when dockbridge ends.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
 /// be killed for so long has other troubles.

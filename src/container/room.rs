@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{sync::watch, time::Instant};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{error::ContainerError, pod_files::PodFilesRoot};
 use crate::{
@@ -35,6 +35,8 @@ pub struct Containers {
     pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
     /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
     pub(super) tracker: TaskTracker,
+    /// Cancelled when dockbridge ends: then commands have to.
+    pub(super) leaving: CancellationToken,
     pub(super) reopening: Calls<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
@@ -51,14 +53,16 @@ struct Floor {
 }
 
 impl Containers {
-    /// Verbs over the engine, the store and the logs; per-pod files go below `state_dir`.
+    /// Verbs over the engine, the store and the logs; per-pod files go below `state_dir`. Work is
+    /// owned by a tracker; what could last for ever ends soon after the token is cancelled.
     pub fn new(
         hands: (Engine, Store, Logs),
         locks: Locks,
         state_dir: &Path,
-        tracker: &TaskTracker,
+        work: (&TaskTracker, &CancellationToken),
     ) -> Self {
         let (engine, store, logs) = hands;
+        let (tracker, stopping) = work;
         Self {
             engine,
             store,
@@ -70,6 +74,7 @@ impl Containers {
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
             tracker: tracker.clone(),
+            leaving: stopping.clone(),
             reopening: Calls::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),

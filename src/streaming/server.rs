@@ -1,13 +1,13 @@
 //! The HTTP server that clients bring their tokens to. It knows no identity but the token, so it
 //! belongs on loopback: kubelet, on the same host, is who lets others in.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::Semaphore,
+    task::AbortHandle,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -50,26 +50,42 @@ impl Endpoint {
     /// `tracker`.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let desk = Arc::new(Desk::new(streaming, tracker.clone(), stop.clone()));
-        let strangers = Arc::new(Semaphore::new(MOST_STRANGERS));
         let accepting = async {
+            let mut strangers = Strangers::default();
             loop {
-                // The kernel queues those who come meanwhile. It is never closed.
-                let Ok(place) = Arc::clone(&strangers).acquire_owned().await else { return };
                 let stream = next(&self.listener).await;
                 let (desk, stop) = (Arc::clone(&desk), stop.clone());
-                tracker.spawn(async move {
+                let stranger = tracker.spawn(async move {
                     tokio::select! {
                         () = receive(stream, desk) => {}
                         () = stop.cancelled() => {}
                     }
-                    drop(place);
                 });
+                strangers.admit(stranger.abort_handle());
             }
         };
         tokio::select! {
             () = accepting => {}
             () = stop.cancelled() => {}
         }
+    }
+}
+
+/// Connections that have not shown a token yet, the oldest first.
+#[derive(Debug, Default)]
+struct Strangers(VecDeque<AbortHandle>);
+
+impl Strangers {
+    /// Takes one in. When there are too many the oldest has to go: who has a token shows it at
+    /// once, and those who keep silent must not keep others waiting.
+    fn admit(&mut self, stranger: AbortHandle) {
+        self.0.retain(|one| !one.is_finished());
+        if self.0.len() >= MOST_STRANGERS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back(stranger);
     }
 }
 
@@ -117,7 +133,7 @@ async fn receive(stream: TcpStream, desk: Arc<Desk>) {
     }
 }
 
-/// Connections that have not shown a token yet; more have to queue.
+/// Connections without a token at once, each of which costs a descriptor and a small buffer.
 const MOST_STRANGERS: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);

@@ -12,7 +12,7 @@ use dockbridge::{
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     store::{pod, workload},
@@ -47,7 +47,7 @@ impl Node {
         let format = ContainerLogFormat::Docker;
         let logs = Logs::start(format, state.path().join("logs"), engine.clone());
         let hands = (engine, store, logs);
-        let containers = Containers::new(hands, Locks::default(), state.path(), &tracker);
+        let containers = Containers::new(hands, Locks::default(), state.path(), (&tracker, &CancellationToken::new()));
         Self { docker, containers, container, _state: state }
     }
 }

@@ -23,7 +23,7 @@ use dockbridge::{
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::fake_dockerd::server::FakeDockerd;
 
@@ -55,7 +55,7 @@ impl Node {
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
         let hands = (engine.clone(), store.clone(), logs);
-        let containers = Containers::new(hands, locks.clone(), &state, &tracker);
+        let containers = Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));
         let images = Images::new(
             engine.clone(),
             store.clone(),

@@ -221,6 +221,21 @@ async fn noise_is_answered_or_cut_off() {
 }
 
 #[tokio::test]
+async fn the_silent_do_not_keep_others_waiting() {
+    let scene = Scene::set().await;
+    let url = scene.exec().await.unwrap();
+    let (host, _) = parts(&url);
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        let _ = stream.write_all(b"GET / HT").await;
+        silent.push(stream);
+    }
+    let answer = timeout(LONG, status_of(&url, "GET", &[])).await;
+    assert_eq!(answer.expect("answered while others are silent"), 400);
+}
+
+#[tokio::test]
 async fn noise_behind_an_upgrade_ends_that_stream_only() {
     let scene = Scene::set().await;
     let mut chance = Chance(11);
