@@ -218,6 +218,13 @@ impl Facts {
         self.holders = holders;
     }
 
+    /// A workload that nothing is known of yet, as far as it may be shown.
+    pub(super) fn glimpse(&mut self, record: ContainerRecord, at: Ticket) {
+        if !self.containers.contains_key(&record.id) {
+            self.see_workload(record, at);
+        }
+    }
+
     fn see_container(&mut self, name: &str, at: Ticket, observed: Observed) {
         match observed {
             Observed::Sandbox(record) => self.see_sandbox(record, at),

@@ -5,12 +5,16 @@ use std::time::Duration;
 use tokio::{sync::mpsc, time};
 
 use super::{
-    error::StoreError, facts::Sight, gate::Gate, link::Signal, look::Target,
+    error::StoreError,
+    facts::Sight,
+    gate::Gate,
+    link::Signal,
+    look::{Target, Ticket},
     settings::StoreSettings,
 };
 use crate::{
     engine::{client::Engine, error::EngineError},
-    model::record::Observed,
+    model::record::{ContainerRecord, Observed, Process},
 };
 
 /// What a look works with.
@@ -46,20 +50,20 @@ impl LookFailure {
 }
 
 impl Looker {
-    /// Inspects `target` and passes the gate; sends `slow` when that takes long, so that others
-    /// need not wait for it.
-    pub(super) async fn look(self, target: Target, slow: Signal) -> Result<Sight, LookFailure> {
-        let mut look = std::pin::pin!(self.inspect_and_pass(&target));
+    /// Inspects `target` and passes the gate; says so when that takes long, so that others need
+    /// not wait for it.
+    pub(super) async fn look(self, target: Target, at: Ticket) -> Result<Sight, LookFailure> {
+        let mut look = std::pin::pin!(self.inspect_and_pass(&target, at));
         if let Ok(seen) = time::timeout(self.settings.slow_after, &mut look).await {
             return seen;
         }
         // A full queue means a busy writer: then this look goes on counting as quick.
-        let _ = self.signals.try_send(slow);
+        let _ = self.signals.try_send(Signal::Slowed(target.clone(), at));
         look.await
     }
 
     /// The deadline is the engine's; who waits at the gate has one of his own.
-    async fn inspect_and_pass(&self, target: &Target) -> Result<Sight, LookFailure> {
+    async fn inspect_and_pass(&self, target: &Target, at: Ticket) -> Result<Sight, LookFailure> {
         let deadline = self.settings.inspect_deadline;
         let silent = |_| LookFailure::Silent(deadline);
         let seen =
@@ -67,7 +71,7 @@ impl Looker {
         match (&seen, target) {
             (Sight::Container(observed), _) => {
                 if let Observed::Container(record) = &**observed {
-                    self.gate.pass(record).await;
+                    self.pass(record, at).await;
                 }
             }
             (Sight::Gone, Target::Container(id)) => self.gate.tell_gone(id),
@@ -75,6 +79,28 @@ impl Looker {
         }
         Ok(seen)
     }
+}
+
+impl Looker {
+    /// Waits at the gate. What stays there and was never shown must not seem to be missing for
+    /// so long: a kubelet would make it again.
+    async fn pass(&self, record: &ContainerRecord, at: Ticket) {
+        let mut passing = std::pin::pin!(self.gate.pass(record));
+        if time::timeout(GLIMPSE_AFTER, &mut passing).await.is_err() {
+            // The writer is there as long as this task is.
+            let _ = self.signals.send(Signal::Glimpsed(Box::new(glimpse(record)), at)).await;
+            passing.await;
+        }
+    }
+}
+
+/// What may be shown before the gate has opened: everything but the end.
+fn glimpse(record: &ContainerRecord) -> ContainerRecord {
+    let mut shown = record.clone();
+    if let Process::Exited { started_at, .. } = shown.process {
+        shown.process = Process::Running { pid: 0, started_at };
+    }
+    shown
 }
 
 async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure> {
@@ -89,3 +115,6 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure>
         other => other.map_err(LookFailure::Engine),
     }
 }
+
+/// Longer than a log that is complete needs to say so, shorter than the first reader waits.
+const GLIMPSE_AFTER: Duration = Duration::from_millis(100);

@@ -16,6 +16,7 @@ use crate::{
     model::{
         engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
         id::SandboxId,
+        record::ContainerRecord,
     },
 };
 
@@ -168,6 +169,14 @@ impl<W, E> Ledger<W, E> {
     pub(super) fn slowed(&mut self, target: &Target, ticket: Ticket) {
         self.looks.slowed(ticket);
         self.tick_off(target);
+    }
+
+    /// A workload waits at the gate, which takes long: until then this much of it is shown, if
+    /// nothing was shown before.
+    pub(super) fn glimpsed(&mut self, record: ContainerRecord, ticket: Ticket) {
+        let target = Target::Container(record.id.as_str().to_owned());
+        self.facts.glimpse(record, ticket);
+        self.slowed(&target, ticket);
     }
 
     /// A look came to its end. Returns how often it failed in a row if a timer must repeat it.

@@ -21,7 +21,10 @@ use super::{
 use crate::{
     engine::{client::Engine, error::EngineError, events::Events},
     error::chain,
-    model::engine::{EngineEvent, EngineInfo},
+    model::{
+        engine::{EngineEvent, EngineInfo},
+        record::ContainerRecord,
+    },
 };
 
 /// What the link, and the looks, tell the writer.
@@ -37,6 +40,8 @@ pub(super) enum Signal {
     Lost(String),
     /// A look takes long.
     Slowed(Target, Ticket),
+    /// A workload as far as it may be shown while it waits at the gate.
+    Glimpsed(Box<ContainerRecord>, Ticket),
 }
 
 /// Follows the engine until the task is aborted or nobody listens.

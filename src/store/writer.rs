@@ -200,6 +200,7 @@ impl Writer {
             }
             Signal::Lost(reason) => self.ledger.lost(reason),
             Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
+            Signal::Glimpsed(record, ticket) => self.ledger.glimpsed(*record, ticket),
         }
     }
 
@@ -232,8 +233,7 @@ impl Writer {
 
     fn start_looks(&mut self) {
         while let Some((target, ticket)) = self.ledger.start() {
-            let slow = Signal::Slowed(target.clone(), ticket);
-            let look = self.looker.clone().look(target.clone(), slow);
+            let look = self.looker.clone().look(target.clone(), ticket);
             let looked = target.clone();
             let task = self.work.spawn(async move { Done::Looked(looked, ticket, look.await) });
             self.looking.insert(task.id(), (target, ticket));
