@@ -47,7 +47,12 @@ impl Node {
         let format = ContainerLogFormat::Docker;
         let logs = Logs::start(format, state.path().join("logs"), engine.clone());
         let hands = (engine, store, logs);
-        let containers = Containers::new(hands, Locks::default(), state.path(), (&tracker, &CancellationToken::new()));
+        let containers = Containers::new(
+            hands,
+            Locks::default(),
+            state.path(),
+            (&tracker, &CancellationToken::new()),
+        );
         Self { docker, containers, container, _state: state }
     }
 }

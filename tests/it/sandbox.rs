@@ -55,7 +55,8 @@ impl Node {
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
         let hands = (engine.clone(), store.clone(), logs);
-        let containers = Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));
+        let containers =
+            Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));
         let images = Images::new(
             engine.clone(),
             store.clone(),

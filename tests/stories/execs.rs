@@ -140,9 +140,42 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
         ensure!(left.is_empty(), "{line:?} left {left:?}");
         ensure_eq!(set.execs().await?, 0, "after {line:?}");
     }
+    // Who writes where the workload writes has its pipe, and it is no kin of the workload.
+    let line = "exec >/proc/1/fd/1 2>&1; sleep 7777";
+    let worker = async {
+        while set.alive("7777")?.is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        set.run("sleep 6666 >/proc/1/fd/1 2>&1 & exit 0", 10).await
+    };
+    let (over, begun) = tokio::join!(set.times_out(line), worker);
+    over?;
+    begun?;
+    ensure!(set.alive("7777")?.is_empty(), "left after {line:?}");
+    ensure_eq!(set.alive("6666")?.len(), 1, "a process of the workload was killed");
     ensure_eq!(set.alive("5555")?.len(), 1, "a stranger was killed");
     let running = set.stage.cri.container(&set.container).await?.state();
     ensure_eq!(running, cri::ContainerState::ContainerRunning);
+    set.clear().await
+}
+
+/// A dockbridge that is told to stop does not leave commands behind, nor wait for them.
+pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
+    let mut set = Set::up(&world, "dockbridge_is_stopped").await?;
+    let (cri, container) = (set.stage.cri.clone(), set.container.clone());
+    let call = tokio::spawn(async move {
+        let line = "(setsid sleep 8888 >/dev/null 2>&1 &); sleep 8888";
+        cri.exec_sync(&container, &["sh", "-c", line], 0).await.map_err(|refused| refused.code)
+    });
+    while set.alive("8888")?.len() < 2 {
+        sleep(Duration::from_millis(20)).await;
+    }
+    set.stage.bridge.stop().await?;
+    ensure_eq!(call.await?.err(), Some(Code::Unavailable));
+    let left = set.alive("8888")?;
+    ensure!(left.is_empty(), "left {left:?}");
+    set.stage.bridge.spawn().await?;
+    set.stage.cri = set.stage.bridge.cri().await?;
     set.clear().await
 }
 

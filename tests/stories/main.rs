@@ -85,6 +85,7 @@ const STORIES: &[(&str, Story)] = stories![
     execs::a_child_holds_the_output,
     execs::out_of_time,
     execs::the_caller_leaves,
+    execs::dockbridge_is_stopped,
     execs::a_thousand_out_of_time,
     streams::exec::in_every_way,
     streams::exec::half_closed,
