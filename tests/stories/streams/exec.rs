@@ -127,6 +127,8 @@ async fn every_key(scene: &Scene, way: Way) -> Outcome {
         Session::exec(&scene.stage.cri, way, &scene.container, &["sh"], Wish::Terminal).await?;
     session.send("echo one$((1+1))three\n").await?;
     session.stdout.until("one2three").await?;
+    // Typed before the shell reads keys again, it would end a line, not the shell.
+    session.stdout.until("# ").await?;
     session.send([0x04]).await?;
     session.collect().await?;
     Ok(())
