@@ -1,7 +1,7 @@
 //! The one task that drives all logs: it hears what is wanted and what has changed, and lends each
 //! log to a thread for a turn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -43,6 +43,9 @@ pub(super) struct Pump {
     buffers: Vec<Buffers>,
     /// Known here and not among those that are there.
     missed: HashSet<ContainerId>,
+    /// Let go of not long ago, the latest last: a look that began before a removal may still tell
+    /// of them. Ids are never given twice.
+    departed: VecDeque<ContainerId>,
     unwatched: bool,
 }
 
@@ -72,6 +75,7 @@ impl Pump {
             lent: HashMap::new(),
             buffers: Vec::new(),
             missed: HashSet::new(),
+            departed: VecDeque::new(),
             unwatched: false,
         }
     }
@@ -103,6 +107,8 @@ impl Pump {
 
     fn obey(&mut self, command: Command) {
         match command {
+            // Dropped without an answer: nothing of it is awaited.
+            Command::Observe { subject, .. } if self.departed.contains(&subject.id) => {}
             Command::Observe { subject, run, reply } => {
                 // Who no longer waits is no loss, here and below.
                 let _ = reply.send(self.observe(*subject, run));
@@ -144,6 +150,12 @@ impl Pump {
 
     fn forget(&mut self, id: &ContainerId, reply: Option<oneshot::Sender<()>>) {
         self.missed.remove(id);
+        if !self.departed.contains(id) {
+            self.departed.push_back(id.clone());
+            if self.departed.len() > REMEMBERED {
+                self.departed.pop_front();
+            }
+        }
         if let Some(log) = self.logs.get_mut(id) {
             log.leave(reply, Nanos(i64::MAX));
             self.roster.wake(id);
@@ -293,6 +305,8 @@ async fn tell(tidings: &mut Option<Tidings>) -> Option<Told> {
     }
 }
 
+/// How many of the departed are remembered: more than are removed while one look is under way.
+const REMEMBERED: usize = 1024;
 /// Before a log whose turn broke is tried again.
 const AFTER_A_BUG: std::time::Duration = std::time::Duration::from_secs(1);
 
