@@ -7,6 +7,7 @@ pub mod beneath;
 pub mod capability;
 pub mod error;
 pub mod file;
+mod inotify;
 pub mod lock;
 pub mod netns;
 pub mod pidfd;

@@ -4,20 +4,17 @@
 //! once, and is set again by whoever has read all there was. What happens between the reading and
 //! the setting is told by nobody, so look once more after setting it.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, RawFd},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use nix::{
     errno::Errno,
-    sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor},
+    sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor},
 };
-use tokio::io::unix::AsyncFd;
 
-use super::error::HostError;
+use super::{
+    error::HostError,
+    inotify::{self, Notices},
+};
 
 /// Where watches are set. Clones set them at the same descriptor, from any thread.
 #[derive(Clone, Debug)]
@@ -28,7 +25,7 @@ pub struct TailWatch {
 /// Where watches tell. There is one for each [`TailWatch`].
 #[derive(Debug)]
 pub struct Tidings {
-    handle: AsyncFd<Handle>,
+    notices: Notices,
 }
 
 /// One watch, as long as it is set. Never used for another file later on.
@@ -50,11 +47,10 @@ impl TailWatch {
     /// # Errors
     /// The kernel's limits on watches or descriptors are reached.
     pub fn open() -> Result<(Self, Tidings), HostError> {
-        let fail = |e: io::Error| HostError::new("watch", Path::new("log files"), e);
-        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        let inotify = Arc::new(Inotify::init(flags).map_err(|e| fail(e.into()))?);
-        let handle = register(Handle(Arc::clone(&inotify))).map_err(fail)?;
-        Ok((Self { inotify }, Tidings { handle }))
+        let opened = inotify::open();
+        let (inotify, notices) =
+            opened.map_err(|e| HostError::new("watch", Path::new("log files"), e))?;
+        Ok((Self { inotify }, Tidings { notices }))
     }
 
     /// Sets a watch on the file that has this path now. Setting it again while it is set changes
@@ -80,13 +76,10 @@ impl Tidings {
     /// # Errors
     /// The descriptor is of no more use.
     pub async fn next(&mut self) -> Result<Told, HostError> {
-        let fail = |e| HostError::new("watch", Path::new("log files"), e);
         loop {
-            let mut ready = self.handle.readable().await.map_err(fail)?;
-            let read = ready.try_io(|handle| Ok(handle.get_ref().0.read_events()?));
-            let Ok(events) = read else { continue };
+            let events = self.notices.next().await;
             let mut changed = Vec::new();
-            for event in events.map_err(fail)? {
+            for event in events.map_err(|e| HostError::new("watch", Path::new("log files"), e))? {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(Told::Anything);
                 }
@@ -106,22 +99,6 @@ impl Tidings {
 pub fn is_exhausted(error: &HostError) -> bool {
     let errno = error.source.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
-}
-
-#[derive(Debug)]
-struct Handle(Arc<Inotify>);
-
-impl AsRawFd for Handle {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-#[allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
-fn register(handle: Handle) -> io::Result<AsyncFd<Handle>> {
-    // SAFETY: the handle keeps its descriptor open, never changes it, and moves into the
-    // registration.
-    Ok(unsafe { AsyncFd::register_with_interest(handle, tokio::io::Interest::READABLE) }?)
 }
 
 /// Removal shows as a change of the link count while somebody still holds the file open.

@@ -8,23 +8,25 @@
 use std::{
     collections::HashMap,
     ffi::OsString,
-    io,
-    os::fd::{AsFd, AsRawFd, RawFd},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nix::{
     errno::Errno,
-    sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
+    sys::inotify::{AddWatchFlags, Inotify, InotifyEvent, WatchDescriptor},
 };
-use tokio::io::unix::AsyncFd;
 
-use super::error::HostError;
+use super::{
+    error::HostError,
+    inotify::{self, Notices},
+};
 
 /// Watches over a fixed set of directories.
 #[derive(Debug)]
 pub struct Watch {
-    handle: AsyncFd<Handle>,
+    inotify: Arc<Inotify>,
+    notices: Notices,
     directories: Vec<PathBuf>,
     armed: HashMap<WatchDescriptor, Vec<Interest>>,
 }
@@ -35,11 +37,10 @@ impl Watch {
     /// # Errors
     /// The kernel's limits on watches are reached. Look again from time to time instead.
     pub fn new(directories: Vec<PathBuf>) -> Result<Self, HostError> {
-        let fail = |e: io::Error| HostError::new("watch", &describe(&directories), e);
-        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        let inotify = Inotify::init(flags).map_err(|e| fail(e.into()))?;
-        let handle = register(Handle(inotify)).map_err(fail)?;
-        let mut watch = Self { handle, directories, armed: HashMap::new() };
+        let opened = inotify::open();
+        let (inotify, notices) =
+            opened.map_err(|e| HostError::new("watch", &describe(&directories), e))?;
+        let mut watch = Self { inotify, notices, directories, armed: HashMap::new() };
         watch.arm()?;
         Ok(watch)
     }
@@ -52,11 +53,10 @@ impl Watch {
     /// As [`Watch::new`]; the watch is of no more use then.
     pub async fn changed(&mut self) -> Result<(), HostError> {
         loop {
-            let fail = |e| HostError::new("watch", &describe(&self.directories), e);
-            let mut ready = self.handle.readable().await.map_err(fail)?;
-            let read = ready.try_io(|handle| Ok(handle.get_ref().0.read_events()?));
-            let Ok(events) = read else { continue };
-            if events.map_err(fail)?.iter().any(|event| self.concerns(event)) {
+            let events = self.notices.next().await;
+            let events =
+                events.map_err(|e| HostError::new("watch", &describe(&self.directories), e))?;
+            if events.iter().any(|event| self.concerns(event)) {
                 return self.arm();
             }
         }
@@ -80,7 +80,7 @@ impl Watch {
         }
         for stale in self.armed.keys().filter(|old| !armed.contains_key(old)) {
             // Watches of removed directories are gone already.
-            let _ = self.handle.get_ref().0.rm_watch(*stale);
+            let _ = self.inotify.rm_watch(*stale);
         }
         self.armed = armed;
         Ok(())
@@ -95,7 +95,7 @@ impl Watch {
         let (mut direct, mut places) = (false, 0);
         let mut interest = Interest::Anything;
         for place in directory.ancestors() {
-            match self.handle.get_ref().0.add_watch(place, mask()) {
+            match self.inotify.add_watch(place, mask()) {
                 Ok(descriptor) => {
                     direct |= place == directory;
                     places += 1;
@@ -113,21 +113,6 @@ impl Watch {
         }
         Ok(direct)
     }
-}
-
-#[derive(Debug)]
-struct Handle(Inotify);
-
-impl AsRawFd for Handle {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-#[allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
-fn register(handle: Handle) -> io::Result<AsyncFd<Handle>> {
-    // SAFETY: the handle owns its descriptor, never changes it, and moves into the registration.
-    Ok(unsafe { AsyncFd::register_with_interest(handle, tokio::io::Interest::READABLE) }?)
 }
 
 #[derive(Debug)]

@@ -54,3 +54,26 @@ async fn a_change_is_told_before_the_turn_is_back_that_set_the_watch() {
     pump.take_back(turned);
     assert_eq!(pump.roster.start(), Some(id));
 }
+
+/// A look that began before a removal tells of the container once more; its log stays forgotten.
+#[tokio::test]
+async fn who_was_let_go_of_is_not_followed_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut pump, _tidings) = pump(directory.path());
+    let id = subject(directory.path()).id;
+    let observe = |pump: &mut Pump| {
+        let (reply, answer) = oneshot::channel();
+        let subject = Box::new(subject(directory.path()));
+        pump.obey(Command::Observe { subject, run: Run::Underway(Nanos(1)), reply });
+        answer
+    };
+    assert!(observe(&mut pump).await.is_ok());
+    pump.logs.clear();
+    pump.obey(Command::Forget { id: id.clone(), reply: oneshot::channel().0 });
+    assert!(observe(&mut pump).await.is_err(), "nobody waits for it");
+    assert!(!pump.logs.contains_key(&id));
+    for n in 0..=REMEMBERED {
+        pump.forget(&ContainerId::try_from(format!("{n:064x}")).unwrap(), None);
+    }
+    assert_eq!(pump.departed.len(), REMEMBERED, "it is bounded");
+}
