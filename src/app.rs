@@ -14,9 +14,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use crate::{
+    cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
     config::settings::Settings,
-    container::room::Containers,
+    container::room::{Containers, Hands},
     engine::client::{Engine, Patience},
     flight::lock::Locks,
     host::{
@@ -27,6 +28,7 @@ use crate::{
     logs::room::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
+    rootfs::room::Rootfs,
     rpc::{
         image::ImageRpc,
         listener::{ListenError, Socket},
@@ -214,7 +216,13 @@ async fn build(
         tracker,
     );
     let locks = Locks::default();
-    let hands = (engine.clone(), store.clone(), logs.clone());
+    let hands = Hands {
+        engine: engine.clone(),
+        store: store.clone(),
+        logs: logs.clone(),
+        rootfs: Rootfs::new(engine.clone(), store.clone(), &settings.run_dir),
+        cdi: Registry::default(),
+    };
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let rooms = SandboxRooms {

@@ -1,6 +1,7 @@
 //! dockbridge: the Container Runtime Interface served by a Docker Engine.
 
 pub mod app;
+pub mod cdi;
 pub mod check;
 pub mod checkpoint;
 pub mod cli;
@@ -16,6 +17,7 @@ pub mod logs;
 pub mod model;
 pub mod network;
 pub mod pause;
+pub mod rootfs;
 pub mod rpc;
 pub mod sandbox;
 pub mod store;

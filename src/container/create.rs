@@ -1,11 +1,6 @@
 //! CreateContainer: facts in, plan, one create; what is there already is recognised.
 
-use std::{
-    io,
-    os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
 use tracing::{info, warn};
 
@@ -16,21 +11,14 @@ use super::{
 };
 use crate::{
     error::{Kind, chain},
-    host::file::read_if_present,
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
         id::ContainerId,
-        record::{ImageRecord, Observed, Process, SandboxRecord, SandboxState},
-        sandbox::PidMode,
-        security::Profile,
+        record::{Observed, Process, SandboxRecord, SandboxState},
     },
     store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
-    translate::plan::{
-        self,
-        container::{ContainerFacts, ContainerPlan},
-        error::PlanError,
-    },
+    translate::plan::{container::ContainerPlan, error::PlanError},
 };
 
 impl Containers {
@@ -81,45 +69,6 @@ impl Containers {
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
     }
-
-    async fn plan(
-        &self,
-        snapshot: &Snapshot,
-        sandbox: &SandboxRecord,
-        spec: ContainerSpec,
-    ) -> Result<ContainerPlan, ContainerError> {
-        let engine = snapshot.described()?;
-        let image = self.image(snapshot, &spec.image).await?;
-        let pid_target = pid_target(snapshot, sandbox, &spec)?;
-        let seccomp = seccomp_profile(&spec).await?;
-        let files = self.files.ensure(sandbox).await?;
-        let facts = ContainerFacts {
-            engine,
-            sandbox,
-            image: &image,
-            oom_floor: self.oom_floor().await,
-            files: &files,
-            pid_target: pid_target.as_ref(),
-            log_format: self.logs.format(),
-            seccomp: seccomp.as_deref(),
-        };
-        Ok(plan::container::plan(spec, &facts)?)
-    }
-
-    /// The image by any of its names. One that was built a moment ago may not have reached the
-    /// store yet, so a miss asks the engine once.
-    async fn image(
-        &self,
-        snapshot: &Snapshot,
-        name: &str,
-    ) -> Result<Arc<ImageRecord>, ContainerError> {
-        if let Some(image) = snapshot.image(name) {
-            return Ok(Arc::clone(image));
-        }
-        let missing = || ContainerError::ImageNotFound { name: name.to_owned() };
-        self.store.refresh_image(name).await?;
-        self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
-    }
 }
 
 fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, ContainerError> {
@@ -127,49 +76,6 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
         .sandbox(id)
         .map(Arc::clone)
         .ok_or_else(|| ContainerError::SandboxNotFound { id: id.to_owned() })
-}
-
-/// The container whose processes are shared, for [`PidMode::Target`] (ephemeral containers).
-fn pid_target(
-    snapshot: &Snapshot,
-    sandbox: &SandboxRecord,
-    spec: &ContainerSpec,
-) -> Result<Option<ContainerId>, ContainerError> {
-    if spec.pid != PidMode::Target {
-        return Ok(None);
-    }
-    snapshot
-        .container(&spec.pid_target)
-        .filter(|target| target.document.sandbox == sandbox.id && target.process.is_running())
-        .map(|target| Some(target.id.clone()))
-        .ok_or_else(|| ContainerError::TargetNotReady { id: spec.pid_target.clone() })
-}
-
-/// The text of a localhost seccomp profile. The file is the caller's to provide, so a missing
-/// one is the request's fault.
-async fn seccomp_profile(spec: &ContainerSpec) -> Result<Option<String>, ContainerError> {
-    let Some(Profile::Localhost(path)) = &spec.security.seccomp else { return Ok(None) };
-    if spec.security.privileged {
-        return Ok(None);
-    }
-    let path = PathBuf::from(path);
-    let place = path.clone();
-    let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
-    match read.unwrap_or_else(|lost| Err(lost.into())) {
-        Ok(text) => Ok(Some(text)),
-        Err(cause) => Err(ContainerError::File {
-            action: "read the seccomp profile",
-            path,
-            cause: Arc::new(cause),
-            kind: Kind::InvalidArgument,
-        }),
-    }
-}
-
-fn read_profile(path: &Path) -> io::Result<String> {
-    let bytes = read_if_present(path, LONGEST_PROFILE).map_err(|refused| refused.source)?;
-    let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
-    String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
 /// Bind sources that do not exist are made, as dockershim did; engines before API 1.42 have no
@@ -216,6 +122,3 @@ fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
         Observed::Foreign(_) => Verdict::Evade,
     }
 }
-
-/// Far more than any profile needs; the engine would take the rest as well.
-const LONGEST_PROFILE: u64 = 1 << 20;

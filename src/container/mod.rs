@@ -7,6 +7,7 @@ pub mod create;
 pub mod end;
 pub mod error;
 pub mod exec_sync;
+pub mod gather;
 pub mod name_conflict;
 pub mod pod_files;
 pub mod remove;

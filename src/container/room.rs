@@ -11,11 +11,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{error::ContainerError, pod_files::PodFilesRoot};
 use crate::{
+    cdi::registry::Registry,
     engine::client::Engine,
     flight::{call::Calls, lock::Locks},
     host::capability::oom_floor,
     logs::room::Logs,
     model::{engine::EngineInfo, id::ContainerId},
+    rootfs::room::Rootfs,
     store::handle::Store,
 };
 
@@ -25,6 +27,12 @@ pub struct Containers {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) logs: Logs,
+    /// What is inside images.
+    #[expect(dead_code, reason = "the skeleton: see the first commit after it")]
+    pub(super) rootfs: Rootfs,
+    /// Devices that vendors describe.
+    #[expect(dead_code, reason = "the skeleton: see the first commit after it")]
+    pub(super) cdi: Registry,
     /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
     /// id) are write-locked while they change.
     pub(super) locks: Locks,
@@ -52,21 +60,38 @@ struct Floor {
     score: i64,
 }
 
+/// The lower rooms container verbs work through.
+#[derive(Clone, Debug)]
+pub struct Hands {
+    /// Does what is asked.
+    pub engine: Engine,
+    /// Knows what is true.
+    pub store: Store,
+    /// Writes what containers print.
+    pub logs: Logs,
+    /// Looks into images.
+    pub rootfs: Rootfs,
+    /// Knows vendors' devices.
+    pub cdi: Registry,
+}
+
 impl Containers {
-    /// Verbs over the engine, the store and the logs; per-pod files go below `state_dir`. Work is
+    /// Verbs over lower rooms; per-pod files go below `state_dir`. Work is
     /// owned by a tracker; what could last for ever ends soon after the token is cancelled.
     pub fn new(
-        hands: (Engine, Store, Logs),
+        hands: Hands,
         locks: Locks,
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
-        let (engine, store, logs) = hands;
+        let Hands { engine, store, logs, rootfs, cdi } = hands;
         let (tracker, stopping) = work;
         Self {
             engine,
             store,
             logs,
+            rootfs,
+            cdi,
             locks,
             files: PodFilesRoot::new(state_dir.join("pods")),
             creating: Calls::new(tracker.clone()),

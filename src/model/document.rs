@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    accounts::ProcessUser,
     container::ContainerSpec,
     id::{ImageId, SandboxId},
     network::NetworkMode,
@@ -41,4 +42,8 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,
+    /// Who its main process starts as; none where nobody looked into the image, and in documents
+    /// older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<ProcessUser>,
 }

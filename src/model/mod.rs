@@ -1,6 +1,8 @@
 //! The nouns: ids, specs, records, states, labels and names. Correct by construction, no I/O,
 //! no clock, no async. Everything here imports nothing of ours but `error`.
 
+pub mod accounts;
+pub mod cdi;
 pub mod container;
 pub mod document;
 pub mod engine;
@@ -19,6 +21,7 @@ pub mod sandbox;
 pub mod security;
 pub mod stream;
 pub mod time;
+pub mod volume;
 
 #[cfg(test)]
 mod tests;

@@ -432,6 +432,7 @@ fn container(process: Process) -> ContainerRecord {
             sandbox: SandboxId::try_from(HEX).unwrap(),
             image_id: ImageId::try_from(format!("sha256:{HEX}")).unwrap(),
             image_ref: format!("nginx@sha256:{HEX}"),
+            user: None,
         }),
         created_at: Nanos(1),
         process,

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Every room with its level; an import must lead to a lower one.
-const LEVELS: [(&str, u8); 27] = [
+const LEVELS: [(&str, u8); 29] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
     ("model", 1),
@@ -20,23 +20,25 @@ const LEVELS: [(&str, u8); 27] = [
     ("engine", 3),
     ("checkpoint", 3),
     ("network", 3),
+    ("cdi", 3),
     ("store", 4),
     ("logs", 4),
     ("exec", 4),
-    ("image", 5),
-    ("container", 5),
-    ("streaming", 5),
-    ("stats", 5),
-    ("sandbox", 6),
-    ("rpc", 7),
-    ("check", 8),
-    ("app", 9),
-    ("cli", 10),
-    ("main", 11),
+    ("rootfs", 5),
+    ("image", 6),
+    ("container", 6),
+    ("streaming", 6),
+    ("stats", 6),
+    ("sandbox", 7),
+    ("rpc", 8),
+    ("check", 9),
+    ("app", 10),
+    ("cli", 11),
+    ("main", 12),
     // Declares the rooms.
-    ("lib", 12),
+    ("lib", 13),
     // The crate seen from `main`.
-    ("dockbridge", 12),
+    ("dockbridge", 13),
 ];
 
 /// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.

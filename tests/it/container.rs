@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::{
-    container::room::Containers,
+    cdi::registry::Registry,
+    container::room::{Containers, Hands},
     engine::client::{Engine, Patience},
     error::Kind,
     flight::lock::Locks,
     logs::room::Logs,
     model::container::ContainerLogFormat,
+    rootfs::room::Rootfs,
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
 use serde_json::json;
@@ -46,7 +48,13 @@ impl Node {
         let tracker = TaskTracker::new();
         let format = ContainerLogFormat::Docker;
         let logs = Logs::start(format, state.path().join("logs"), engine.clone());
-        let hands = (engine, store, logs);
+        let hands = Hands {
+            rootfs: Rootfs::new(engine.clone(), store.clone(), state.path()),
+            cdi: Registry::default(),
+            engine,
+            store,
+            logs,
+        };
         let containers = Containers::new(
             hands,
             Locks::default(),

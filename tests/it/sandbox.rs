@@ -3,8 +3,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dockbridge::{
+    cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
-    container::room::Containers,
+    container::room::{Containers, Hands},
     engine::client::{Engine, Patience},
     flight::lock::Locks,
     host::file::Durability,
@@ -19,6 +20,7 @@ use dockbridge::{
         time::Nanos,
     },
     network::service::{Network, NetworkSettings},
+    rootfs::room::Rootfs,
     sandbox::room::{SandboxRooms, Sandboxes},
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
@@ -54,7 +56,13 @@ impl Node {
         let (tracker, locks) = (TaskTracker::new(), Locks::default());
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
-        let hands = (engine.clone(), store.clone(), logs);
+        let hands = Hands {
+            engine: engine.clone(),
+            store: store.clone(),
+            logs,
+            rootfs: Rootfs::new(engine.clone(), store.clone(), &state),
+            cdi: Registry::default(),
+        };
         let containers =
             Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));
         let images = Images::new(

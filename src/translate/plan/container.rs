@@ -11,6 +11,8 @@ use super::{
 };
 use crate::{
     model::{
+        accounts::Accounts,
+        cdi::CdiEdits,
         container::{ContainerLogFormat, ContainerSpec},
         document::{ContainerDocument, VERSION},
         engine::EngineInfo,
@@ -18,6 +20,7 @@ use crate::{
         name::container_name,
         record::{ImageRecord, SandboxRecord},
         sandbox::PidMode,
+        volume::ImageVolume,
     },
     wire::docker::{
         ContainerCreateBody, HostConfig, HostConfigLogConfig, RestartPolicy, RestartPolicyNameEnum,
@@ -43,6 +46,12 @@ pub struct ContainerFacts<'a> {
     pub log_format: ContainerLogFormat,
     /// Text of the seccomp profile, when it is one of the host's.
     pub seccomp: Option<&'a str>,
+    /// Who is known inside the image; none where that cannot be read.
+    pub accounts: Option<&'a Accounts>,
+    /// What its CDI devices come to; none where the engine reads their specification itself.
+    pub cdi: Option<&'a CdiEdits>,
+    /// Where its image mounts come from, in the order of the specification.
+    pub image_volumes: &'a [ImageVolume],
 }
 
 /// Files of ours that are bound into every container of a pod, writable, unless the container
@@ -86,6 +95,7 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
         sandbox: facts.sandbox.id.clone(),
         image_id: facts.image.id.clone(),
         image_ref,
+        user: None,
     };
     let mounts = mounts::mounts(&document.spec.mounts, facts.files, facts.engine)?;
     let mut host = host_config(&document.spec, facts)?;

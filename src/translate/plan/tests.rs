@@ -123,6 +123,9 @@ impl Facts {
                     false => ContainerLogFormat::Cri,
                 },
                 seccomp: self.seccomp.as_deref(),
+                accounts: None,
+                cdi: None,
+                image_volumes: &[],
             },
         )
     }
@@ -236,6 +239,9 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
         pid_target: None,
         log_format: ContainerLogFormat::Cri,
         seccomp: None,
+        accounts: None,
+        cdi: None,
+        image_volumes: &[],
     };
     let plan = container::plan(workload(), &facts).unwrap();
     assert_eq!(plan.body.host_config.unwrap().annotations, None);

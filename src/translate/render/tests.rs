@@ -78,6 +78,7 @@ fn container_record(process: Process) -> ContainerRecord {
             sandbox: sandbox_id(),
             image_id: image_id(),
             image_ref: "nginx@sha256:00".to_owned(),
+            user: None,
         }),
         created_at: Nanos(1_500_000_001),
         process,

@@ -1,0 +1,113 @@
+//! All facts of a plan, gathered one after the other, the cheap ones first.
+
+use std::sync::Arc;
+
+use crate::{
+    container::{error::ContainerError, gather::profile::seccomp_profile, room::Containers},
+    model::{
+        accounts::Accounts,
+        cdi::CdiEdits,
+        container::ContainerSpec,
+        engine::EngineInfo,
+        id::ContainerId,
+        record::{ImageRecord, SandboxRecord},
+        sandbox::PidMode,
+        volume::ImageVolume,
+    },
+    store::snapshot::Snapshot,
+    translate::plan::{
+        self,
+        container::{ContainerFacts, ContainerPlan},
+    },
+};
+
+impl Containers {
+    /// Gathers the facts and plans.
+    pub(in crate::container) async fn plan(
+        &self,
+        snapshot: &Snapshot,
+        sandbox: &SandboxRecord,
+        spec: ContainerSpec,
+    ) -> Result<ContainerPlan, ContainerError> {
+        let engine = snapshot.described()?;
+        let pid_target = pid_target(snapshot, sandbox, &spec)?;
+        let seccomp = seccomp_profile(&spec).await?;
+        let image = self.image(snapshot, &spec.image).await?;
+        let accounts = self.accounts(&image, &spec).await?;
+        let cdi = self.cdi_edits(engine, &spec).await?;
+        let image_volumes = self.image_volumes(engine, &spec).await?;
+        let files = self.files.ensure(sandbox).await?;
+        let facts = ContainerFacts {
+            engine,
+            sandbox,
+            image: &image,
+            oom_floor: self.oom_floor().await,
+            files: &files,
+            pid_target: pid_target.as_ref(),
+            log_format: self.logs.format(),
+            seccomp: seccomp.as_deref(),
+            accounts: accounts.as_deref(),
+            cdi: cdi.as_ref(),
+            image_volumes: &image_volumes,
+        };
+        Ok(plan::container::plan(spec, &facts)?)
+    }
+
+    /// Who is known inside the image.
+    async fn accounts(
+        &self,
+        _image: &ImageRecord,
+        _spec: &ContainerSpec,
+    ) -> Result<Option<Arc<Accounts>>, ContainerError> {
+        Ok(None)
+    }
+
+    /// What CDI devices come to, where the engine does not read their specification itself.
+    async fn cdi_edits(
+        &self,
+        _engine: &EngineInfo,
+        _spec: &ContainerSpec,
+    ) -> Result<Option<CdiEdits>, ContainerError> {
+        Ok(None)
+    }
+
+    /// Where image mounts come from.
+    async fn image_volumes(
+        &self,
+        _engine: &EngineInfo,
+        _spec: &ContainerSpec,
+    ) -> Result<Vec<ImageVolume>, ContainerError> {
+        Ok(Vec::new())
+    }
+
+    /// The image by any of its names. One that was built a moment ago may not have reached the
+    /// store yet, so a miss asks the engine once.
+    async fn image(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<Arc<ImageRecord>, ContainerError> {
+        if let Some(image) = snapshot.image(name) {
+            return Ok(Arc::clone(image));
+        }
+        let missing = || ContainerError::ImageNotFound { name: name.to_owned() };
+        self.store.refresh_image(name).await?;
+        self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
+    }
+}
+
+/// The container whose processes are shared, for [`PidMode::Target`] (ephemeral containers).
+fn pid_target(
+    snapshot: &Snapshot,
+    sandbox: &SandboxRecord,
+    spec: &ContainerSpec,
+) -> Result<Option<ContainerId>, ContainerError> {
+    if spec.pid != PidMode::Target {
+        return Ok(None);
+    }
+    snapshot
+        .container(&spec.pid_target)
+        .filter(|target| target.document.sandbox == sandbox.id && target.process.is_running())
+        .map(|target| Some(target.id.clone()))
+        .ok_or_else(|| ContainerError::TargetNotReady { id: spec.pid_target.clone() })
+}

@@ -1,0 +1,5 @@
+//! What a container's plan depends on besides its specification: found out before anything is
+//! done, so that what cannot be is refused with nothing to undo.
+
+pub mod facts;
+pub mod profile;

@@ -1,0 +1,46 @@
+//! The text of a seccomp profile of this host.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    container::error::ContainerError,
+    error::Kind,
+    host::file::read_if_present,
+    model::{container::ContainerSpec, security::Profile},
+};
+
+/// The text of a localhost seccomp profile. The file is the caller's to provide, so a missing
+/// one is the request's fault.
+pub(super) async fn seccomp_profile(
+    spec: &ContainerSpec,
+) -> Result<Option<String>, ContainerError> {
+    let Some(Profile::Localhost(path)) = &spec.security.seccomp else { return Ok(None) };
+    if spec.security.privileged {
+        return Ok(None);
+    }
+    let path = PathBuf::from(path);
+    let place = path.clone();
+    let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
+    match read.unwrap_or_else(|lost| Err(lost.into())) {
+        Ok(text) => Ok(Some(text)),
+        Err(cause) => Err(ContainerError::File {
+            action: "read the seccomp profile",
+            path,
+            cause: Arc::new(cause),
+            kind: Kind::InvalidArgument,
+        }),
+    }
+}
+
+fn read_profile(path: &Path) -> io::Result<String> {
+    let bytes = read_if_present(path, LONGEST_PROFILE).map_err(|refused| refused.source)?;
+    let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
+    String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
+}
+
+/// Far more than any profile needs; the engine would take the rest as well.
+const LONGEST_PROFILE: u64 = 1 << 20;
