@@ -22,6 +22,7 @@ mod plugins;
 mod raw;
 mod recording;
 mod remote;
+mod run;
 mod table;
 
 #[path = "../stories/support/mod.rs"]
@@ -36,6 +37,7 @@ mod support;
 use std::{env, fs, process::ExitCode, time::Duration};
 
 use lives::{CriLife, RawLife};
+use run::{amount, in_world};
 use support::{
     cri::Cri,
     failure::{Failure, Outcome},
@@ -47,18 +49,7 @@ use table::Table;
 use tokio::time::sleep;
 
 fn main() -> ExitCode {
-    let Some(world) = World::find() else {
-        println!("lifecycle: skipped: no world (run it through tests/env/world.sh)");
-        return ExitCode::SUCCESS;
-    };
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    match runtime.block_on(measure(&world)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            println!("lifecycle: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    in_world("lifecycle", measure)
 }
 
 async fn measure(world: &World) -> Outcome {
@@ -115,11 +106,6 @@ async fn peer() -> Outcome<Option<Cri>> {
         };
     };
     Cri::connect(path.as_ref()).await.map(Some)
-}
-
-/// A number from the environment.
-fn amount(name: &str, default: u32) -> u32 {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// Bytes as millions of bytes.

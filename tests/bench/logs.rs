@@ -18,6 +18,8 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
+mod run;
+
 #[path = "../stories/support/mod.rs"]
 #[allow(
     dead_code,
@@ -28,13 +30,14 @@
 mod support;
 
 use std::{
-    env, fs,
+    fs,
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use dockbridge::wire::cri::{ContainerState, PodSandboxConfig};
+use run::{amount, in_world};
 use support::{
     cri_log::CriLog,
     failure::{Outcome, ensure, ensure_eq, fail},
@@ -45,18 +48,7 @@ use support::{
 use tokio::time::sleep;
 
 fn main() -> ExitCode {
-    let Some(world) = World::find() else {
-        println!("logs: skipped: no world (run it through tests/env/world.sh)");
-        return ExitCode::SUCCESS;
-    };
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    match runtime.block_on(measure(&world)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            println!("logs: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    in_world("logs", measure)
 }
 
 async fn measure(world: &World) -> Outcome {
@@ -204,10 +196,6 @@ fn row(name: &str, bytes: u64, took: Duration, [pump, engine]: [f64; 2]) {
     let rate = megabytes / took.as_secs_f64();
     let ratio = pump / engine;
     println!("{name:<30}{megabytes:>8.0}{rate:>8.0}{pump:>8.2}{engine:>8.2}{ratio:>8.2}");
-}
-
-fn amount(name: &str, default: u64) -> u64 {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// A line of usual length.

@@ -1,0 +1,325 @@
+//! Whatever happens to events, looks and lists on their way, the next full list makes the ledger
+//! equal to Docker, and until then it never goes back in time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+struct Step(u8, u8, u8);
+
+/// A look under way, with the engine's answer once it was given.
+struct Look {
+    target: Target,
+    ticket: Ticket,
+    answer: Option<Result<Sight, String>>,
+}
+
+/// Docker as it really is, everything under way, and the ledger that has to follow.
+struct World {
+    ledger: Ledger<u64, String>,
+    shown: Snapshot,
+    /// Containers by number; the value grows with every change.
+    containers: BTreeMap<u64, u64>,
+    images: BTreeMap<u64, BTreeSet<u64>>,
+    next: u64,
+    version: u64,
+    events: Vec<EngineEvent>,
+    looks: Vec<Look>,
+    lists: Vec<Listing>,
+    rests: Vec<Target>,
+    /// What a waiter must see at least: container and version.
+    asked: Vec<(u64, u64)>,
+    buried: BTreeSet<u64>,
+    seen: BTreeMap<u64, u64>,
+}
+
+impl World {
+    fn new() -> Self {
+        let settings = StoreSettings { looks: 3, slow_looks: 2, ..StoreSettings::default() };
+        Self {
+            ledger: Ledger::new(&settings, Vec::new()),
+            shown: Snapshot::blank(),
+            containers: BTreeMap::new(),
+            images: BTreeMap::new(),
+            next: 0,
+            version: 0,
+            events: Vec::new(),
+            looks: Vec::new(),
+            lists: Vec::new(),
+            rests: Vec::new(),
+            asked: Vec::new(),
+            buried: BTreeSet::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, Step(what, a, b): Step) {
+        self.version += 1;
+        match what % 20 {
+            0 | 1 => self.create(),
+            2..=4 => self.change(a),
+            5 => self.remove(a),
+            6 | 7 => self.tag(u64::from(a % 5), u64::from(b % 4)),
+            8 => self.delete_image(u64::from(a % 5)),
+            9..=11 => self.deliver(a, b),
+            12 => drop(take(&mut self.events, a)),
+            13 | 14 => self.begin(),
+            15 => self.read(a, b % 8 == 0),
+            16 => self.finish(a),
+            17 => self.ask(a),
+            18 => self.lists.push(self.listing(b % 4 != 0)),
+            _ => self.trouble(a, b),
+        }
+        self.show();
+    }
+
+    fn create(&mut self) {
+        self.next += 1;
+        self.containers.insert(self.next, self.version);
+        self.events.push(EngineEvent::ContainerChanged { id: fixture::hex(self.next) });
+    }
+
+    fn change(&mut self, pick: u8) {
+        if let Some(number) = nth(&self.containers, pick) {
+            self.containers.insert(number, self.version);
+            self.events.push(EngineEvent::ContainerChanged { id: fixture::hex(number) });
+        }
+    }
+
+    fn remove(&mut self, pick: u8) {
+        if let Some(number) = nth(&self.containers, pick) {
+            self.containers.remove(&number);
+            self.events.push(EngineEvent::ContainerGone { id: fixture::hex(number) });
+        }
+    }
+
+    fn tag(&mut self, image: u64, tag: u64) {
+        for tags in self.images.values_mut() {
+            tags.remove(&tag);
+        }
+        self.images.entry(image).or_default().insert(tag);
+        // A pull says the name; it may be the next owner's before anyone looks, so the id (as
+        // tagging says it) comes too.
+        self.events.push(EngineEvent::ImageChanged { name: tag_name(tag) });
+        self.events.push(EngineEvent::ImageChanged { name: image_id(image) });
+    }
+
+    fn delete_image(&mut self, image: u64) {
+        if self.images.remove(&image).is_some() {
+            self.events.push(EngineEvent::ImageGone { id: image_id(image) });
+        }
+    }
+
+    fn deliver(&mut self, pick: u8, copies: u8) {
+        let Some(event) = take(&mut self.events, pick) else { return };
+        if let EngineEvent::ContainerGone { id } = &event {
+            self.buried.insert(number_of(id));
+        }
+        if copies.is_multiple_of(4) {
+            self.events.push(event.clone());
+        }
+        self.ledger.happened(event);
+    }
+
+    fn begin(&mut self) {
+        if let Some((target, ticket)) = self.ledger.start() {
+            self.looks.push(Look { target, ticket, answer: None });
+        }
+    }
+
+    /// The engine answers a look with what is true at this instant.
+    fn read(&mut self, pick: u8, fails: bool) {
+        let index = usize::from(pick) % self.looks.len().max(1);
+        let Some(Look { target, answer: None, .. }) = self.looks.get(index) else { return };
+        let answer = if fails { Err("no".to_owned()) } else { Ok(self.sight(target)) };
+        self.looks[index].answer = Some(answer);
+    }
+
+    fn finish(&mut self, pick: u8) {
+        let index = usize::from(pick) % self.looks.len().max(1);
+        if self.looks.get(index).is_some_and(|look| look.answer.is_some()) {
+            let Look { target, ticket, answer } = self.looks.remove(index);
+            if self.ledger.looked(&target, ticket, answer.unwrap()).is_some() {
+                self.rests.push(target);
+            }
+        }
+    }
+
+    fn ask(&mut self, pick: u8) {
+        if let Some(number) = nth(&self.containers, pick) {
+            self.asked.push((number, self.containers[&number]));
+            let target = Target::Container(fixture::hex(number));
+            self.ledger.refresh(target, self.asked.len() as u64 - 1);
+        }
+    }
+
+    fn trouble(&mut self, a: u8, b: u8) {
+        match a % 6 {
+            0 => self.ledger.lost("gone".to_owned()),
+            1 => self.ledger.linked(),
+            2 => {
+                if let Some(look) = self.looks.get(usize::from(b) % 4) {
+                    self.ledger.slowed(&look.target, look.ticket);
+                }
+            }
+            3 => {
+                if let Some(target) = take(&mut self.rests, b) {
+                    self.ledger.rested(&target);
+                }
+            }
+            _ => {
+                if let Some(listing) = take(&mut self.lists, b) {
+                    self.ledger.listed(&listing);
+                }
+            }
+        }
+    }
+
+    fn listing(&self, images: bool) -> Listing {
+        Listing {
+            containers: self.containers.keys().map(|number| listed(*number)).collect(),
+            images: images.then(|| self.images.keys().map(|image| image_id(*image)).collect()),
+        }
+    }
+
+    fn sight(&self, target: &Target) -> Sight {
+        match target {
+            Target::Container(id) => match self.containers.get_key_value(&number_of(id)) {
+                Some((number, version)) => Sight::Container(Box::new(observed(*number, *version))),
+                None => Sight::Gone,
+            },
+            Target::Image(name) => {
+                let found = self.images.iter().find(|(image, tags)| {
+                    image_id(**image) == *name || tags.iter().any(|tag| tag_name(*tag) == *name)
+                });
+                found.map_or(Sight::Gone, |(i, tags)| Sight::Image(Box::new(image(*i, tags))))
+            }
+        }
+    }
+
+    /// Publishes and checks what must hold at every instant.
+    fn show(&mut self) {
+        if self.ledger.has_changed() {
+            self.shown = self.ledger.snapshot(&self.shown);
+        }
+        for number in &self.buried {
+            assert!(self.version_shown(*number).is_none(), "{number} came back");
+        }
+        for number in 1..=self.next {
+            let Some(version) = self.version_shown(number) else { continue };
+            let before = self.seen.insert(number, version).unwrap_or_default();
+            assert!(version >= before, "{number} went back from {before} to {version}");
+        }
+        for answer in self.ledger.take_answers() {
+            for waiter in answer.waiters {
+                let (number, wanted) = self.asked[usize::try_from(waiter).unwrap()];
+                let stale = self.version_shown(number).is_some_and(|shown| shown < wanted);
+                assert!(answer.result.is_err() || !stale, "{number} was not refreshed");
+            }
+        }
+    }
+
+    fn version_shown(&self, number: u64) -> Option<u64> {
+        let id = fixture::hex(number);
+        let container = self.shown.container(&id).map(|record| record.process.clone());
+        let process = container.or_else(|| self.shown.sandbox(&id)?.process.clone())?;
+        process.pid().map(u64::from)
+    }
+
+    /// Calm: one more list, every look answered.
+    fn settle(&mut self) {
+        if !self.ledger.is_linked() {
+            self.ledger.linked();
+        }
+        self.ledger.listed(&self.listing(true));
+        self.show();
+        for _ in 0..10_000 {
+            for target in std::mem::take(&mut self.rests) {
+                self.ledger.rested(&target);
+            }
+            self.begin();
+            if self.looks.is_empty() {
+                break;
+            }
+            self.read(0, false);
+            self.finish(0);
+            self.show();
+        }
+        assert!(self.looks.is_empty(), "the looks never end");
+    }
+
+    fn assert_true(&self) {
+        assert_eq!(self.shown.health, EngineHealth::Reachable);
+        let mut shown = BTreeMap::new();
+        for id in self.shown.sandboxes().iter().map(|record| record.id.as_str()) {
+            shown.insert(number_of(id), self.version_shown(number_of(id)).unwrap());
+        }
+        for id in self.shown.containers().iter().map(|record| record.id.as_str()) {
+            shown.insert(number_of(id), self.version_shown(number_of(id)).unwrap());
+        }
+        assert_eq!(shown, self.containers);
+        let wanted: Vec<ImageRecord> =
+            self.images.iter().map(|(i, tags)| image(*i, tags)).collect();
+        let shown: Vec<ImageRecord> =
+            self.shown.images().iter().map(|record| (**record).clone()).collect();
+        assert_eq!(shown, wanted);
+        for (number, tags) in &self.images {
+            for tag in tags {
+                let found = self.shown.image(&tag_name(*tag)).unwrap();
+                assert_eq!(found.id.as_str(), image_id(*number));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_history_converges(steps in prop::collection::vec(
+        (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(a, b, c)| Step(a, b, c)),
+        1..160,
+    )) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.settle();
+        world.assert_true();
+    }
+
+    #[test]
+    fn events_alone_keep_a_calm_engine_true(steps in prop::collection::vec(
+        (0_u8..9, any::<u8>(), any::<u8>()).prop_map(|(a, b, c)| Step(a, b, c)),
+        1..60,
+    ), order in any::<u8>()) {
+        let mut world = World::new();
+        world.settle();
+        for step in steps {
+            world.step(step);
+        }
+        // Every event arrives, some twice, in any order, and answers cross each other.
+        while !world.events.is_empty() || !world.looks.is_empty() {
+            world.deliver(order, 1);
+            world.begin();
+            if world.looks.len() > 2 || world.events.is_empty() {
+                world.read(order, false);
+                world.finish(order);
+            }
+            world.begin();
+            world.show();
+        }
+        world.assert_true();
+    }
+}
+
+fn nth(map: &BTreeMap<u64, u64>, pick: u8) -> Option<u64> {
+    map.keys().nth(usize::from(pick) % map.len().max(1)).copied()
+}
+
+fn take<T>(from: &mut Vec<T>, pick: u8) -> Option<T> {
+    (!from.is_empty()).then(|| from.remove(usize::from(pick) % from.len()))
+}

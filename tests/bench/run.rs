@@ -1,0 +1,26 @@
+//! How a measurement is run: in a world, with amounts from the environment.
+
+use std::{env, process::ExitCode, str::FromStr};
+
+use crate::support::{failure::Outcome, world::World};
+
+/// Runs a measurement in the world around it; says so where there is none.
+pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome) -> ExitCode {
+    let Some(world) = World::find() else {
+        println!("{name}: skipped: no world (run it through tests/env/world.sh)");
+        return ExitCode::SUCCESS;
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    match runtime.block_on(measure(&world)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("{name}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A number from the environment.
+pub(crate) fn amount<T: FromStr>(name: &str, default: T) -> T {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
