@@ -19,6 +19,7 @@ use crate::{
     config::settings::Settings,
     container::room::{Containers, Hands},
     engine::client::{Engine, Patience},
+    error::chain,
     flight::lock::Locks,
     host::{
         file,
@@ -121,8 +122,12 @@ pub async fn run_within(
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let work = (&tracker, &stopping);
     let rooms = build(&settings, deadlines, work, endpoint.address()).await?;
-    let (sandboxes, store) = (rooms.sandboxes.clone(), rooms.runtime.store.clone());
-    let recovered = tokio::spawn(recover(sandboxes, store, tracker.clone()));
+    let recovered = tokio::spawn(recover(
+        rooms.sandboxes.clone(),
+        rooms.rootfs.clone(),
+        rooms.runtime.store.clone(),
+        tracker.clone(),
+    ));
     if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
         warn!("Docker does not answer yet: serving what is known, looking on");
     }
@@ -166,6 +171,7 @@ struct Rooms {
     runtime: RuntimeRpc,
     image: ImageRpc,
     logs: Logs,
+    rootfs: Rootfs,
 }
 
 /// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
@@ -216,11 +222,12 @@ async fn build(
         tracker,
     );
     let locks = Locks::default();
+    let rootfs = Rootfs::new(engine.clone(), store.clone(), &settings.run_dir, tracker);
     let hands = Hands {
         engine: engine.clone(),
         store: store.clone(),
         logs: logs.clone(),
-        rootfs: Rootfs::new(engine.clone(), store.clone(), &settings.run_dir),
+        rootfs: rootfs.clone(),
         cdi: Registry::default(),
     };
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
@@ -246,7 +253,7 @@ async fn build(
         checkpoints,
         network_mode: settings.network,
     };
-    Ok(Rooms { sandboxes, runtime, image, logs })
+    Ok(Rooms { sandboxes, runtime, image, logs, rootfs })
 }
 
 /// The end of a container is shown when its log is complete.
@@ -284,9 +291,12 @@ async fn start_network(
 }
 
 /// Puts right, once Docker has answered, what a lost directory or a crash left behind.
-async fn recover(sandboxes: Sandboxes, store: Store, tracker: TaskTracker) {
+async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: TaskTracker) {
     if store.synced(Duration::MAX).await.is_ok() {
         tracker.track_future(sandboxes.recover()).await;
+        if let Err(error) = tracker.track_future(rootfs.sweep_peeks()).await {
+            warn!(error = chain(&error), "remains of looks into images could not be removed");
+        }
     }
 }
 

@@ -138,6 +138,24 @@ impl Engine {
         Ok(ids(listed.into_iter().filter(own).collect()))
     }
 
+    /// Ids of the containers that bear a label and whose name begins so, running or not.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    pub async fn containers_named(
+        &self,
+        start: &str,
+        label: &str,
+    ) -> Result<Vec<String>, EngineError> {
+        let filters = serde_json::json!({ "label": [label] }).to_string();
+        let listed = self.listed_containers(&filters).await?;
+        let named = |entry: &Option<Listed>| {
+            let names = entry.iter().flat_map(|entry| entry.names.iter().flatten());
+            names.filter_map(|name| name.strip_prefix('/')).any(|name| name.starts_with(start))
+        };
+        Ok(ids(listed.into_iter().filter(named).collect()))
+    }
+
     async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<Listed>>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
@@ -190,6 +208,8 @@ pub(super) struct Listed {
     /// Of a container: the id of its image.
     #[serde(rename = "ImageID")]
     image: Option<String>,
+    /// Of a container: with a leading slash.
+    names: Option<Vec<String>>,
     labels: Value,
 }
 

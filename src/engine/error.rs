@@ -27,6 +27,13 @@ pub enum Subject {
     Image(String),
     /// A process started in a container, by the engine's id for it.
     Exec(String),
+    /// Something inside a container.
+    Path {
+        /// The container's id.
+        container: String,
+        /// The path there.
+        path: String,
+    },
 }
 
 impl Call {
@@ -43,6 +50,9 @@ impl fmt::Display for Call {
             Subject::Container(name) => write!(f, "{} container {name}", self.verb),
             Subject::Image(name) => write!(f, "{} image {name}", self.verb),
             Subject::Exec(id) => write!(f, "{} exec {id}", self.verb),
+            Subject::Path { container, path } => {
+                write!(f, "{} {path:?} in container {container}", self.verb)
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! and become records through `translate::observe`. Endless answers (pull, load, events) come
 //! through [`stream`], a process's streams over a connection taken over ([`hijack`]). What a failure means is decided once, in [`refusal`].
 
+pub mod archive;
 pub mod attach;
 pub mod client;
 pub mod containers;
@@ -24,5 +25,6 @@ mod demux;
 mod exchange;
 mod refusal;
 mod stream;
+mod tar;
 #[cfg(test)]
 mod tests;

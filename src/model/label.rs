@@ -28,5 +28,8 @@ pub const ANNOTATION_PREFIX: &str = "annotation.";
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 /// Our own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
+/// On a container that is never started, made only to look into its image: worth nothing once
+/// the dockbridge that made it is gone.
+pub const PEEK: &str = "io.dockbridge.peek";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

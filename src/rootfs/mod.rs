@@ -5,4 +5,5 @@
 //! what was seen is kept by image id, which names the same bytes for ever.
 
 pub mod error;
+pub mod peek;
 pub mod room;

@@ -42,8 +42,9 @@ const LEVELS: [(&str, u8); 29] = [
 ];
 
 /// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.
-const VERBS: [(&str, &[&str]); 6] = [
+const VERBS: [(&str, &[&str]); 7] = [
     ("engine", &["observe"]),
+    ("rootfs", &["plan"]),
     ("image", &["plan"]),
     ("container", &["plan"]),
     ("sandbox", &["plan"]),

@@ -49,7 +49,7 @@ impl Node {
         let format = ContainerLogFormat::Docker;
         let logs = Logs::start(format, state.path().join("logs"), engine.clone());
         let hands = Hands {
-            rootfs: Rootfs::new(engine.clone(), store.clone(), state.path()),
+            rootfs: Rootfs::new(engine.clone(), store.clone(), state.path(), &tracker),
             cdi: Registry::default(),
             engine,
             store,

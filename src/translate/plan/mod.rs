@@ -18,6 +18,7 @@ mod resources;
 mod runtime;
 pub mod sandbox;
 mod security;
+pub mod unstarted;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,161 @@
+//! Looks at single paths inside a container, running or not.
+//!
+//! The engine follows links in the folders of a path, within the container; the last step of the
+//! path it leaves alone, and says where a link there ends.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::{HeaderMap, Method, body::Incoming};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::{
+    address, client,
+    client::Engine,
+    error::{Call, EngineError, Subject},
+    exchange::Exchange,
+    tar,
+};
+
+/// What is at a path of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// A plain file of so many bytes.
+    File(u64),
+    /// A folder.
+    Directory,
+    /// A link. What it comes to in the end, all further links followed within the container, and
+    /// whether there is anything or not.
+    Link(String),
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// What reading a path of a container gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathContent {
+    /// A plain file's bytes.
+    File(Vec<u8>),
+    /// Something that has no bytes to read, or more than wanted.
+    Unread(PathKind),
+}
+
+impl Engine {
+    /// What is at an absolute path of a container; none where nothing is.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is no such container, [`EngineError::Failed`] for a
+    /// ring of links.
+    pub async fn path_kind(&self, id: &str, path: &str) -> Result<Option<PathKind>, EngineError> {
+        let look = self.archive(Method::HEAD, id, path)?;
+        match self.beginning(&look).await {
+            Ok(answer) => kind(&look.call, answer.headers()).map(Some),
+            // Such an answer has no body that says whether the path or the container is missing.
+            Err(EngineError::NotFound { .. } | EngineError::Failed { .. }) => {
+                let look = self.archive(Method::GET, id, path)?;
+                let answer = present(self.beginning(&look).await)?;
+                answer.map(|answer| kind(&look.call, answer.headers())).transpose()
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bytes of a plain file at an absolute path of a container, if they are at most `limit`;
+    /// none where nothing is.
+    ///
+    /// # Errors
+    /// As [`Self::path_kind`].
+    pub async fn read_path(
+        &self,
+        id: &str,
+        path: &str,
+        limit: u64,
+    ) -> Result<Option<PathContent>, EngineError> {
+        let read = self.archive(Method::GET, id, path)?;
+        let Some(answer) = present(self.beginning(&read).await)? else { return Ok(None) };
+        match kind(&read.call, answer.headers())? {
+            PathKind::File(size) if size <= limit => {
+                let archive = collected(&read, answer.into_body(), limit).await?;
+                let garbled = |reason: &str| garbled(&read.call, reason);
+                let bytes = tar::first_file(&archive).map_err(garbled)?;
+                Ok(Some(PathContent::File(bytes.to_vec())))
+            }
+            other => Ok(Some(PathContent::Unread(other))),
+        }
+    }
+
+    fn archive(&self, method: Method, id: &str, path: &str) -> Result<Exchange, EngineError> {
+        let subject = Subject::Path { container: id.to_owned(), path: path.to_owned() };
+        let target = address::container(id, "/archive");
+        let target = target.map(|target| address::with_query(&target, &[("path", path)]));
+        let call = Call { verb: "look at", subject };
+        Ok(Exchange::new(call, method, target, self.patience().short)?.repeatable())
+    }
+}
+
+/// An answer, or none where the path is missing: also below what is no folder.
+fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
+    match outcome {
+        Ok(answer) => Ok(Some(answer)),
+        Err(EngineError::NotFound { subject: Subject::Path { .. }, .. }) => Ok(None),
+        Err(EngineError::Failed { message, .. }) if message.ends_with(NO_FOLDER) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The whole archive of a file of at most `limit` bytes.
+async fn collected(read: &Exchange, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
+    let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
+    let collecting = timeout(read.patience, Limited::new(body, largest).collect());
+    let call = || read.call.clone();
+    match collecting.await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(EngineError::TooLarge { call: call(), limit: largest })
+        }
+        Ok(Err(error)) => Err(client::broken(&read.call, error.into())),
+        Err(_) => Err(EngineError::Deadline { call: call(), after: read.patience }),
+    }
+}
+
+/// What the head of an answer says of the path.
+fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
+    let stat = headers.get(STAT).ok_or_else(|| garbled(call, "it does not say what it is"))?;
+    let json = BASE64_STANDARD.decode(stat.as_bytes()).map_err(|_| garbled(call, "no base64"))?;
+    let stat: Stat = serde_json::from_slice(&json).map_err(|_| garbled(call, "no JSON"))?;
+    Ok(match stat.mode & KINDS {
+        0 => PathKind::File(u64::try_from(stat.size).unwrap_or_default()),
+        DIRECTORY => PathKind::Directory,
+        LINK => PathKind::Link(stat.link_target),
+        _ => PathKind::Other,
+    })
+}
+
+fn garbled(call: &Call, reason: &str) -> EngineError {
+    EngineError::Garbled { call: call.clone(), reason: reason.to_owned() }
+}
+
+/// The header's JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Stat {
+    size: i64,
+    /// Go's `FileMode`, whose upper bits are not Unix's.
+    mode: u32,
+    link_target: String,
+}
+
+const STAT: &str = "x-docker-container-path-stat";
+/// How the engine's text ends for a path below a file.
+const NO_FOLDER: &str = "not a directory";
+
+/// Go's bit for a folder.
+const DIRECTORY: u32 = 1 << 31;
+/// Go's bit for a link.
+const LINK: u32 = 1 << 27;
+/// Go's bits for all that is no plain file: those, and pipes, sockets, devices and what it does
+/// not know.
+const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
+
+/// Headers, extended attributes and padding of an archive of one file.
+const AROUND_A_FILE: usize = 256 * 1024;

@@ -1,0 +1,45 @@
+//! Reads as much of a tar archive as an answer about one file needs: the bytes of its first entry.
+
+/// The bytes of the file an archive begins with. Entries that only describe the next one are
+/// passed over: what they can say (long names, times, attributes) is of no interest.
+///
+/// # Errors
+/// What is wrong with the archive.
+pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
+    let mut rest = archive;
+    loop {
+        let (header, behind) = rest.split_at_checked(BLOCK).ok_or(CUT)?;
+        check(header)?;
+        let size = number(header.get(SIZE).unwrap_or_default()).ok_or("a size is no number")?;
+        match header.get(KIND) {
+            Some(b'0' | 0) => return behind.get(..size).ok_or(CUT),
+            // Of pax, for the next entry or for all; long names as GNU writes them.
+            Some(b'x' | b'g' | b'L' | b'K') => {
+                let padded = size.checked_next_multiple_of(BLOCK).ok_or(CUT)?;
+                rest = behind.get(padded..).ok_or(CUT)?;
+            }
+            _ => return Err("the archive does not begin with a plain file"),
+        }
+    }
+}
+
+/// The checksum is the sum of the header's bytes with its own taken as blanks.
+fn check(header: &[u8]) -> Result<(), &'static str> {
+    let own = header.get(CHECKSUM).unwrap_or_default();
+    let sum = |bytes: &[u8]| bytes.iter().map(|byte| usize::from(*byte)).sum::<usize>();
+    let wanted = sum(header) + own.len() * usize::from(b' ') - sum(own);
+    if number(own) == Some(wanted) { Ok(()) } else { Err("a header's checksum is wrong") }
+}
+
+/// A number in octal digits, among blanks and zeros.
+fn number(field: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(field).ok()?.trim_matches(['\0', ' ']);
+    usize::from_str_radix(text, 8).ok()
+}
+
+const CUT: &str = "the archive is cut short";
+/// Everything in an archive starts at a multiple of this many bytes.
+const BLOCK: usize = 512;
+const SIZE: std::ops::Range<usize> = 124..136;
+const CHECKSUM: std::ops::Range<usize> = 148..156;
+const KIND: usize = 156;

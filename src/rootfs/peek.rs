@@ -1,0 +1,129 @@
+//! Looks inside an image through a container of it that is made for the look, never started, and
+//! removed at once. What a killed dockbridge leaves of them goes at the next start.
+
+use rand::Rng;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use super::{error::RootfsError, room::Rootfs};
+use crate::{
+    engine::{
+        archive::{PathContent, PathKind},
+        client::Engine,
+    },
+    error::chain,
+    model::{id::ImageId, label},
+    translate::plan::unstarted::unstarted,
+};
+
+/// An image held open for looks. [`Peek::close`] it; a dropped one is removed in the background.
+#[derive(Debug)]
+pub struct Peek {
+    /// None once closed.
+    container: Option<String>,
+    engine: Engine,
+    tracker: TaskTracker,
+}
+
+impl Rootfs {
+    /// Opens an image for looks. While it is open the engine takes the image for used.
+    ///
+    /// # Errors
+    /// There is no such image, or the engine fails.
+    pub async fn peek(&self, image: &ImageId) -> Result<Peek, RootfsError> {
+        let name = format!("{}{:016x}", self.peek_start(), rand::rng().random::<u64>());
+        let body = unstarted(image, label::PEEK);
+        let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
+        // On a task of its own: a caller who goes away meanwhile leaves nothing behind.
+        let opening = self.tracker.spawn(async move {
+            let container = Some(engine.create_container(&name, &body).await?);
+            Ok(Peek { container, engine, tracker })
+        });
+        opening.await.map_err(|_| RootfsError::Lost)?
+    }
+
+    /// Removes what dockbridges before this one left of their looks.
+    ///
+    /// # Errors
+    /// The engine fails; whatever could be removed is.
+    pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
+        let mine = self.engine.containers_named(&self.peek_start(), label::PEEK).await?;
+        let mut outcome = Ok(());
+        for id in self.engine.containers_named(PEEK_START, label::PEEK).await? {
+            if mine.contains(&id) {
+                continue;
+            }
+            info!(container = id, "remains of a look into an image removed");
+            outcome = outcome.and(self.engine.remove_container(&id).await);
+        }
+        Ok(outcome?)
+    }
+
+    /// How the names of this process's looks begin.
+    fn peek_start(&self) -> String {
+        format!("{PEEK_START}{:08x}-", self.token)
+    }
+}
+
+impl Peek {
+    /// What is at an absolute path, links followed inside the image; none where nothing is.
+    ///
+    /// # Errors
+    /// The engine fails, or the links go round in a ring.
+    pub async fn kind(&self, path: &str) -> Result<Option<PathKind>, RootfsError> {
+        match self.engine.path_kind(self.id(), path).await? {
+            Some(PathKind::Link(end)) => Ok(self.engine.path_kind(self.id(), &end).await?),
+            kind => Ok(kind),
+        }
+    }
+
+    /// The bytes of the plain file at an absolute path, links followed inside the image; none
+    /// where no plain file is.
+    ///
+    /// # Errors
+    /// The engine fails, the links go round in a ring, or the file is larger than `limit` bytes.
+    pub async fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, RootfsError> {
+        let mut content = self.engine.read_path(self.id(), path, limit).await?;
+        if let Some(PathContent::Unread(PathKind::Link(end))) = &content {
+            content = self.engine.read_path(self.id(), end, limit).await?;
+        }
+        match content {
+            Some(PathContent::File(bytes)) => Ok(Some(bytes)),
+            Some(PathContent::Unread(PathKind::File(size))) => {
+                Err(RootfsError::TooLarge { path: path.to_owned(), size, limit })
+            }
+            Some(PathContent::Unread(_)) | None => Ok(None),
+        }
+    }
+
+    /// Ends the look; the engine has forgotten it on return.
+    pub async fn close(mut self) {
+        if let Some(container) = self.container.take() {
+            remove(&self.engine, &container).await;
+        }
+    }
+
+    fn id(&self) -> &str {
+        self.container.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Peek {
+    fn drop(&mut self) {
+        let Some(container) = self.container.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let engine = self.engine.clone();
+        self.tracker.spawn_on(async move { remove(&engine, &container).await }, &runtime);
+    }
+}
+
+/// What stays is removed at the next start.
+async fn remove(engine: &Engine, container: &str) {
+    if let Err(error) = engine.remove_container(container).await {
+        let error = chain(&error);
+        warn!(container, error, "a container made to look into an image could not be removed");
+    }
+}
+
+/// How their names begin, which no image can choose: its labels alone make no container ours.
+const PEEK_START: &str = "dockbridge-peek-";
