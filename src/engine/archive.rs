@@ -85,7 +85,7 @@ impl Engine {
     }
 
     fn archive(&self, method: Method, id: &str, path: &str) -> Result<Exchange, EngineError> {
-        let subject = Subject::Path { container: id.to_owned(), path: path.to_owned() };
+        let subject = Subject::Path(format!("{id}:{path}"));
         let target = address::container(id, "/archive");
         let target = target.map(|target| address::with_query(&target, &[("path", path)]));
         let call = Call { verb: "look at", subject };
@@ -97,7 +97,7 @@ impl Engine {
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),
-        Err(EngineError::NotFound { subject: Subject::Path { .. }, .. }) => Ok(None),
+        Err(EngineError::NotFound { subject: Subject::Path(_), .. }) => Ok(None),
         Err(EngineError::Failed { message, .. }) if message.ends_with(NO_FOLDER) => Ok(None),
         Err(error) => Err(error),
     }

@@ -27,13 +27,8 @@ pub enum Subject {
     Image(String),
     /// A process started in a container, by the engine's id for it.
     Exec(String),
-    /// Something inside a container.
-    Path {
-        /// The container's id.
-        container: String,
-        /// The path there.
-        path: String,
-    },
+    /// A path inside a container, as `docker cp` writes it: `container:path`.
+    Path(String),
 }
 
 impl Call {
@@ -50,9 +45,7 @@ impl fmt::Display for Call {
             Subject::Container(name) => write!(f, "{} container {name}", self.verb),
             Subject::Image(name) => write!(f, "{} image {name}", self.verb),
             Subject::Exec(id) => write!(f, "{} exec {id}", self.verb),
-            Subject::Path { container, path } => {
-                write!(f, "{} {path:?} in container {container}", self.verb)
-            }
+            Subject::Path(place) => write!(f, "{} {}", self.verb, place.escape_default()),
         }
     }
 }

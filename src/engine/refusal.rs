@@ -55,7 +55,7 @@ fn message(status: StatusCode, body: &[u8]) -> String {
 /// The error for a name that no object can have, known without asking.
 pub(super) fn impossible_name(call: Call) -> EngineError {
     let message = match &call.subject {
-        Subject::Container(name) | Subject::Path { container: name, .. } => {
+        Subject::Container(name) | Subject::Path(name) => {
             format!("No such container: {}", name.escape_default())
         }
         Subject::Image(name) => format!("No such image: {}", name.escape_default()),
@@ -102,7 +102,7 @@ fn conflict(call: Call, message: String) -> EngineError {
     if call.verb == Call::CREATE && (says("is already in use") || says("name is in use")) {
         let name = match call.subject {
             Subject::Container(name) | Subject::Image(name) => name,
-            Subject::Exec(_) | Subject::Path { .. } | Subject::Engine => String::new(),
+            Subject::Exec(_) | Subject::Path(_) | Subject::Engine => String::new(),
         };
         return EngineError::NameTaken { name, holder: holder(&message) };
     }
@@ -146,7 +146,7 @@ fn cannot_run(call: &Call, message: &str) -> bool {
 fn did_not_start(call: Call, message: &str) -> EngineError {
     let container = match call.subject {
         Subject::Container(id) | Subject::Image(id) => id,
-        Subject::Exec(_) | Subject::Path { .. } | Subject::Engine => String::new(),
+        Subject::Exec(_) | Subject::Path(_) | Subject::Engine => String::new(),
     };
     EngineError::CannotRun { container, message: own_words(message).to_owned() }
 }

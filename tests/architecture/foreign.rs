@@ -42,7 +42,17 @@ const FOREIGN: [Foreign; 9] = [
     Foreign {
         what: "randomness",
         paths: &["rand"],
-        only: &["streaming", "sandbox", "container", "image", "network", "store", "check", "app"],
+        only: &[
+            "streaming",
+            "sandbox",
+            "container",
+            "image",
+            "rootfs",
+            "network",
+            "store",
+            "check",
+            "app",
+        ],
     },
 ];
 

@@ -60,7 +60,7 @@ impl Node {
             engine: engine.clone(),
             store: store.clone(),
             logs,
-            rootfs: Rootfs::new(engine.clone(), store.clone(), &state),
+            rootfs: Rootfs::new(engine.clone(), store.clone(), &state, &tracker),
             cdi: Registry::default(),
         };
         let containers =
