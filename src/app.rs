@@ -228,7 +228,7 @@ async fn build(
         store: store.clone(),
         logs: logs.clone(),
         rootfs: rootfs.clone(),
-        cdi: Registry::default(),
+        cdi: Registry::new(settings.cdi_spec_dirs.clone()),
     };
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);

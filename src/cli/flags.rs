@@ -41,6 +41,10 @@ pub struct Flags {
     /// Directory of CNI results, in libcni's layout [default: /var/lib/cni/cache]
     #[arg(long, global = true, value_name = "DIR")]
     pub cni_cache_dir: Option<String>,
+    /// Directories of CDI specifications, for a docker that does not read them, with commas
+    /// between [default: /etc/cdi,/var/run/cdi]
+    #[arg(long, global = true, value_name = "DIRS")]
+    pub cdi_spec_dirs: Option<String>,
     /// Address ranges of this node's pods, where no controller hands them out
     #[arg(long, global = true, value_name = "CIDRS")]
     pub pod_cidr: Option<String>,
@@ -92,6 +96,7 @@ impl Flags {
             (Key::CniConfDir, "--cni-conf-dir", self.cni_conf_dir),
             (Key::CniBinDir, "--cni-bin-dir", self.cni_bin_dir),
             (Key::CniCacheDir, "--cni-cache-dir", self.cni_cache_dir),
+            (Key::CdiSpecDirs, "--cdi-spec-dirs", self.cdi_spec_dirs),
             (Key::PodCidr, "--pod-cidr", self.pod_cidr),
             (Key::SandboxImage, "--sandbox-image", self.sandbox_image),
             (Key::RegistryConfig, "--registry-config", self.registry_config),

@@ -20,6 +20,8 @@ pub enum Key {
     CniBinDir,
     /// CNI results, in libcni's layout.
     CniCacheDir,
+    /// CDI specifications, for engines that do not read them.
+    CdiSpecDirs,
     /// Pod CIDRs of a stand-alone node.
     PodCidr,
     /// Pause image to use instead of the embedded one.
@@ -48,7 +50,7 @@ pub enum Key {
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -57,6 +59,7 @@ impl Key {
         Self::CniConfDir,
         Self::CniBinDir,
         Self::CniCacheDir,
+        Self::CdiSpecDirs,
         Self::PodCidr,
         Self::SandboxImage,
         Self::RegistryConfig,
@@ -102,6 +105,7 @@ impl Key {
             Self::CniConfDir => ("cni-conf-dir", "/etc/cni/net.d"),
             Self::CniBinDir => ("cni-bin-dir", "/opt/cni/bin,/usr/lib/cni"),
             Self::CniCacheDir => ("cni-cache-dir", "/var/lib/cni/cache"),
+            Self::CdiSpecDirs => ("cdi-spec-dirs", "/etc/cdi,/var/run/cdi"),
             Self::PodCidr => ("pod-cidr", ""),
             Self::SandboxImage => ("sandbox-image", ""),
             Self::RegistryConfig => ("registry-config", "/root/.docker/config.json"),

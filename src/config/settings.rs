@@ -35,6 +35,8 @@ pub struct Settings {
     pub network: NetworkMode,
     /// Where CNI finds its files.
     pub cni: CniSettings,
+    /// CDI specifications, where the engine does not read them itself; a later one wins.
+    pub cdi_spec_dirs: Vec<PathBuf>,
     /// Pod CIDRs of a node without a controller that hands them out.
     pub pod_cidrs: Vec<String>,
     /// Pause image to pull; none means the embedded one.
@@ -96,6 +98,7 @@ impl Settings {
                 bin_dirs: texts.parse(Key::CniBinDir, value::directories)?,
                 cache_dir: texts.parse(Key::CniCacheDir, value::directory)?,
             },
+            cdi_spec_dirs: texts.parse(Key::CdiSpecDirs, value::directories)?,
             pod_cidrs: texts.parse(Key::PodCidr, value::cidrs)?,
             sandbox_image: texts.parse(Key::SandboxImage, value::image)?,
             registry_config: texts.parse(Key::RegistryConfig, value::file)?,

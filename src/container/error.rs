@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use thiserror::Error;
 
 use crate::{
-    engine::error::EngineError, error::Kind, exec::error::ExecError, flight::call::Lost,
-    logs::error::LogError, model::id::InvalidId, store::error::StoreError,
+    cdi::error::CdiError, engine::error::EngineError, error::Kind, exec::error::ExecError,
+    flight::call::Lost, logs::error::LogError, model::id::InvalidId, store::error::StoreError,
     translate::plan::error::PlanError,
 };
 
@@ -109,6 +109,9 @@ pub enum ContainerError {
     /// The request cannot be put into the engine's words.
     #[error(transparent)]
     Plan(Arc<PlanError>),
+    /// A CDI device cannot be had.
+    #[error(transparent)]
+    Cdi(#[from] CdiError),
     /// The log cannot be written.
     #[error(transparent)]
     Log(#[from] Arc<LogError>),
@@ -143,6 +146,7 @@ impl ContainerError {
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
             Self::Plan(error) => error.kind(),
+            Self::Cdi(error) => error.kind(),
             Self::Log(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Store(error) => error.kind(),

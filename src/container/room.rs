@@ -31,7 +31,6 @@ pub struct Containers {
     #[expect(dead_code, reason = "the skeleton: see the first commit after it")]
     pub(super) rootfs: Rootfs,
     /// Devices that vendors describe.
-    #[expect(dead_code, reason = "the skeleton: see the first commit after it")]
     pub(super) cdi: Registry,
     /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
     /// id) are write-locked while they change.

@@ -10,6 +10,7 @@ pub mod file;
 mod inotify;
 pub mod lock;
 pub mod netns;
+pub mod node;
 pub mod pidfd;
 pub mod process;
 pub mod processes;

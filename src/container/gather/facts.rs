@@ -6,7 +6,6 @@ use crate::{
     container::{error::ContainerError, gather::profile::seccomp_profile, room::Containers},
     model::{
         accounts::Accounts,
-        cdi::CdiEdits,
         container::ContainerSpec,
         engine::EngineInfo,
         id::ContainerId,
@@ -59,15 +58,6 @@ impl Containers {
         _image: &ImageRecord,
         _spec: &ContainerSpec,
     ) -> Result<Option<Arc<Accounts>>, ContainerError> {
-        Ok(None)
-    }
-
-    /// What CDI devices come to, where the engine does not read their specification itself.
-    async fn cdi_edits(
-        &self,
-        _engine: &EngineInfo,
-        _spec: &ContainerSpec,
-    ) -> Result<Option<CdiEdits>, ContainerError> {
         Ok(None)
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    cgroup, devices,
+    cdi, cgroup, devices,
     error::PlanError,
     image, labels, mounts, name, resources, runtime,
     sandbox::{SHM_SIZE, annotations, no_healthcheck},
@@ -103,6 +103,7 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
     let mut body = body(&document.spec, facts);
     body.labels = Some(labels::container(&document, pod)?);
     security::identify(&mut body, &mut host, &document.spec.security.identity);
+    cdi::grant((&mut body, &mut host), &document.spec, facts.cdi, facts.engine)?;
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
@@ -152,7 +153,7 @@ fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostC
         ..HostConfig::default()
     };
     resources::limit(&mut host, &spec.resources, facts.oom_floor);
-    devices::grant(&mut host, spec, facts.engine)?;
+    devices::grant(&mut host, spec);
     security::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
     Ok(host)
 }

@@ -1,37 +1,19 @@
-//! Devices of the host, and devices that a CDI specification describes.
+//! Devices of the host.
 
-use super::error::PlanError;
 use crate::{
-    model::{
-        container::{ContainerSpec, Device},
-        engine::EngineInfo,
-    },
-    wire::docker::{DeviceMapping, DeviceRequest, HostConfig},
+    model::container::{ContainerSpec, Device},
+    wire::docker::{DeviceMapping, HostConfig},
 };
 
 /// Gives a container its devices.
-pub(super) fn grant(
-    host: &mut HostConfig,
-    spec: &ContainerSpec,
-    engine: &EngineInfo,
-) -> Result<(), PlanError> {
+pub(super) fn grant(host: &mut HostConfig, spec: &ContainerSpec) {
     if !spec.devices.is_empty() {
         host.devices = Some(spec.devices.iter().map(mapping).collect());
     }
-    if let Some(first) = spec.cdi_devices.first() {
-        if engine.cdi_spec_dirs.is_empty() {
-            return Err(PlanError::NoCdi { device: first.clone() });
-        }
-        host.device_requests = Some(vec![DeviceRequest {
-            driver: Some("cdi".to_owned()),
-            device_ids: Some(spec.cdi_devices.clone()),
-            ..DeviceRequest::default()
-        }]);
-    }
-    Ok(())
 }
 
-fn mapping(device: &Device) -> DeviceMapping {
+/// One device in the engine's words.
+pub(super) fn mapping(device: &Device) -> DeviceMapping {
     DeviceMapping {
         path_on_host: Some(device.host_path.clone()),
         path_in_container: Some(first_stated(&device.container_path, &device.host_path)),

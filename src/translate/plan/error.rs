@@ -55,6 +55,21 @@ pub enum PlanError {
         /// The first device.
         device: String,
     },
+    /// A CDI device wants a place that something else has.
+    #[error(
+        "a CDI device's {what} at {target:?} is to be the host's {second}, but the host's {first} is \
+         there already"
+    )]
+    CdiClash {
+        /// Device or mount.
+        what: &'static str,
+        /// Path in the container.
+        target: String,
+        /// On the host.
+        first: String,
+        /// On the host.
+        second: String,
+    },
     /// A mount without a source.
     #[error("mount at {target:?} names neither a host path nor an image")]
     NoMountSource {
@@ -107,6 +122,7 @@ impl PlanError {
             | Self::NoPidTarget
             | Self::NoSeccompProfile { .. }
             | Self::NoMountSource { .. }
+            | Self::CdiClash { .. }
             | Self::RecursiveReadOnly { .. }
             | Self::Document { .. } => Kind::InvalidArgument,
         }

@@ -4,6 +4,7 @@
 //! everything a plan depends on is in its facts. Nothing is left to a default that the engine's
 //! configuration or an image could change: what CRI does not state is stated here.
 
+mod cdi;
 mod cgroup;
 pub mod container;
 mod devices;

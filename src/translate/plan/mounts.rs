@@ -49,7 +49,8 @@ pub(super) fn mounts(
     Ok(Mounts { mounts, directories })
 }
 
-fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
+/// One bind mount; a missing source is made.
+pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
     refuse_inexpressible(mount, engine.api)?;
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
@@ -145,7 +146,7 @@ fn pod_file(source: &Path, target: &str) -> docker::Mount {
 }
 
 /// Whether two paths in a container are the same once cleaned.
-fn same_place(one: &str, other: &str) -> bool {
+pub(super) fn same_place(one: &str, other: &str) -> bool {
     clean(one) == clean(other)
 }
 

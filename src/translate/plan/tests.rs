@@ -25,6 +25,7 @@ use super::{
 use crate::{
     error::Kind,
     model::{
+        cdi::CdiEdits,
         container::{
             ContainerLogFormat, ContainerMetadata, ContainerSpec, Device, Mount, Propagation,
         },
@@ -57,6 +58,7 @@ struct Facts {
     pid_target: bool,
     seccomp: Option<String>,
     linked_log: bool,
+    cdi: Option<CdiEdits>,
 }
 
 impl Default for Facts {
@@ -73,6 +75,7 @@ impl Default for Facts {
             pid_target: false,
             seccomp: None,
             linked_log: false,
+            cdi: None,
         }
     }
 }
@@ -124,7 +127,7 @@ impl Facts {
                 },
                 seccomp: self.seccomp.as_deref(),
                 accounts: None,
-                cdi: None,
+                cdi: self.cdi.as_ref(),
                 image_volumes: &[],
             },
         )
@@ -412,6 +415,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             pid_target,
             seccomp: all.then(|| "{}".to_owned()),
             linked_log: files,
+            cdi: None,
         },
     )
 }

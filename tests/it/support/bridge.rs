@@ -105,6 +105,7 @@ impl Node {
                 bin_dirs: vec![self.path("bin")],
                 cache_dir: self.path("cache"),
             },
+            cdi_spec_dirs: Vec::new(),
             pod_cidrs: Vec::new(),
             sandbox_image: None,
             streaming_addr: "127.0.0.1:0".parse().unwrap(),

@@ -1,0 +1,195 @@
+//! The text of a specification file. Every field is known by name: one that is not might be the
+//! one that matters, so the file is not understood then.
+
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_saphyr::Options;
+
+/// One file: devices of one kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Specification {
+    cdi_version: String,
+    /// `vendor/class`.
+    pub(super) kind: String,
+    #[serde(default, rename = "annotations")]
+    _annotations: Option<IgnoredAny>,
+    /// What every device of this file brings, once.
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) container_edits: Edits,
+    /// The devices.
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) devices: Vec<Device>,
+}
+
+/// One device.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Device {
+    /// Its name within the kind.
+    pub(super) name: String,
+    #[serde(default, rename = "annotations")]
+    _annotations: Option<IgnoredAny>,
+    /// What it brings.
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) container_edits: Edits,
+}
+
+/// What changes in a container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Edits {
+    /// `NAME=value`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) env: Vec<String>,
+    /// Nodes below `/dev`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) device_nodes: Vec<Node>,
+    /// Network devices that move into the container.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) net_devices: Vec<IgnoredAny>,
+    /// Programs run by the OCI runtime.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) hooks: Vec<IgnoredAny>,
+    /// Mounts.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) mounts: Vec<Mount>,
+    /// Cache and memory bandwidth.
+    pub(super) intel_rdt: Option<IgnoredAny>,
+    /// Groups of the process; 0 means none.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) additional_gids: Vec<u32>,
+}
+
+/// A device node; what is not stated is as on the host.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Node {
+    /// In the container.
+    pub(super) path: String,
+    /// On the host; as in the container when not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) host_path: String,
+    /// `b`, `c`, `u` or `p`.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub(super) kind: String,
+    /// 0 means not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) major: u64,
+    /// Counts when `major` does.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) minor: u64,
+    /// Permission bits.
+    pub(super) file_mode: Option<u32>,
+    /// Subset of `rwm`; all when not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) permissions: String,
+    /// Owner.
+    pub(super) uid: Option<u32>,
+    /// Group.
+    pub(super) gid: Option<u32>,
+}
+
+/// A mount.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Mount {
+    /// On the host.
+    pub(super) host_path: String,
+    /// In the container.
+    pub(super) container_path: String,
+    /// As mount(8) names them.
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) options: Vec<String>,
+    /// A file system; a bind when not stated.
+    #[serde(rename = "type", default, deserialize_with = "nullable")]
+    pub(super) kind: String,
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `.json`
+    Json,
+    /// `.yaml`, `.yml`
+    Yaml,
+}
+
+/// Why a text is no specification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Malformed {
+    /// Counted from 1, where it can be told.
+    pub(super) line: Option<u64>,
+    /// What is wrong, on one line.
+    pub(super) reason: String,
+}
+
+impl Specification {
+    /// Reads the text of a file.
+    pub(super) fn parse(form: Form, text: &str) -> Result<Self, Malformed> {
+        let read: Self = match form {
+            Form::Json => serde_json::from_str(text).map_err(|error| wrong_json(&error))?,
+            Form::Yaml => {
+                serde_saphyr::from_str_with_options(text, bounded()).map_err(|e| wrong_yaml(&e))?
+            }
+        };
+        read.check().map_err(|reason| Malformed { line: None, reason })?;
+        Ok(read)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !VERSIONS.contains(&self.cdi_version.as_str()) {
+            return Err(format!("cdiVersion {:?} is not known", self.cdi_version));
+        }
+        let kind = self.kind.split_once('/');
+        if kind.is_none_or(|(vendor, class)| vendor.is_empty() || class.is_empty()) {
+            return Err(format!("kind {:?} is no vendor/class", self.kind));
+        }
+        for (index, device) in self.devices.iter().enumerate() {
+            let before = self.devices.iter().take(index);
+            if device.name.is_empty() || before.into_iter().any(|one| one.name == device.name) {
+                return Err(format!("device name {:?} is empty or there twice", device.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Programs in Go write what is not there as `null`.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// References may save typing, not make a small file a large one. `0666` is octal for whoever
+/// writes it: the engine's own reader takes it so.
+fn bounded() -> Options {
+    serde_saphyr::options! {
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+fn wrong_json(error: &serde_json::Error) -> Malformed {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    Malformed { line: u64::try_from(line).ok(), reason: reason.to_owned() }
+}
+
+fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
+    let text = error.without_snippet().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let reason = first.split(" at line ").next().unwrap_or_default().to_owned();
+    Malformed { line: error.location().map(|place| place.line()), reason }
+}
+
+/// Published versions of the CDI whose every field is known here.
+const VERSIONS: [&str; 8] =
+    ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
+/// How much text references may stand for, in the parser's events.
+const MOST_REPEATED: usize = 100_000;
+
+#[cfg(test)]
+mod tests;

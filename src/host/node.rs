@@ -1,0 +1,71 @@
+//! Device nodes of this host.
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::Path,
+};
+
+use nix::sys::stat::{major, minor};
+
+use super::error::HostError;
+
+/// What a device node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostNode {
+    /// Which sort.
+    pub kind: NodeType,
+    /// Which driver.
+    pub major: u64,
+    /// Which of the driver's devices.
+    pub minor: u64,
+    /// Permission bits, without the type.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Which sort of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeType {
+    /// Read and written in blocks.
+    Block,
+    /// Read and written in bytes.
+    Character,
+}
+
+/// What is at `path`, links followed; none when it is no device.
+///
+/// # Errors
+/// There is nothing, or it cannot be looked at.
+pub fn look(path: &Path) -> Result<Option<HostNode>, HostError> {
+    let found = fs::metadata(path).map_err(|e| HostError::new("look at", path, e))?;
+    let kind = match found.file_type() {
+        kind if kind.is_block_device() => NodeType::Block,
+        kind if kind.is_char_device() => NodeType::Character,
+        _ => return Ok(None),
+    };
+    Ok(Some(HostNode {
+        kind,
+        major: major(found.rdev()),
+        minor: minor(found.rdev()),
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_told_from_a_file() {
+        let null = look(Path::new("/dev/null")).unwrap().unwrap();
+        assert_eq!((null.kind, null.major, null.minor), (NodeType::Character, 1, 3));
+        assert_eq!(look(Path::new("/proc/self/exe")).unwrap(), None);
+        assert!(look(Path::new("/dev/none-such")).unwrap_err().is_not_found());
+    }
+}
