@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    cdi,
     error::{At, ParseError},
     image, mount, resources, sandbox, security, signal, text,
 };
@@ -45,7 +46,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         envs: text::each(&config.envs, variable).at("envs")?,
         mounts: mount::mounts(&config.mounts).at("mounts")?,
         devices: text::each(&config.devices, mount::device).at("devices")?,
-        cdi_devices: text::each(&config.cdi_devices, mount::cdi_device).at("CDI_devices")?,
+        cdi_devices: cdi::devices(config)?,
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::pairs(&config.annotations).at("annotations")?,
         log_directory: None,

@@ -38,23 +38,6 @@ pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
     })
 }
 
-/// A fully qualified CDI device: `vendor/class=name`.
-pub(super) fn cdi_device(given: &cri::CdiDevice) -> Result<String, ParseError> {
-    let qualified = given
-        .name
-        .split_once('=')
-        .and_then(|(kind, name)| Some((kind.split_once('/')?, name)))
-        .is_some_and(|((vendor, class), name)| {
-            !vendor.is_empty() && !class.is_empty() && !name.is_empty()
-        });
-    if !qualified {
-        let reason =
-            format!("is no device like vendor.com/class=name: {}", text::shown(&given.name));
-        return Err(ParseError::invalid(reason)).at("name");
-    }
-    text::word(&given.name).at("name")
-}
-
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
     refuse_inexpressible(given)?;
     let propagation = propagation(given.propagation).at("propagation")?;

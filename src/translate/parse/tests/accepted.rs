@@ -82,6 +82,17 @@ fn every_field_of_a_container_arrives() {
     assert_eq!(spec.stop_signal.as_deref(), Some("RTMIN+3"));
 }
 
+/// Older kubelets write them there, some in both places.
+#[test]
+fn cdi_devices_of_annotations_arrive_once() {
+    let mut config = sample::container();
+    let old = [("cdi.k8s.io/b", "v/c=3"), ("cdi.k8s.io/a", "v/c=2,vendor.com/gpu=0,v/c=1")];
+    config.annotations.extend(map(&old));
+    let spec = container(&config);
+    assert_eq!(spec.cdi_devices, ["vendor.com/gpu=0", "v/c=2", "v/c=1", "v/c=3"]);
+    assert_eq!(spec.annotations["cdi.k8s.io/b"], "v/c=3");
+}
+
 #[test]
 fn limits_arrive_as_stated() {
     let spec = container(&sample::container());

@@ -263,6 +263,9 @@ fn container_mounts_and_devices() {
         ("config.devices[0].container_path", INVALID, |c| c.devices[0].container_path.clear()),
         ("config.CDI_devices[0].name", INVALID, |c| c.cdi_devices[0].name = "gpu=0".to_owned()),
         ("config.CDI_devices[0].name", INVALID, |c| c.cdi_devices[0].name = "v/c=a b".to_owned()),
+        ("config.annotations[\"cdi.k8s.io/x\"]", INVALID, |c| {
+            c.annotations.insert("cdi.k8s.io/x".to_owned(), "v/c=a,".to_owned());
+        }),
     ];
     check(cases, sample::container, read_container);
 }
