@@ -15,6 +15,7 @@
     reason = "a test fails by panicking and reports by printing"
 )]
 
+mod cdi;
 mod conflicts;
 mod crashes;
 mod execs;
@@ -126,6 +127,8 @@ const STORIES: &[(&str, Story)] = stories![
     logs::forms::as_links,
     logs::rotation::by_the_kubelet,
     logs::rotation::under_fire,
+    cdi::read_here,
+    cdi::read_by_the_engine,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
 ];

@@ -1,0 +1,207 @@
+//! Devices that vendors describe in files: read by us where the engine cannot, by the engine
+//! where it can.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use dockbridge::wire::cri;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq},
+    stage::Stage,
+    world::World,
+};
+
+/// For an engine without the CDI the files are read here; what it cannot be told is refused.
+pub(crate) async fn read_here(world: World) -> Outcome {
+    let stage = Stage::docker(&world, "cdi_here").await?;
+    if !engine_directories(&stage).await?.is_empty() {
+        println!("  skipped: the engine reads CDI specifications itself");
+        return stage.leaves_nothing().await;
+    }
+    let folder = write_specifications(&stage)?;
+    let mut stage = stage;
+    stage.cri = stage.bridge.restart_with(&["--cdi-spec-dirs", &shown(&folder)]).await?;
+    let pod = stage.recipes.pod("gadgets");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut wanted = gadget(&stage, "main", "one");
+    wanted.cdi_devices.push(cri::CdiDevice { name: "vendor.example/group=one".to_owned() });
+    let ids = stage.up(&sandbox, &pod, &[wanted]).await?;
+    has_the_gadget(&stage, &ids[0]).await?;
+    let groups = stage.engine.inside(&ids[0], "grep Groups /proc/1/status").await?;
+    ensure!(groups.split_whitespace().any(|group| group == "4242"), "the groups are {groups}");
+
+    let broken = shown(&folder.join("broken.yaml"));
+    for (device, hints) in [
+        ("gadget=none", ["is in no specification of", shown(&folder).as_str()]),
+        ("gadget=hooked", ["gadget.yaml", "cannot be told of its hooks"]),
+        ("gadget=absent", ["gadget.yaml", "/dev/none-such"]),
+        ("broken=one", ["is in no specification of", &format!("{broken} line 3: ")]),
+        ("twice=one", ["twice-a.json", "twice-b.json"]),
+    ] {
+        let message = refusal(&stage, (&sandbox, &pod), device).await?;
+        for hint in hints {
+            ensure!(message.contains(hint), "{device} is answered {message:?} without {hint:?}");
+        }
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// An engine with the CDI does all of it, hooks included; what it will not find is refused before.
+pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
+    if world.engine == "bookworm" {
+        println!("  skipped: the engine has no CDI");
+        return Ok(());
+    }
+    let stage = Stage::docker(&world, "cdi_engine").await?;
+    let folder = write_specifications(&stage)?;
+    // To the engine a file it cannot read is no reason to refuse; to us it is to hold back.
+    for file in ["broken.yaml", "twice-a.json", "twice-b.json", "group.json"] {
+        fs::remove_file(folder.join(file))?;
+    }
+    let configured = Configured::write(&world, &folder)?;
+    let mut stage = stage;
+    stage.engine.control(&["restart"]).await?;
+    stage.cri = stage.bridge.restart().await?;
+    ensure_eq!(engine_directories(&stage).await?, [shown(&folder)]);
+
+    let pod = stage.recipes.pod("gadgets");
+    let sandbox = stage.cri.run(&pod).await?;
+    let wanted = [gadget(&stage, "main", "one"), gadget(&stage, "side", "hooked")];
+    let ids = stage.up(&sandbox, &pod, &wanted).await?;
+    has_the_gadget(&stage, &ids[0]).await?;
+    ensure!(stage.folders.shared.join("hooked").exists(), "the hook was not run");
+    let message = refusal(&stage, (&sandbox, &pod), "gadget=none").await?;
+    ensure!(message.contains("is in no specification of"), "an unknown device: {message:?}");
+    stage.cri.clear().await?;
+    drop(configured);
+    stage.engine.control(&["restart"]).await?;
+    stage.leaves_nothing().await
+}
+
+/// A container that asks for a gadget.
+fn gadget(stage: &Stage, name: &str, device: &str) -> cri::ContainerConfig {
+    let name_of = |device: &str| cri::CdiDevice { name: format!("vendor.example/gadget={device}") };
+    cri::ContainerConfig { cdi_devices: vec![name_of(device)], ..stage.recipes.sleeper(name) }
+}
+
+/// Variables, node and mount of the first gadget are inside, and are what they should be.
+async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
+    let inside = |line: &'static str| stage.engine.inside(id, line);
+    let variables = inside("tr '\\0' '\\n' </proc/1/environ | grep ^GADGET | sort").await?;
+    ensure_eq!(variables, "GADGET=one\nGADGETS=all");
+    ensure_eq!(inside("test -c /dev/gadget0 && stat -c %t:%T /dev/gadget0").await?, "1:7");
+    let full = inside("(echo x >/dev/gadget0) 2>&1 || true").await?;
+    ensure!(full.contains("No space left"), "writing to the node says {full:?}");
+    ensure_eq!(inside("cat /opt/gadget/driver").await?, "a driver");
+    let written = inside("touch /opt/gadget/driver 2>&1 || true").await?;
+    ensure!(written.contains("Read-only"), "writing to the mount says {written:?}");
+    Ok(())
+}
+
+/// What is said to a container that wants a device of the invented vendor.
+async fn refusal(
+    stage: &Stage,
+    (sandbox, pod): (&str, &cri::PodSandboxConfig),
+    device: &str,
+) -> Outcome<String> {
+    let name = format!("vendor.example/{device}");
+    let mut container = stage.recipes.sleeper("refused");
+    container.cdi_devices = vec![cri::CdiDevice { name: name.clone() }];
+    let answer = stage.cri.create(sandbox, &container, pod).await;
+    let Err(status) = answer else { crate::support::failure::fail!("{name} was not refused") };
+    ensure_eq!(status.code, Code::FailedPrecondition, "{status}");
+    ensure!(status.message.contains(&format!("CDI device \"{name}\"")), "{status}");
+    Ok(status.message)
+}
+
+/// The directories the engine reads itself.
+async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
+    let info = stage.engine.docker(&["info", "-f", "{{json .}}"]).await?;
+    let info: Value = serde_json::from_str(&info)?;
+    let directories = info["CDISpecDirs"].as_array().cloned().unwrap_or_default();
+    Ok(directories.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+/// Files of an invented vendor; the folder they are in.
+fn write_specifications(stage: &Stage) -> Outcome<PathBuf> {
+    let shared = &stage.folders.shared;
+    let folder = shared.join("cdi");
+    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(shared.join("opt"))?;
+    fs::write(shared.join("opt/driver"), "a driver\n")?;
+    let text = format!(
+        "cdiVersion: 0.6.0
+kind: vendor.example/gadget
+containerEdits:
+  env: [GADGETS=all]
+devices:
+- name: one
+  containerEdits:
+    env: [GADGET=one]
+    deviceNodes:
+    - {{path: /dev/gadget0, hostPath: /dev/full, type: c, permissions: rw}}
+    mounts:
+    - {{hostPath: {opt}, containerPath: /opt/gadget, options: [ro, nosuid, nodev, bind]}}
+- name: hooked
+  containerEdits:
+    hooks:
+    - {{hookName: createRuntime, path: /bin/touch, args: [touch, {hooked}]}}
+- name: absent
+  containerEdits:
+    deviceNodes: [{{path: /dev/none-such}}]
+",
+        opt = shared.join("opt").display(),
+        hooked = shared.join("hooked").display(),
+    );
+    fs::write(folder.join("gadget.yaml"), text)?;
+    fs::write(
+        folder.join("broken.yaml"),
+        "cdiVersion: 0.6.0\nkind: vendor.example/broken\ndevice: []\n",
+    )?;
+    let twice = one_device("vendor.example/twice", &json!({}));
+    fs::write(folder.join("twice-a.json"), &twice)?;
+    fs::write(folder.join("twice-b.json"), &twice)?;
+    let group = one_device("vendor.example/group", &json!({"additionalGids": [4242]}));
+    fs::write(folder.join("group.json"), group)?;
+    Ok(folder)
+}
+
+fn one_device(kind: &str, edits: &Value) -> String {
+    let devices = json!([{"name": "one", "containerEdits": edits}]);
+    json!({"cdiVersion": "0.7.0", "kind": kind, "devices": devices}).to_string()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// An engine's configuration that is as before when this is dropped; the engine reads it when it
+/// starts.
+struct Configured {
+    file: PathBuf,
+    before: String,
+}
+
+impl Configured {
+    fn write(world: &World, folder: &Path) -> Outcome<Self> {
+        let file = world.root.join("docker/daemon.json");
+        let before = fs::read_to_string(&file)?;
+        let mut settings: Value = serde_json::from_str(&before)?;
+        settings["features"]["cdi"] = json!(true);
+        settings["cdi-spec-dirs"] = json!([shown(folder)]);
+        fs::write(&file, settings.to_string())?;
+        Ok(Self { file, before })
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        fs::write(&self.file, &self.before).unwrap_or_default();
+    }
+}
