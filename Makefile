@@ -12,6 +12,8 @@ ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
 # Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
 DRIVER ?= systemd
+# What the kernel of test-vm confines with: apparmor or selinux.
+LSM ?= apparmor
 # Only these stories; parts of names.
 STORY ?=
 
@@ -91,10 +93,10 @@ test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 wit
 	done
 
 .PHONY: test-vm
-test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…)
+test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…)
 	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
 	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
-	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
+	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
 .PHONY: bench
 bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)

@@ -30,14 +30,15 @@ unpack() {
     into=$(cd "$cache" && pwd)/$folder
     exec 8>"$cache/.$folder.lock"
     flock 8
-    if [ ! -e "$into/.complete" ]; then
+    # A mended runc knows where it lies: a folder that was copied along with a target is made again.
+    if [ "$(cat "$into/.complete" 2>/dev/null)" != "$into" ]; then
         rm -rf "$into" "$into.apt"
         mkdir -p "$into" "$into.apt"
         download "$into.apt" "$suite" "$@" >&2
         for package in "$into.apt"/debs/*.deb; do dpkg-deb -x "$package" "$into"; done
         rm -rf "$into.apt"
         mend_runc "$into"
-        touch "$into/.complete"
+        printf '%s\n' "$into" >"$into/.complete"
     fi
     exec 8>&-
     printf '%s\n' "$into"

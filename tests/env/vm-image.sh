@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what the virtual machine of vm.sh starts from, once per recipe, and prints its folder:
 #   kernel, initramfs   Debian's cloud kernel; a busybox that loads the root disk's drivers
-#   root.img            Debian 12 with systemd, AppArmor, an engine and the world's tools; never written to
+#   root.img            Debian 12 with systemd, AppArmor, SELinux's policy, an engine and the world's tools; never written to
 #
 # usage: vm-image.sh       (as root)
 #
@@ -11,10 +11,12 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DOCKBRIDGE_VM:-$here/../../target/vm}
-recipe=("$here/vm-image.sh" "$here/guest/init" "$here/guest/dockbridge-guest.service")
+recipe=("$here/vm-image.sh" "$here/guest/"{init,dockbridge-guest.service,containers.cil})
 # systemd and what it needs to hold containers; engine, registry, plugins; what world.sh and the stories call.
 packages=systemd,systemd-sysv,dbus,kmod,apparmor,docker.io,docker-registry,containernetworking-plugins,busybox-static
 packages+=,iproute2,iptables,curl,procps,ca-certificates
+# The policy and its tools, for the guest that is started with SELinux in AppArmor's place.
+packages+=,selinux-policy-default,policycoreutils
 
 main() {
     local wanted into
@@ -41,6 +43,7 @@ make_image() {
     mv "$root/boot/vmlinuz-$version" "$into/kernel" || return
     make_initramfs "$root" "$version" "$into" || return
     settle "$root" || return
+    label "$root" || return
     mke2fs -q -t ext4 -E root_owner=0:0 -d "$root" "$into/root.img" 4G || return
     rm -rf --one-file-system "$root"
 }
@@ -91,6 +94,18 @@ settle() {
     echo 'nameserver 127.0.0.1' >"$root/etc/resolv.conf"
     # world.sh takes a whole machine for itself only where this file says it may.
     echo 'made by tests/env/vm-image.sh' >"$root/etc/dockbridge-guest"
+}
+
+# Files as the policy wants them, so that the first start has nothing to label. Permissive: what a container may do is
+# the policy's affair, which label it gets is ours. The tools go by /proc; its mount ends with the namespace.
+label() {
+    printf 'SELINUX=permissive\nSELINUXTYPE=default\n' >"$1/etc/selinux/config"
+    cp "$here/guest/containers.cil" "$1/tmp/"
+    unshare --mount chroot "$1" sh -euc '
+        mount -t proc proc /proc
+        semodule -n -i /tmp/containers.cil
+        rm /tmp/containers.cil
+        setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts /'
 }
 
 die() {

@@ -3,10 +3,11 @@
 # and all capabilities, on an emulated processor, so that no hardware support is needed. There is no network.
 # The command's output is shown as it comes and its exit code is this script's.
 #
-# usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd] [--driver systemd|cgroupfs] [--carry path]… [--]
-#              command [argument…]     (as root)
+# usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd] [--driver systemd|cgroupfs] [--lsm apparmor|selinux]
+#              [--carry path]… [--] command [argument…]     (as root)
 #
-# --driver is the engine's cgroup driver, systemd unless told otherwise. What is carried, a file or a folder, lies at
+# --driver is the engine's cgroup driver, systemd unless told otherwise. --lsm is what the kernel confines with;
+# SELinux has Debian's policy and is permissive, and the engine labels. What is carried, a file or a folder, lies at
 # the same absolute path inside. Programs need a libc no newer than Debian 12's.
 #
 #   DOCKBRIDGE_VM           folder of the cached image and the last run's logs: target/vm
@@ -22,11 +23,12 @@ memory=${DOCKBRIDGE_VM_MEMORY:-3072}
 limit=${DOCKBRIDGE_VM_LIMIT:-3600}
 
 main() {
-    local engine=bookworm driver=systemd carried=("$here") image
+    local engine=bookworm driver=systemd lsm=apparmor carried=("$here") image
     while [ $# -gt 0 ]; do
         case $1 in
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
             --driver) driver=${2:?--driver needs a name}; shift 2 ;;
+            --lsm) lsm=${2:?--lsm needs a name}; shift 2 ;;
             --carry) carried+=("$(realpath -s "${2:?--carry needs a path}")"); shift 2 ;;
             --) shift; break ;;
             -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
@@ -43,13 +45,17 @@ main() {
         sid | sid-containerd) carried+=("$("$here/engines.sh" sid)") ;;
         *) die "unknown engine: $engine (bookworm, trixie, sid, sid-containerd)" ;;
     esac
+    case $lsm in
+        apparmor | selinux) ;;
+        *) die "unknown security module: $lsm (apparmor, selinux)" ;;
+    esac
     image=$("$here/vm-image.sh")
     room=$(mktemp -d "$(dirname "$image")/run.XXXXXX")
     trap clear_away EXIT
     trap 'exit 143' TERM INT HUP
     write_job "$engine" "$driver" "$@"
     write_disk "${carried[@]}"
-    boot "$image"
+    boot "$image" "$lsm"
     finish "$(dirname "$image")/last"
 }
 
@@ -89,14 +95,14 @@ write_disk() {
     rm -rf "$disk"
 }
 
-# Changes to the root disk go to a temporary file of qemu's. The first serial port is the kernel's and systemd's, the
-# second one the job's.
+# boot IMAGE LSM: changes to the root disk go to a temporary file of qemu's. The first serial port is the kernel's and
+# systemd's, the second one the job's.
 boot() {
     local code=0
     TMPDIR=$room timeout --kill-after 10 "$limit" qemu-system-x86_64 \
         -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none \
         -kernel "$1/kernel" -initrd "$1/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 net.ifnames=0 nowatchdog mitigations=off audit=0 apparmor=1 security=apparmor \
+        -append "console=ttyS0 quiet panic=-1 net.ifnames=0 nowatchdog mitigations=off audit=0 security=$2 $2=1 \
 systemd.unified_cgroup_hierarchy=1 systemd.unit=dockbridge-guest.service systemd.show_status=0" \
         -drive "file=$1/root.img,format=raw,if=virtio,snapshot=on" \
         -drive "file=$room/disk.img,format=raw,if=virtio,cache=unsafe" \

@@ -201,10 +201,10 @@ part_from_machine() {
 # A sysfs shows the network devices of the namespace it was mounted in, and engines look there for theirs.
 show_own_devices() {
     local part
-    mkdir -p "$world/run/sys/fs/cgroup" "$world/run/sys/kernel/security"
-    for part in fs/cgroup kernel/security; do ! mountpoint -q "/sys/$part" || mount --move "/sys/$part" "$world/run/sys/$part"; done
+    mkdir -p "$world/run/sys/fs/"{cgroup,selinux} "$world/run/sys/kernel/security"
+    for part in fs/cgroup fs/selinux kernel/security; do ! mountpoint -q "/sys/$part" || mount --move "/sys/$part" "$world/run/sys/$part"; done
     mount -t sysfs sysfs /sys
-    for part in fs/cgroup kernel/security; do ! mountpoint -q "$world/run/sys/$part" || mount --move "$world/run/sys/$part" "/sys/$part"; done
+    for part in fs/cgroup fs/selinux kernel/security; do ! mountpoint -q "$world/run/sys/$part" || mount --move "$world/run/sys/$part" "/sys/$part"; done
 }
 
 write_cni() {
@@ -232,6 +232,7 @@ write_control() {
     # systemd's engine wants the slice's name, not its path.
     [ "$driver" != systemd ] || parent=$cgroup
     [ "$engine" != sid-containerd ] || features=', "features": {"containerd-snapshotter": true}'
+    [ ! -e /sys/fs/selinux/enforce ] || features+=', "selinux-enabled": true'
     printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
     for candidate in usr/sbin/docker-proxy usr/bin/docker-proxy usr/libexec/docker/docker-proxy; do
         [ ! -x "$engine_root/$candidate" ] || proxy="--userland-proxy-path $engine_root/$candidate"

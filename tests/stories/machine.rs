@@ -1,13 +1,20 @@
-//! What only a whole machine can show: systemd as keeper of the cgroups, cgroup v2, AppArmor.
+//! What only a whole machine can show: systemd as keeper of the cgroups, cgroup v2, AppArmor,
+//! SELinux, swap.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Stdio};
 
 use dockbridge::wire::cri;
+use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::support::{
-    failure::{Outcome, ensure, ensure_eq},
-    stage::Stage,
-    world::World,
+use cri::{ContainerConfig as Container, security_profile::ProfileType};
+
+use crate::{
+    pods::until_exited,
+    support::{
+        failure::{Outcome, ensure, ensure_eq, fail},
+        stage::Stage,
+        world::World,
+    },
 };
 
 /// RuntimeConfig tells kubelet the engine's driver, and pods of a slice live in that slice.
@@ -40,27 +47,204 @@ pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
 
 /// A container that asks for nothing has the engine's own profile, an unconfined one has none.
 pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
-    let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-    if !enabled.is_ok_and(|text| text.starts_with('Y')) {
+    if !has_apparmor() {
         return skip("the kernel has no AppArmor");
     }
     let stage = Stage::cni(&world, "apparmor").await?;
     let pod = stage.recipes.pod("confined");
     let sandbox = stage.cri.run(&pod).await?;
     let usual = stage.recipes.sleeper("usual");
-    let mut free = stage.recipes.sleeper("free");
-    let linux = free.linux.get_or_insert_default();
-    linux.security_context.get_or_insert_default().apparmor = Some(cri::SecurityProfile {
-        profile_type: cri::security_profile::ProfileType::Unconfined.into(),
-        localhost_ref: String::new(),
-    });
+    let free = confined(stage.recipes.sleeper("free"), ProfileType::Unconfined, "");
     let ids = stage.up(&sandbox, &pod, &[usual, free]).await?;
-    let profile = of_main_process(&stage, &ids[0], "attr/current").await?;
-    ensure_eq!(profile.trim_end_matches(['\n', '\0']), "docker-default (enforce)");
-    let profile = of_main_process(&stage, &ids[1], "attr/current").await?;
-    ensure_eq!(profile.trim_end_matches(['\n', '\0']), "unconfined");
+    ensure_eq!(label_of(&stage, &ids[0]).await?, "docker-default (enforce)");
+    ensure_eq!(label_of(&stage, &ids[1]).await?, "unconfined");
     stage.cri.clear().await?;
     stage.leaves_nothing().await
+}
+
+/// A profile of this machine holds a container that names it in either field, the newer one
+/// before the older; once it is unloaded nobody gets a container that would not be held.
+pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
+    if !has_apparmor() {
+        return skip("the kernel has no AppArmor");
+    }
+    let stage = Stage::cni(&world, "own_profile").await?;
+    apparmor_parser("--replace").await?;
+    let pod = stage.recipes.pod("held");
+    let sandbox = stage.cri.run(&pod).await?;
+    let bare = confined(stage.recipes.sleeper("bare"), ProfileType::Localhost, OWN_PROFILE);
+    let prefixed = format!("localhost/{OWN_PROFILE}");
+    let told = confined(stage.recipes.sleeper("told"), ProfileType::Localhost, &prefixed);
+    let aged = confined_as_of_old(stage.recipes.sleeper("aged"), &prefixed);
+    let mut both = confined(aged.clone(), ProfileType::Unconfined, "");
+    both.metadata.get_or_insert_default().name = "both".to_owned();
+    let ids = stage.up(&sandbox, &pod, &[bare.clone(), told, aged, both]).await?;
+    let write = ["sh", "-c", "echo free > /tmp/held"];
+    for id in &ids[..3] {
+        ensure_eq!(label_of(&stage, id).await?, format!("{OWN_PROFILE} (enforce)"));
+        let answer = stage.cri.exec_sync(id, &write, 0).await?;
+        let said = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.exit_code != 0 && said.contains("Permission denied"), "held: {said:?}");
+    }
+    ensure_eq!(label_of(&stage, &ids[3]).await?, "unconfined");
+    ensure_eq!(stage.cri.exec_sync(&ids[3], &write, 0).await?.exit_code, 0);
+    stage.cri.clear().await?;
+
+    apparmor_parser("--remove").await?;
+    let sandbox = stage.cri.run(&pod).await?;
+    match stage.cri.create(&sandbox, &bare, &pod).await {
+        Ok(id) => fail!("container {id} was made for a profile that is not loaded"),
+        Err(refused) => ensure!(refused.message.contains(OWN_PROFILE), "{refused}"),
+    }
+    ensure_eq!(stage.engine.containers().await?, [sandbox]);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Memory beyond the limit goes to swap as far as kubelet lets it, and not at all where it does
+/// not: what one container ends of, the other one survives.
+pub(crate) async fn swaps_as_far_as_told(world: World) -> Outcome {
+    let swaps = fs::read_to_string("/proc/swaps")?;
+    if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        return skip("there is no swap, or no cgroup v2 to limit it");
+    }
+    let stage = Stage::cni(&world, "swap").await?;
+    let pod = stage.recipes.pod("greedy");
+    let sandbox = stage.cri.run(&pod).await?;
+    let told = |name: &str, swap: &str, line: &str| {
+        let mut container = stage.recipes.container(name, line);
+        let resources = container.linux.get_or_insert_default().resources.get_or_insert_default();
+        resources.memory_limit_in_bytes = 32 << 20;
+        resources.unified.insert("memory.swap.max".to_owned(), swap.to_owned());
+        container
+    };
+    let limits = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.swap.max > /dev/shm/limits;";
+    let fill = "exec dd if=/dev/zero of=/dev/shm/heap bs=1M count=48";
+    for (name, swap, code) in [("tight", 0, 137), ("loose", 128 << 20, 0)] {
+        let line = format!("rm -f /dev/shm/*; {limits} {fill}");
+        let greedy = told(name, &i64::to_string(&swap), &line);
+        let ids = stage.up(&sandbox, &pod, &[greedy]).await?;
+        let status = until_exited(&stage.cri, &ids[0]).await?;
+        ensure_eq!(status.exit_code, code, "with {swap} bytes of swap: {}", status.reason);
+        let reader = stage.recipes.container(&format!("{name}-reader"), "cat /dev/shm/limits");
+        let ids = stage.up(&sandbox, &pod, &[reader]).await?;
+        until_exited(&stage.cri, &ids[0]).await?;
+        let seen = stage.engine.docker(&["logs", &ids[0]]).await?;
+        ensure_eq!(seen, format!("{}\n{swap}", 32 << 20), "limits of {name}");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Containers of a pod have one label unless one says otherwise; a volume that is to be relabelled
+/// gets the label of the container's files, another keeps its own; a label that the policy does
+/// not have is refused before anything is made.
+pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
+    if !Path::new("/sys/fs/selinux/enforce").exists() {
+        return skip("the kernel has no SELinux, LSM=selinux");
+    }
+    let stage = Stage::cni(&world, "selinux").await?;
+    let pod = stage.recipes.pod("labelled");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut told = stage.recipes.sleeper("told");
+    security_of(&mut told).selinux_options = level("s0:c4,c5");
+    told.mounts = vec![volume(&stage, "relabelled", true)?, volume(&stage, "kept", false)?];
+    let before = label_of_file(&stage, "kept").await?;
+    let [one, other] = ["one", "other"].map(|name| stage.recipes.sleeper(name));
+    let ids = stage.up(&sandbox, &pod, &[one, other, told.clone()]).await?;
+    let usual = label_of(&stage, &ids[0]).await?;
+    ensure!(usual.starts_with("system_u:system_r:container_t:s0:c"), "the usual label is {usual}");
+    ensure_eq!(label_of(&stage, &ids[1]).await?, usual);
+    ensure_eq!(label_of(&stage, &ids[2]).await?, "system_u:system_r:container_t:s0:c4,c5");
+    let file = label_of_file(&stage, "relabelled").await?;
+    ensure_eq!(file, "system_u:object_r:container_file_t:s0:c4,c5");
+    ensure_eq!(label_of_file(&stage, "kept").await?, before);
+
+    let known = stage.engine.containers().await?.len();
+    for wrong in ["s0,c4,c5", "s9", "s0:c9999"] {
+        security_of(&mut told).selinux_options = level(wrong);
+        told.metadata.get_or_insert_default().name = "wrong".to_owned();
+        match stage.cri.create(&sandbox, &told, &pod).await {
+            Ok(id) => fail!("container {id} was made with the level {wrong:?}"),
+            Err(refused) => ensure!(refused.message.contains("selinux"), "{wrong:?}: {refused}"),
+        }
+    }
+    ensure_eq!(stage.engine.containers().await?.len(), known);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "what the field holds")]
+fn level(level: &str) -> Option<cri::SeLinuxOption> {
+    Some(cri::SeLinuxOption { level: level.to_owned(), ..Default::default() })
+}
+
+/// A folder of the story with a file in it, as a volume.
+fn volume(stage: &Stage, name: &str, selinux_relabel: bool) -> Outcome<cri::Mount> {
+    let folder = stage.folders.shared.join(name);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("file"), "kept")?;
+    Ok(cri::Mount {
+        host_path: folder.display().to_string(),
+        container_path: format!("/{name}"),
+        selinux_relabel,
+        ..Default::default()
+    })
+}
+
+async fn label_of_file(stage: &Stage, volume: &str) -> Outcome<String> {
+    let file = stage.folders.shared.join(volume).join("file");
+    let answer = Command::new("stat").args(["-c", "%C"]).arg(file).output().await?;
+    Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+}
+
+fn has_apparmor() -> bool {
+    let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    enabled.is_ok_and(|text| text.starts_with('Y'))
+}
+
+/// Loads the story's profile into the kernel or takes it out.
+async fn apparmor_parser(verb: &str) -> Outcome {
+    let text = format!(
+        "profile {OWN_PROFILE} flags=(attach_disconnected,mediate_deleted) {{\n\
+         file, network, capability, signal, umount, ptrace,\n\
+         deny /tmp/** w,\n}}\n"
+    );
+    let mut parser = Command::new("apparmor_parser")
+        .args([verb, "--skip-cache"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = parser.stdin.take() {
+        input.write_all(text.as_bytes()).await?;
+    }
+    let ended = parser.wait_with_output().await?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "apparmor_parser {verb}: {said}");
+    Ok(())
+}
+
+fn confined(mut container: Container, kind: ProfileType, name: &str) -> Container {
+    security_of(&mut container).apparmor =
+        Some(cri::SecurityProfile { profile_type: kind.into(), localhost_ref: name.to_owned() });
+    container
+}
+
+/// By the field that kubelet fills for runtimes of before the new one.
+#[expect(deprecated, reason = "kubelet still fills it")]
+fn confined_as_of_old(mut container: Container, profile: &str) -> Container {
+    profile.clone_into(&mut security_of(&mut container).apparmor_profile);
+    container
+}
+
+fn security_of(container: &mut Container) -> &mut cri::LinuxContainerSecurityContext {
+    container.linux.get_or_insert_default().security_context.get_or_insert_default()
+}
+
+/// What confines the main process: its AppArmor profile and that one's mode, or its SELinux label.
+async fn label_of(stage: &Stage, id: &str) -> Outcome<String> {
+    let label = of_main_process(stage, id, "attr/current").await?;
+    Ok(label.trim_end_matches(['\n', '\0']).to_owned())
 }
 
 /// A file of the main process's folder in /proc.
@@ -74,3 +258,5 @@ fn skip(reason: &str) -> Outcome {
     println!("  skipped: {reason} (make test-vm has it)");
     Ok(())
 }
+
+const OWN_PROFILE: &str = "dockbridge-story";

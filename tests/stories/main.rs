@@ -131,6 +131,9 @@ const STORIES: &[(&str, Story)] = stories![
     cdi::read_by_the_engine,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
+    machine::enforces_a_profile_of_its_own,
+    machine::swaps_as_far_as_told,
+    machine::labels_with_selinux,
 ];
 
 fn main() -> ExitCode {
