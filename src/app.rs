@@ -151,7 +151,7 @@ pub async fn run_within(
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
-        never = sweep_logs(&store, &logs) => match never {},
+        never = sweep(&store, &logs, &rooms.rootfs) => match never {},
     };
     // Serving may have ended without being told to.
     stopping.cancel();
@@ -263,11 +263,12 @@ fn gate(logs: &Logs) -> Gate {
         .telling(move |id| leaving.gone(id))
 }
 
-/// Lets go of the logs of containers that others have removed.
-async fn sweep_logs(store: &Store, logs: &Logs) -> Infallible {
+/// Lets go of the logs and folders of containers that others have removed.
+async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs) -> Infallible {
     loop {
         if let Ok(now) = store.synced(Duration::MAX).await {
             logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
+            rootfs.sweep().await;
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }
@@ -297,6 +298,7 @@ async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: Ta
         if let Err(error) = tracker.track_future(rootfs.sweep_peeks()).await {
             warn!(error = chain(&error), "remains of looks into images could not be removed");
         }
+        tracker.track_future(rootfs.put_right()).await;
     }
 }
 
@@ -323,7 +325,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
-/// How often logs of containers are looked for that are gone.
+/// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Nobody else has business in the state directory.
 const STATE_MODE: u32 = 0o700;

@@ -6,6 +6,7 @@ use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
+    gather::volumes::Volumes,
     name_conflict::{Verdict, create_named},
     room::Containers,
 };
@@ -54,7 +55,22 @@ impl Containers {
         if sandbox.state() != SandboxState::Ready {
             return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
         }
-        let plan = self.plan(&snapshot, &sandbox, spec).await?;
+        let volumes = self.volumes(&snapshot, &spec).await?;
+        let made = self.make(&snapshot, &sandbox, spec, &volumes).await;
+        if made.is_err() {
+            self.let_go_volumes(volumes).await;
+        }
+        made
+    }
+
+    async fn make(
+        &self,
+        snapshot: &Snapshot,
+        sandbox: &SandboxRecord,
+        spec: ContainerSpec,
+        volumes: &Volumes,
+    ) -> Result<ContainerId, ContainerError> {
+        let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         make_mount_sources(&plan).await?;
         if let Err(error) = self.logs.prepare(&plan.document.spec).await {
             let error = chain(&error);

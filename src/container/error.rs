@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use crate::{
     cdi::error::CdiError, engine::error::EngineError, error::Kind, exec::error::ExecError,
-    flight::call::Lost, logs::error::LogError, model::id::InvalidId, store::error::StoreError,
-    translate::plan::error::PlanError,
+    flight::call::Lost, logs::error::LogError, model::id::InvalidId, rootfs::error::RootfsError,
+    store::error::StoreError, translate::plan::error::PlanError,
 };
 
 /// A container verb failed. Cheap to clone: several callers may wait for one task.
@@ -106,6 +106,17 @@ pub enum ContainerError {
     /// The engine's answer to a create.
     #[error("the engine gave a container something that is no id")]
     Id(#[from] InvalidId),
+    /// An image cannot be mounted into a container. Kubelet reads the prefix.
+    #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {cause}")]
+    ImageVolume {
+        /// The image, as the caller names it.
+        image: String,
+        /// Path in the container.
+        target: String,
+        /// Why not.
+        #[source]
+        cause: Arc<RootfsError>,
+    },
     /// The request cannot be put into the engine's words.
     #[error(transparent)]
     Plan(Arc<PlanError>),
@@ -145,6 +156,7 @@ impl ContainerError {
             Self::Stopping { .. } => Kind::Unavailable,
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
+            Self::ImageVolume { cause, .. } => cause.kind(),
             Self::Plan(error) => error.kind(),
             Self::Cdi(error) => error.kind(),
             Self::Log(error) => error.kind(),

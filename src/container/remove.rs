@@ -24,6 +24,7 @@ impl Containers {
         self.store.refresh_container(id.as_str()).await?;
         if let Some(record) = before.container(id.as_str()) {
             self.logs.forget(record).await;
+            self.let_go_mounted(&record.document.image_volumes).await;
         }
         info!(container = %id, "container removed");
         Ok(())

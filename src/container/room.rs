@@ -28,7 +28,6 @@ pub struct Containers {
     pub(super) store: Store,
     pub(super) logs: Logs,
     /// What is inside images.
-    #[expect(dead_code, reason = "the skeleton: see the first commit after it")]
     pub(super) rootfs: Rootfs,
     /// Devices that vendors describe.
     pub(super) cdi: Registry,

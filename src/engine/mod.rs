@@ -15,6 +15,7 @@ pub mod events;
 pub mod exec;
 pub mod hijack;
 pub mod images;
+pub mod layers;
 pub mod log_messages;
 pub mod logs;
 pub mod pull;

@@ -48,7 +48,8 @@ fn may_lower(status: &str, uid_map: &str) -> bool {
     initial && effective.is_some_and(|bits| bits & SYS_RESOURCE != 0)
 }
 
-fn listener(socket: &Path) -> Option<u32> {
+/// The process that listens on a socket, as far as this process namespace shows it.
+pub(super) fn listener(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
     u32::try_from(pid).ok().filter(|pid| *pid != 0)

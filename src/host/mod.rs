@@ -11,6 +11,7 @@ mod inotify;
 pub mod lock;
 pub mod netns;
 pub mod node;
+pub mod overlay;
 pub mod pidfd;
 pub mod process;
 pub mod processes;

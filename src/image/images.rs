@@ -111,11 +111,13 @@ impl Images {
 
     /// Whether kubelet must leave the image alone: it is the pause, however it is named; the
     /// operator wants it kept; a container that kubelet does not know was made of it, so that
-    /// its removal would be refused for ever; or it is not kubelet's own, and that counts.
+    /// its removal would be refused for ever; it is mounted into a container, which kubelet's
+    /// lists do not show; or it is not kubelet's own, and that counts.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         self.known_pause().is_some_and(|pause| pause == record.id)
             || self.settings.pins.keep(record)
             || self.store.snapshot().is_held(&record.id)
+            || self.store.snapshot().mounting(&record.id).next().is_some()
             || (self.settings.collect == Collect::Pulled && !self.pulled.owns(record))
     }
 

@@ -29,6 +29,10 @@ impl Images {
 
     /// Removes until the engine does not know the image, then shows that in the store.
     pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), ImageError> {
+        // The engine lets go of an image that it mounts somewhere when it is asked by id.
+        if let Some(user) = self.store.snapshot().mounting(id).next() {
+            return Err(ImageError::InUse { image: id.clone(), container: user.id.to_string() });
+        }
         for _ in 0..ATTEMPTS {
             let record = match self.engine.inspect_image(id.as_str()).await {
                 Ok(record) => record,

@@ -9,6 +9,7 @@ use super::{
     id::{ImageId, SandboxId},
     network::NetworkMode,
     sandbox::SandboxSpec,
+    volume::MountedImage,
 };
 
 /// Version written into new documents. Readers accept this and every lower one.
@@ -46,4 +47,8 @@ pub struct ContainerDocument {
     /// older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
+    /// Of each image mount, in the order of the specification, what it came to. Empty in
+    /// documents older than this field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_volumes: Vec<MountedImage>,
 }

@@ -31,5 +31,8 @@ pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
 /// On a container that is never started, made only to look into its image: worth nothing once
 /// the dockbridge that made it is gone.
 pub const PEEK: &str = "io.dockbridge.peek";
+/// On a container that is never started, made to keep an image whose files are mounted into
+/// others.
+pub const KEEPS: &str = "io.dockbridge.keeps";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

@@ -433,6 +433,7 @@ fn container(process: Process) -> ContainerRecord {
             image_id: ImageId::try_from(format!("sha256:{HEX}")).unwrap(),
             image_ref: format!("nginx@sha256:{HEX}"),
             user: None,
+            image_volumes: Vec::new(),
         }),
         created_at: Nanos(1),
         process,

@@ -1,18 +1,50 @@
-//! An image mounted into a container: where the mount comes from.
+//! An image mounted into a container: where the mount comes from, and what is remembered of it.
 
 use std::path::PathBuf;
 
-/// The source of one image volume.
+use serde::{Deserialize, Serialize};
+
+use super::id::ImageId;
+
+/// One image volume, ready to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImageVolume {
+pub struct ImageVolume {
+    /// The image.
+    pub image: ImageId,
+    /// Who mounts it.
+    pub source: VolumeSource,
+}
+
+/// Where the files of an image volume come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeSource {
     /// The engine mounts the image itself.
     Engine {
-        /// The image in the spelling to use for this mount.
-        source: String,
+        /// Path in the image, relative and free of links; empty means all of it.
+        sub_path: String,
     },
-    /// The image, or its sub path, is unpacked under a path of this host.
+    /// The image is unpacked on this host, and this path of it is bound.
     Folder {
-        /// Absolute.
+        /// Absolute, free of links below the image's root.
         path: PathBuf,
     },
+}
+
+/// What a container's document keeps of an image volume. A durable format: add fields with
+/// defaults only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountedImage {
+    /// The image that the mount's name meant.
+    pub image: ImageId,
+    /// Whether its files are a folder of ours instead of the engine's own mount.
+    #[serde(default)]
+    pub unpacked: bool,
+}
+
+impl ImageVolume {
+    /// What is remembered of it.
+    pub fn mounted(&self) -> MountedImage {
+        let unpacked = matches!(self.source, VolumeSource::Folder { .. });
+        MountedImage { image: self.image.clone(), unpacked }
+    }
 }

@@ -5,5 +5,9 @@
 //! what was seen is kept by image id, which names the same bytes for ever.
 
 pub mod error;
+pub mod folder;
+mod holder;
 pub mod peek;
 pub mod room;
+mod sub_path;
+mod volume;

@@ -77,6 +77,15 @@ impl Peek {
         }
     }
 
+    /// What is at an absolute path; a link in its last step is not followed, but told with the
+    /// place where all further links end.
+    ///
+    /// # Errors
+    /// The engine fails, or the links go round in a ring.
+    pub async fn step(&self, path: &str) -> Result<Option<PathKind>, RootfsError> {
+        Ok(self.engine.path_kind(self.id(), path).await?)
+    }
+
     /// The bytes of the plain file at an absolute path, links followed inside the image; none
     /// where no plain file is.
     ///

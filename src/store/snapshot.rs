@@ -86,6 +86,13 @@ impl Snapshot {
         self.containers.workloads.of(sandbox)
     }
 
+    /// The workload containers into which the image is mounted.
+    pub fn mounting(&self, image: &ImageId) -> impl Iterator<Item = &Arc<ContainerRecord>> {
+        self.containers().iter().filter(move |container| {
+            container.document.image_volumes.iter().any(|mounted| mounted.image == *image)
+        })
+    }
+
     /// The image that `name` means: a whole id, a reference in any spelling (without tag and
     /// digest it means `latest`), else the only image whose id begins with these 12 or more
     /// digits.

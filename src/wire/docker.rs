@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 pub use bollard::models::{
     ContainerCreateBody, DeviceMapping, DeviceRequest, ExecConfig, HealthConfig, HostConfig,
-    HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
-    PortBinding, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
+    MountImageOptions, MountType, PortBinding, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
 
@@ -234,6 +235,21 @@ pub struct ImageInspect {
     /// What containers of it inherit.
     #[serde(deserialize_with = "nullable")]
     pub config: ImageConfig,
+    /// Where its layers are.
+    #[serde(deserialize_with = "nullable")]
+    pub graph_driver: GraphDriver,
+}
+
+/// `GraphDriver` of an image.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct GraphDriver {
+    /// The driver's name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// The driver's own facts; none of containerd's snapshotters.
+    #[serde(deserialize_with = "nullable")]
+    pub data: BTreeMap<String, String>,
 }
 
 /// `Config` of an image.

@@ -30,6 +30,7 @@ mod pulls;
 mod restarts;
 mod streams;
 mod support;
+mod volumes;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
 
@@ -129,6 +130,10 @@ const STORIES: &[(&str, Story)] = stories![
     logs::rotation::under_fire,
     cdi::read_here,
     cdi::read_by_the_engine,
+    volumes::read_run_and_not_written,
+    volumes::refused,
+    volumes::after_a_crash,
+    volumes::killed_at_random_moments,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

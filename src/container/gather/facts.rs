@@ -7,7 +7,6 @@ use crate::{
     model::{
         accounts::Accounts,
         container::ContainerSpec,
-        engine::EngineInfo,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
         sandbox::PidMode,
@@ -27,6 +26,7 @@ impl Containers {
         snapshot: &Snapshot,
         sandbox: &SandboxRecord,
         spec: ContainerSpec,
+        image_volumes: &[ImageVolume],
     ) -> Result<ContainerPlan, ContainerError> {
         let engine = snapshot.described()?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
@@ -34,7 +34,6 @@ impl Containers {
         let image = self.image(snapshot, &spec.image).await?;
         let accounts = self.accounts(&image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec).await?;
-        let image_volumes = self.image_volumes(engine, &spec).await?;
         let files = self.files.ensure(sandbox).await?;
         let facts = ContainerFacts {
             engine,
@@ -47,7 +46,7 @@ impl Containers {
             seccomp: seccomp.as_deref(),
             accounts: accounts.as_deref(),
             cdi: cdi.as_ref(),
-            image_volumes: &image_volumes,
+            image_volumes,
         };
         Ok(plan::container::plan(spec, &facts)?)
     }
@@ -61,18 +60,9 @@ impl Containers {
         Ok(None)
     }
 
-    /// Where image mounts come from.
-    async fn image_volumes(
-        &self,
-        _engine: &EngineInfo,
-        _spec: &ContainerSpec,
-    ) -> Result<Vec<ImageVolume>, ContainerError> {
-        Ok(Vec::new())
-    }
-
     /// The image by any of its names. One that was built a moment ago may not have reached the
     /// store yet, so a miss asks the engine once.
-    async fn image(
+    pub(in crate::container) async fn image(
         &self,
         snapshot: &Snapshot,
         name: &str,

@@ -4,3 +4,4 @@
 pub mod cdi;
 pub mod facts;
 pub mod profile;
+pub(super) mod volumes;

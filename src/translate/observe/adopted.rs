@@ -81,7 +81,15 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         stop_signal: None,
     };
     let image_ref = image_id.to_string();
-    Some(ContainerDocument { version: VERSION, spec, sandbox, image_id, image_ref, user: None })
+    Some(ContainerDocument {
+        version: VERSION,
+        spec,
+        sandbox,
+        image_id,
+        image_ref,
+        user: None,
+        image_volumes: Vec::new(),
+    })
 }
 
 /// The pod an object belongs to: kubelet's labels, else the name.

@@ -96,8 +96,9 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
         image_id: facts.image.id.clone(),
         image_ref,
         user: None,
+        image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
-    let mounts = mounts::mounts(&document.spec.mounts, facts.files, facts.engine)?;
+    let mounts = mounts::mounts(&document.spec.mounts, facts)?;
     let mut host = host_config(&document.spec, facts)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, facts);

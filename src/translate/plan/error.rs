@@ -77,12 +77,14 @@ pub enum PlanError {
         target: String,
     },
     /// Kubelet reads the prefix.
-    #[error("ImageVolumeMountFailed: mounting image {image:?} at {target:?} is not built yet")]
+    #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}")]
     ImageVolume {
-        /// The image.
+        /// The image, as the caller names it.
         image: String,
         /// Path in the container.
         target: String,
+        /// Why not.
+        reason: &'static str,
     },
     /// Kubelet reads the prefix.
     #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]

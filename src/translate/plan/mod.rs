@@ -11,6 +11,7 @@ mod devices;
 pub mod error;
 pub mod files;
 mod image;
+mod image_mounts;
 mod labels;
 mod mounts;
 mod name;

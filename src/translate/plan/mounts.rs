@@ -2,11 +2,11 @@
 //!
 //! Missing host directories are made, as Kubernetes users expect: by the engine from API 1.42
 //! on, before that by the caller ([`Mounts::directories`]). SELinux relabelling has no field in
-//! a mount and comes with the rest of the specification, as image volumes do.
+//! a mount and comes with the rest of the specification.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{container::PodFiles, error::PlanError};
+use super::{container::ContainerFacts, error::PlanError, image_mounts::ImageMounts};
 use crate::{
     model::{
         container::{Mount, Propagation},
@@ -24,13 +24,16 @@ pub(super) struct Mounts {
 }
 
 /// The caller's mounts, and the pod's files where the caller mounts nothing in their place.
-pub(super) fn mounts(
-    stated: &[Mount],
-    files: &PodFiles,
-    engine: &EngineInfo,
-) -> Result<Mounts, PlanError> {
-    let mut mounts =
-        stated.iter().map(|mount| bind(mount, engine)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn mounts(stated: &[Mount], facts: &ContainerFacts<'_>) -> Result<Mounts, PlanError> {
+    let (files, engine) = (facts.files, facts.engine);
+    let mut images = ImageMounts::new(facts.image_volumes);
+    let mut mounts = Vec::new();
+    for mount in stated {
+        mounts.push(match &mount.image {
+            Some(image) => images.next(mount, image)?,
+            None => bind(mount, engine)?,
+        });
+    }
     let pod_files = [
         ("/etc/resolv.conf", &files.resolv_conf),
         ("/etc/hosts", &files.hosts),
@@ -44,7 +47,7 @@ pub(super) fn mounts(
         }
     }
     let makes_directories = engine.api >= CREATES_SOURCES;
-    let made_by_caller = stated.iter().filter(|_| !makes_directories);
+    let made_by_caller = stated.iter().filter(|mount| !makes_directories && mount.image.is_none());
     let directories = made_by_caller.map(|mount| PathBuf::from(&mount.host_path)).collect();
     Ok(Mounts { mounts, directories })
 }
@@ -69,9 +72,6 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
 
 fn refuse_inexpressible(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
     let target = mount.container_path.clone();
-    if let Some(image) = &mount.image {
-        return Err(PlanError::ImageVolume { image: image.clone(), target });
-    }
     if mount.host_path.is_empty() {
         return Err(PlanError::NoMountSource { target });
     }

@@ -38,6 +38,7 @@ use crate::{
         sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
         security::{Capabilities, ContainerSecurity, Identity, Profile, RunAs},
         time::Nanos,
+        volume::{ImageVolume, VolumeSource},
     },
     translate::observe,
     wire::docker::{ContainerCreateBody, ContainerInspect},
@@ -59,6 +60,29 @@ struct Facts {
     seccomp: Option<String>,
     linked_log: bool,
     cdi: Option<CdiEdits>,
+    image_volumes: Vec<Volume>,
+}
+
+/// An image made ready to be mounted: by the engine, or as a folder.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Volume {
+    image: String,
+    sub_path: String,
+    folder: Option<PathBuf>,
+}
+
+impl Volume {
+    fn ready(&self) -> ImageVolume {
+        let sub_path = self.sub_path.clone();
+        ImageVolume {
+            image: ImageId::try_from(self.image.as_str()).unwrap(),
+            source: match self.folder.clone() {
+                Some(path) => VolumeSource::Folder { path },
+                None => VolumeSource::Engine { sub_path },
+            },
+        }
+    }
 }
 
 impl Default for Facts {
@@ -76,6 +100,7 @@ impl Default for Facts {
             seccomp: None,
             linked_log: false,
             cdi: None,
+            image_volumes: Vec::new(),
         }
     }
 }
@@ -111,6 +136,7 @@ impl Facts {
         let (engine, sandbox) = (self.engine(), record(self.sandbox(pod)?));
         let image = ImageRecord { repo_digests: self.repo_digests.clone(), ..image() };
         let target = ContainerId::try_from("c".repeat(64)).unwrap();
+        let volumes: Vec<_> = self.image_volumes.iter().map(Volume::ready).collect();
         let files = if self.files { pod_files() } else { PodFiles::default() };
         container::plan(
             spec,
@@ -128,7 +154,7 @@ impl Facts {
                 seccomp: self.seccomp.as_deref(),
                 accounts: None,
                 cdi: self.cdi.as_ref(),
-                image_volumes: &[],
+                image_volumes: &volumes,
             },
         )
     }
@@ -416,6 +442,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             seccomp: all.then(|| "{}".to_owned()),
             linked_log: files,
             cdi: None,
+            image_volumes: Vec::new(),
         },
     )
 }

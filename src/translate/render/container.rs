@@ -8,6 +8,7 @@ use super::{sandbox::unsorted, signal, time, verbose};
 use crate::{
     model::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
+        document::ContainerDocument,
         filter::ContainerStateFilter,
         record::{ContainerRecord, ImageRecord, Process},
         reference::ImageReference,
@@ -35,7 +36,7 @@ pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::Con
         message: ending.message.to_owned(),
         labels: unsorted(&spec.labels),
         annotations: unsorted(&spec.annotations),
-        mounts: spec.mounts.iter().map(mount).collect(),
+        mounts: mounts(&record.document),
         log_path: log_path(spec),
         resources: spec.resources_stated.then(|| container_resources(&spec.resources)),
         image_id: record.document.image_id.to_string(),
@@ -165,8 +166,18 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// In the order of the specification; of an image mount with the id that its name meant.
+fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
+    let mut mounted = document.image_volumes.iter();
+    let mut one = |given: &Mount| {
+        let image = given.image.as_ref().and_then(|_| mounted.next());
+        mount(given, image.map(|mounted| mounted.image.as_str()))
+    };
+    document.spec.mounts.iter().map(&mut one).collect()
+}
+
 /// As it was asked for: paths unresolved, and none of the engine's own.
-fn mount(given: &Mount) -> cri::Mount {
+fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
     cri::Mount {
         container_path: given.container_path.clone(),
         host_path: given.host_path.clone(),
@@ -174,9 +185,10 @@ fn mount(given: &Mount) -> cri::Mount {
         selinux_relabel: given.selinux_relabel,
         propagation: propagation(given.propagation).into(),
         recursive_read_only: given.recursive_read_only,
-        image: given.image.as_ref().map(|image| cri::ImageSpec {
-            image: image.clone(),
-            image_ref: image.clone(),
+        // A pull answers with the id, so the reference is the same.
+        image: image.or(given.image.as_deref()).map(|image| cri::ImageSpec {
+            image: image.to_owned(),
+            image_ref: image.to_owned(),
             ..cri::ImageSpec::default()
         }),
         image_sub_path: given.image_sub_path.clone(),

@@ -14,6 +14,7 @@ use crate::{
         network::{Attachment, AttachmentIntent, NetworkMode, NetworkStatus, PodNetwork},
         record::{ContainerRecord, ExitReason, ImageRecord, Process, SandboxRecord},
         time::Nanos,
+        volume::MountedImage,
     },
     translate::parse::{container::container_spec, sandbox::sandbox_spec, tests::sample},
     wire::cri,
@@ -79,6 +80,7 @@ fn container_record(process: Process) -> ContainerRecord {
             image_id: image_id(),
             image_ref: "nginx@sha256:00".to_owned(),
             user: None,
+            image_volumes: Vec::new(),
         }),
         created_at: Nanos(1_500_000_001),
         process,
@@ -230,6 +232,25 @@ fn the_verbose_sandbox_tells_pid_and_network() {
     let gone = SandboxRecord { process: None, attachment: None, ..record };
     let info = read_info(&sandbox::info(&gone, None));
     assert_eq!((&info["pid"], &info["netns"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn an_image_mount_tells_the_image_it_came_to() {
+    let mut record = container_record(running());
+    let document = Arc::make_mut(&mut record.document);
+    for mount in &mut document.spec.mounts {
+        mount.image = mount.image.as_ref().map(|_| "models:1".to_owned());
+    }
+    document.image_volumes = vec![MountedImage { image: image_id(), unpacked: true }];
+    let mounts = container::status(&record, None).mounts;
+    let images: Vec<_> = mounts.iter().filter_map(|mount| mount.image.as_ref()).collect();
+    assert!(!images.is_empty());
+    for image in images {
+        assert_eq!(
+            (image.image.as_str(), image.image_ref.as_str()),
+            (image_id().as_str(), image_id().as_str())
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! The images mounted into a container, made ready before its create and kept until the store
+//! shows it: from then on its document says that they are needed.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tracing::warn;
+
+use crate::{
+    container::{error::ContainerError, room::Containers},
+    error::chain,
+    model::{
+        container::{ContainerSpec, Mount},
+        document::ContainerDocument,
+        id::ImageId,
+        volume::{ImageVolume, MountedImage},
+    },
+    rootfs::{error::RootfsError, folder::Kept},
+    store::snapshot::Snapshot,
+};
+
+/// The image volumes of a container that is being made.
+#[derive(Debug)]
+pub(in crate::container) struct Volumes {
+    /// In the order of the specification.
+    pub(in crate::container) ready: Vec<ImageVolume>,
+    kept: Kept,
+}
+
+impl Containers {
+    /// Makes the image volumes of a container ready; whoever does not come to a container
+    /// [lets them go](Self::let_go_volumes).
+    pub(in crate::container) async fn volumes(
+        &self,
+        snapshot: &Snapshot,
+        spec: &ContainerSpec,
+    ) -> Result<Volumes, ContainerError> {
+        let engine = snapshot.described()?;
+        let mut meant = Vec::new();
+        for (mount, name) in image_mounts(spec) {
+            let image = self.meant(snapshot, name).await;
+            meant.push((mount, name, image.map_err(|cause| refused(name, mount, cause))?));
+        }
+        let images = meant.iter().map(|(_, _, image)| image.clone()).collect();
+        let mut volumes = Volumes { ready: Vec::new(), kept: self.rootfs.keep(images).await };
+        for (mount, name, image) in meant {
+            match self.rootfs.volume(engine, &image, &mount.image_sub_path).await {
+                Ok(ready) => volumes.ready.push(ready),
+                Err(cause) => {
+                    self.let_go_volumes(volumes).await;
+                    return Err(refused(name, mount, cause));
+                }
+            }
+        }
+        Ok(volumes)
+    }
+
+    /// Takes away what a container that did not come about needed alone.
+    pub(in crate::container) async fn let_go_volumes(&self, volumes: Volumes) {
+        self.let_go_images(volumes.kept.end()).await;
+    }
+
+    /// Takes away what a container that is gone needed alone.
+    pub(in crate::container) async fn let_go_mounted(&self, mounted: &[MountedImage]) {
+        self.let_go_images(unpacked(mounted)).await;
+    }
+
+    /// Sees to it that the folders a container was made of are there while the answer lives: a
+    /// reboot takes them away.
+    pub(in crate::container) async fn ensure_mounted(
+        &self,
+        document: &ContainerDocument,
+    ) -> Result<Kept, ContainerError> {
+        let kept = self.rootfs.keep(unpacked(&document.image_volumes)).await;
+        for ((mount, name), mounted) in image_mounts(&document.spec).zip(&document.image_volumes) {
+            if mounted.unpacked {
+                let snapshot = self.store.snapshot();
+                let folder = self.rootfs.folder(snapshot.described()?, &mounted.image).await;
+                folder.map_err(|cause| refused(name, mount, cause))?;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The image that a mount names.
+    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, RootfsError> {
+        match self.image(snapshot, name).await {
+            Ok(image) => Ok(image.id.clone()),
+            Err(ContainerError::Engine(error)) => Err(error.into()),
+            Err(ContainerError::Store(error)) => Err(error.into()),
+            Err(_) => Err(RootfsError::NoImage),
+        }
+    }
+
+    /// What stays behind goes with the next sweep.
+    async fn let_go_images(&self, images: BTreeSet<ImageId>) {
+        for image in images {
+            if let Err(error) = self.rootfs.let_go(&image).await {
+                warn!(%image, error = chain(&error), "the folder of an image stays behind");
+            }
+        }
+    }
+}
+
+/// The mounts of images, each with what the caller calls the image.
+fn image_mounts(spec: &ContainerSpec) -> impl Iterator<Item = (&Mount, &str)> {
+    spec.mounts.iter().filter_map(|mount| Some((mount, mount.image.as_deref()?)))
+}
+
+fn unpacked(mounted: &[MountedImage]) -> BTreeSet<ImageId> {
+    mounted.iter().filter(|one| one.unpacked).map(|one| one.image.clone()).collect()
+}
+
+fn refused(image: &str, mount: &Mount, cause: RootfsError) -> ContainerError {
+    ContainerError::ImageVolume {
+        image: image.to_owned(),
+        target: mount.container_path.clone(),
+        cause: Arc::new(cause),
+    }
+}

@@ -1,0 +1,65 @@
+//! Where the engine keeps the layers of an image, as far as it says.
+
+use std::path::PathBuf;
+
+use hyper::Method;
+
+use super::{
+    address,
+    client::Engine,
+    error::{Call, EngineError, Subject},
+    exchange::Exchange,
+};
+use crate::{model::id::ImageId, wire::docker};
+
+impl Engine {
+    /// The directories of an image's layers, the topmost first; none where the engine keeps them
+    /// in another way than its driver overlay2 does, or does not say.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is no such image.
+    pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
+        let call = Call { verb: "inspect", subject: Subject::Image(image.to_string()) };
+        let target = address::image(image.as_str(), "/json");
+        let look = Exchange::new(call, Method::GET, target, self.patience().short)?;
+        let inspect: docker::ImageInspect = self.json(look).await?;
+        Ok(layers(&inspect.graph_driver))
+    }
+}
+
+fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
+    let top = driver.data.get("UpperDir").filter(|_| driver.name == "overlay2")?;
+    let below = driver.data.get("LowerDir").map(String::as_str).unwrap_or_default();
+    let below = below.split(':').filter(|path| !path.is_empty());
+    Some(std::iter::once(top.as_str()).chain(below).map(PathBuf::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    //! What an image's inspect says of its layers.
+
+    use super::{PathBuf, docker::GraphDriver, layers};
+
+    fn told(text: &str) -> Option<Vec<String>> {
+        let driver: GraphDriver = serde_json::from_str(text).unwrap();
+        let shown = |path: PathBuf| path.display().to_string();
+        layers(&driver).map(|all| all.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn layers_come_topmost_first() {
+        let one =
+            r#"{"Name":"overlay2","Data":{"MergedDir":"/d/a/merged","UpperDir":"/d/a/diff"}}"#;
+        assert_eq!(told(one), Some(vec!["/d/a/diff".to_owned()]));
+        let three = r#"{"Name":"overlay2","Data":{"UpperDir":"/c","LowerDir":"/b:/a"}}"#;
+        assert_eq!(told(three), Some(["/c", "/b", "/a"].map(str::to_owned).to_vec()));
+        for other in [
+            r#"{"Name":"overlayfs","Data":null}"#,
+            r#"{"Name":"vfs","Data":{"UpperDir":"/a"}}"#,
+            r#"{"Name":"overlay2","Data":{}}"#,
+            "{}",
+        ] {
+            assert_eq!(told(other), None, "{other}");
+        }
+    }
+}

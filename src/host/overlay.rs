@@ -1,0 +1,112 @@
+//! Directories laid over each other and shown as one that nobody can change.
+//!
+//! The layers are named to the kernel by descriptors of ours: their paths may be of any length
+//! and hold any character, while all of a mount's options have to fit into one page.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    libc,
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sys::stat::{major, minor},
+};
+
+use super::{capability::listener, error::HostError};
+
+/// Shows `layers`, the topmost first, as one read-only directory at `at`, which is made with what
+/// is missing above it. Only root can look into the directory above: what lies in there may have
+/// set-user-ID bits of strangers.
+///
+/// # Errors
+/// A layer is missing, or the kernel or our rights do not allow it.
+pub fn show(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
+    made.map_err(|e| HostError::new("create directory", at, e))?;
+    let mut held = Vec::new();
+    for layer in layers {
+        held.push(directory(layer).map_err(|e| HostError::new("open layer", layer, e))?);
+    }
+    if held.len() == 1 {
+        // The kernel wants two; the mount point itself is empty.
+        held.push(directory(at).map_err(|e| HostError::new("open", at, e))?);
+    }
+    let named: Vec<_> = held.iter().map(|d| format!("/proc/self/fd/{}", d.as_raw_fd())).collect();
+    let options = format!("lowerdir={}", named.join(":"));
+    let shown =
+        mount(Some("dockbridge"), at, Some("overlay"), MsFlags::MS_RDONLY, Some(options.as_str()));
+    shown.map_err(|e| HostError::new("mount an overlay on", at, e))
+}
+
+/// Takes away what is mounted at `at`, and the directory. Fine when there is none. Who has the
+/// mount elsewhere, a container for one, keeps it.
+///
+/// # Errors
+/// Not permitted, or something is in the directory.
+pub fn hide(at: &Path) -> Result<(), HostError> {
+    while is_shown(at) {
+        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT) => break,
+            Err(e) => return Err(HostError::new("unmount", at, e)),
+        }
+    }
+    match fs::remove_dir(at) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(HostError::new("remove directory", at, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether something is mounted at `at`.
+pub fn is_shown(at: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).ok().map(|facts| facts.dev());
+    let above = at.parent().and_then(device);
+    device(at).is_some_and(|own| above.is_some_and(|above| above != own))
+}
+
+/// Whether the process that listens on `socket` sees the mount at `at`: it may live in another
+/// mount namespace. One that cannot be found out sees nothing.
+pub fn is_seen_by(socket: &Path, at: &Path) -> bool {
+    let Some(pid) = listener(socket) else { return false };
+    let Ok(facts) = fs::symlink_metadata(at) else { return false };
+    let device = format!("{}:{}", major(facts.dev()), minor(facts.dev()));
+    let Ok(table) = fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { return false };
+    let at = escaped(at);
+    table.lines().any(|line| {
+        let mut fields = line.split(' ');
+        fields.nth(2) == Some(&device) && fields.nth(1) == Some(&at)
+    })
+}
+
+fn directory(path: &Path) -> io::Result<File> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// As the kernel writes a path into its table.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for letter in path.to_string_lossy().chars() {
+        match letter {
+            ' ' => text.push_str("\\040"),
+            '\t' => text.push_str("\\011"),
+            '\n' => text.push_str("\\012"),
+            '\\' => text.push_str("\\134"),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

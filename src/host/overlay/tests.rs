@@ -1,0 +1,60 @@
+//! Layers of our own, where the machine lets us mount.
+
+use std::{fs, path::PathBuf};
+
+use super::{escaped, hide, is_seen_by, is_shown, show};
+
+fn layer(root: &std::path::Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let layer = root.join(name);
+    fs::create_dir_all(&layer).unwrap();
+    for (file, text) in files {
+        fs::write(layer.join(file), text).unwrap();
+    }
+    layer
+}
+
+#[test]
+fn layers_are_one_directory_that_nobody_changes() {
+    let room = tempfile::tempdir().unwrap();
+    let odd = layer(room.path(), "a:b,c", &[("file", "below"), ("other", "kept")]);
+    let top = layer(room.path(), "top", &[("file", "above")]);
+    for (layers, text) in [(vec![top.clone(), odd.clone()], "above"), (vec![odd], "below")] {
+        let at = room.path().join("shown/one");
+        assert!(!is_shown(&at));
+        if let Err(error) = show(&layers, &at) {
+            println!("skipped: {error}: {}", error.source);
+            return;
+        }
+        assert!(is_shown(&at));
+        assert_eq!(fs::read_to_string(at.join("file")).unwrap(), text);
+        assert_eq!(fs::read_to_string(at.join("other")).unwrap(), "kept");
+        assert!(fs::write(at.join("new"), "").is_err());
+        hide(&at).unwrap();
+        assert!(!at.exists());
+        hide(&at).unwrap();
+    }
+}
+
+#[test]
+fn what_is_not_mounted_is_seen_by_nobody() {
+    let room = tempfile::tempdir().unwrap();
+    let socket = room.path().join("socket");
+    assert!(!is_seen_by(&socket, room.path()));
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(!is_seen_by(&socket, room.path()));
+    assert!(is_seen_by(&socket, std::path::Path::new("/proc")));
+}
+
+#[test]
+fn a_missing_layer_is_named() {
+    let room = tempfile::tempdir().unwrap();
+    let missing = room.path().join("gone");
+    let error = show(std::slice::from_ref(&missing), &room.path().join("at")).unwrap_err();
+    assert_eq!(error.path, missing);
+    hide(&room.path().join("at")).unwrap();
+}
+
+#[test]
+fn paths_are_written_as_the_kernel_does() {
+    assert_eq!(escaped(std::path::Path::new("/a b\\c\td")), "/a\\040b\\134c\\011d");
+}

@@ -1,0 +1,175 @@
+//! An image as a folder of this host: its layers, laid over each other by us and read-only.
+//!
+//! The folder is there while a container needs it, by the word of the containers' documents, so
+//! that nothing is lost with this process. A container that runs keeps its own hold on the mount.
+//! A folder and its holder come before the container and go after it; who makes a container keeps
+//! the image's lock until the store shows it.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use tokio::sync::OwnedRwLockReadGuard;
+use tracing::{debug, warn};
+
+use super::{error::RootfsError, room::Rootfs};
+use crate::{
+    error::chain,
+    host::{error::HostError, overlay},
+    model::{engine::EngineInfo, id::ImageId},
+    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
+};
+
+/// While this lives, the folders of these images are not taken away.
+#[derive(Debug)]
+pub struct Kept {
+    images: BTreeSet<ImageId>,
+    _locks: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+impl Kept {
+    /// Keeps them no longer; the images.
+    pub fn end(self) -> BTreeSet<ImageId> {
+        self.images
+    }
+}
+
+impl Rootfs {
+    /// Keeps the folders of images, where there are some, from being taken away. Always taken
+    /// together and in one order, so that no two callers wait for each other.
+    pub async fn keep(&self, images: BTreeSet<ImageId>) -> Kept {
+        let mut locks = Vec::new();
+        for image in &images {
+            locks.push(self.locks.read(image.as_str()).await);
+        }
+        Kept { images, _locks: locks }
+    }
+
+    /// The root of the image's folder, which is made if need be; to be called under [`Self::keep`].
+    ///
+    /// # Errors
+    /// The engine does not tell where the layers are, or this host does not let us mount them, or
+    /// the engine does not see it.
+    pub async fn folder(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+    ) -> Result<PathBuf, RootfsError> {
+        let _alone = self.making.write(image.as_str()).await;
+        let new = self.hold(image).await?;
+        let root = self.folder_of(image);
+        // Without a holder the image may have gone and come back with other layers.
+        if new || !is_shown(&root).await? {
+            self.lay(engine, image).await?;
+        }
+        let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
+        match blocking(move || Ok(overlay::is_seen_by(&socket, &shown))).await? {
+            true => Ok(root),
+            false => Err(RootfsError::Unseen { path: root }),
+        }
+    }
+
+    /// Takes the folder of an image away and lets the image go, unless a container needs it.
+    ///
+    /// # Errors
+    /// The engine does not answer, or something is in the way.
+    pub async fn let_go(&self, image: &ImageId) -> Result<(), RootfsError> {
+        let _alone = self.locks.write(image.as_str()).await;
+        let now = self.store.synced(SYNC_PATIENCE).await?;
+        if is_needed(&now, image) {
+            return Ok(());
+        }
+        let root = self.folder_of(image);
+        blocking(move || overlay::hide(&root)).await?;
+        self.release(image).await?;
+        debug!(%image, "nothing of this image is unpacked any more");
+        Ok(())
+    }
+
+    /// Makes good what a crash, a reboot or somebody else's removal of a container left: folders
+    /// that are needed are there, others are not.
+    pub async fn put_right(&self) {
+        match self.held().await {
+            Ok(held) => self.let_go_of(held).await,
+            Err(error) => {
+                warn!(error = chain(&error), "images kept for containers cannot be listed");
+            }
+        }
+        self.sweep().await;
+        let now = self.store.snapshot();
+        let Some(engine) = now.engine.clone() else { return };
+        for image in needed(&now) {
+            let _kept = self.keep([image.clone()].into()).await;
+            if is_needed(&self.store.snapshot(), &image)
+                && let Err(error) = self.folder(&engine, &image).await
+            {
+                warn!(%image, error = chain(&error), "an image in use cannot be unpacked again");
+            }
+        }
+    }
+
+    /// Takes away the folders that nobody needs, as far as this host shows them.
+    pub async fn sweep(&self) {
+        let folders = self.folders.clone();
+        let shown = blocking(move || Ok(images_in(&folders))).await.unwrap_or_default();
+        self.let_go_of(shown).await;
+    }
+
+    async fn let_go_of(&self, images: Vec<ImageId>) {
+        for image in images {
+            if !is_needed(&self.store.snapshot(), &image)
+                && let Err(error) = self.let_go(&image).await
+            {
+                warn!(%image, error = chain(&error), "the folder of an image stays behind");
+            }
+        }
+    }
+
+    async fn lay(&self, engine: &EngineInfo, image: &ImageId) -> Result<(), RootfsError> {
+        let layers = match self.engine.image_layers(image).await {
+            Err(error) if error.is_not_found() => return Err(RootfsError::NoImage),
+            layers => layers?.ok_or_else(|| RootfsError::no_way(engine))?,
+        };
+        let root = self.folder_of(image);
+        blocking(move || overlay::hide(&root).and_then(|()| overlay::show(&layers, &root))).await
+    }
+
+    fn folder_of(&self, image: &ImageId) -> PathBuf {
+        self.folders.join(image.as_str().replace(':', "-"))
+    }
+}
+
+/// Whether a container is made of the image's folder.
+fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
+    let unpacked = |container: &crate::model::record::ContainerRecord| {
+        let mut mounted = container.document.image_volumes.iter();
+        mounted.any(|one| one.unpacked && one.image == *image)
+    };
+    now.mounting(image).any(|container| unpacked(container))
+}
+
+/// The images whose folders containers are made of.
+fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
+    let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
+    let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
+    unpacked.collect()
+}
+
+fn images_in(folders: &Path) -> Vec<ImageId> {
+    let Ok(entries) = std::fs::read_dir(folders) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
+}
+
+async fn is_shown(root: &Path) -> Result<bool, RootfsError> {
+    let root = root.to_owned();
+    blocking(move || Ok(overlay::is_shown(&root))).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
+) -> Result<T, RootfsError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(|_| RootfsError::Lost)?;
+    Ok(done?)
+}

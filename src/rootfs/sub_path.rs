@@ -1,0 +1,92 @@
+//! A path inside an image, followed step by step without ever leaving the image.
+//!
+//! Links of an image mean the image: an absolute one begins at its root, and above the root there
+//! is nothing but the root. Who looks is asked for one path at a time, of which all but the last
+//! step are known to be directories, so that a look cannot be led astray.
+
+use std::{
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+};
+
+use super::error::RootfsError;
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// A directory.
+    Directory,
+    /// A file of any other kind.
+    File,
+    /// A link, to a path of the image.
+    Link(PathBuf),
+    /// Links that lead in a ring.
+    Ring,
+    /// Nothing.
+    Nothing,
+}
+
+/// Where `sub_path` leads to: relative to the image's root, without links; empty for the root.
+///
+/// # Errors
+/// [`RootfsError::NoSubPath`] when there is nothing, or links lead in a circle; and whatever
+/// `look` says.
+pub(super) async fn resolve<F>(
+    sub_path: &str,
+    look: impl Fn(PathBuf) -> F,
+) -> Result<PathBuf, RootfsError>
+where
+    F: Future<Output = Result<Seen, RootfsError>>,
+{
+    let missing = |reason| RootfsError::NoSubPath { path: sub_path.to_owned(), reason };
+    let mut at = PathBuf::new();
+    let mut ahead = steps(Path::new(sub_path));
+    let mut links = 0;
+    while let Some(step) = ahead.pop() {
+        let Step::Down(name) = step else {
+            at.pop();
+            continue;
+        };
+        let next = at.join(name);
+        match look(next.clone()).await? {
+            Seen::Directory => at = next,
+            Seen::File if ahead.is_empty() => at = next,
+            Seen::File => return Err(missing("a file is on the way")),
+            Seen::Nothing => return Err(missing("there is nothing")),
+            Seen::Ring => return Err(missing("its links lead in a ring")),
+            Seen::Link(_) if links == MAX_LINKS => {
+                return Err(missing("too many links are on the way"));
+            }
+            Seen::Link(target) => {
+                links += 1;
+                if target.has_root() {
+                    at = PathBuf::new();
+                }
+                ahead.extend(steps(&target));
+            }
+        }
+    }
+    Ok(at)
+}
+
+/// One step of a path.
+enum Step {
+    Down(OsString),
+    Up,
+}
+
+/// The steps of a path, the last one first.
+fn steps(path: &Path) -> Vec<Step> {
+    let step = |component| match component {
+        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::ParentDir => Some(Step::Up),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(step).collect()
+}
+
+/// As many as the kernel follows.
+const MAX_LINKS: u32 = 40;
+
+#[cfg(test)]
+mod tests;

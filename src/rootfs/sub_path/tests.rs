@@ -1,0 +1,112 @@
+//! Hostile images: whatever their links say, the path stays inside.
+
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
+
+use proptest::prelude::*;
+
+use super::{Seen, resolve};
+use crate::rootfs::error::RootfsError;
+
+/// An image as path → what is there; directories above are meant.
+type Image = BTreeMap<&'static str, Seen>;
+
+fn link(to: &str) -> Seen {
+    Seen::Link(PathBuf::from(to))
+}
+
+fn image() -> Image {
+    BTreeMap::from([
+        ("dir", Seen::Directory),
+        ("dir/sub", Seen::Directory),
+        ("dir/sub/file", Seen::File),
+        ("etc", Seen::Directory),
+        ("etc/passwd", Seen::File),
+        ("relative", link("dir/sub")),
+        ("absolute", link("/dir/sub")),
+        ("file", link("relative/file")),
+        ("dir/up", link("../../../../etc/passwd")),
+        ("out", link("../../../..")),
+        ("root", link("/")),
+        ("self", link("self")),
+        ("ping", link("pong")),
+        ("pong", link("/ping")),
+        ("grow", link("grow/x")),
+        ("dangling", link("/nowhere")),
+        ("empty", link("")),
+    ])
+}
+
+fn lead(image: &Image, sub_path: &str) -> Result<String, String> {
+    let look = |path: PathBuf| {
+        let seen = path.to_str().and_then(|path| image.get(path)).cloned();
+        std::future::ready(Ok(seen.unwrap_or(Seen::Nothing)))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    match runtime.block_on(resolve(sub_path, look)) {
+        Ok(path) => Ok(path.to_str().unwrap().to_owned()),
+        Err(RootfsError::NoSubPath { reason, .. }) => Err(reason.to_owned()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn links_mean_the_image() {
+    for (sub_path, leads_to) in [
+        ("", ""),
+        (".", ""),
+        ("dir", "dir"),
+        ("dir//./sub/", "dir/sub"),
+        ("dir/sub/file", "dir/sub/file"),
+        ("relative", "dir/sub"),
+        ("absolute/file", "dir/sub/file"),
+        ("file", "dir/sub/file"),
+        ("dir/up", "etc/passwd"),
+        ("out", ""),
+        ("out/etc", "etc"),
+        ("root/root/out/root/dir", "dir"),
+        ("empty", ""),
+        ("..", ""),
+        ("dir/../../etc", "etc"),
+    ] {
+        assert_eq!(lead(&image(), sub_path), Ok(leads_to.to_owned()), "{sub_path}");
+    }
+}
+
+#[test]
+fn dead_ends_are_told_apart() {
+    for (sub_path, reason) in [
+        ("nowhere", "there is nothing"),
+        ("dir/nowhere", "there is nothing"),
+        ("dangling", "there is nothing"),
+        ("dangling/..", "there is nothing"),
+        ("etc/passwd/x", "a file is on the way"),
+        ("file/x", "a file is on the way"),
+        ("self", "too many links are on the way"),
+        ("ping", "too many links are on the way"),
+        ("grow", "too many links are on the way"),
+    ] {
+        assert_eq!(lead(&image(), sub_path), Err(reason.to_owned()), "{sub_path}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_leads_out(
+        steps in prop::collection::vec(
+            prop::sample::select(vec!["dir", "sub", "..", "out", "root", "relative", "absolute", "up", ".", "self", "grow"]),
+            0..12,
+        ),
+        slash in "/?",
+    ) {
+        let image = image();
+        let sub_path = slash + &steps.join("/");
+        if let Ok(end) = lead(&image, &sub_path) {
+            let plain = |step: Component<'_>| matches!(step, Component::Normal(_));
+            prop_assert!(Path::new(&end).components().all(plain), "{} led to {}", sub_path, end);
+            prop_assert!(end.is_empty() || matches!(image.get(end.as_str()), Some(Seen::Directory | Seen::File)));
+        }
+    }
+}

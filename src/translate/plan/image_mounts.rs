@@ -1,0 +1,95 @@
+//! Images mounted into a container, in the engine's words.
+//!
+//! The engine (28.0) names such a mount after the text of its source, and refuses two of one name
+//! in a container. Any beginning of an id means the image too, so each further mount of it takes
+//! one digit less. The first is the whole id: by that the engine knows the image is in use.
+
+use std::collections::HashMap;
+
+use super::error::PlanError;
+use crate::{
+    model::{
+        container::{Mount, Propagation},
+        id::ImageId,
+        volume::{ImageVolume, VolumeSource},
+    },
+    wire::docker::{self, MountBindOptionsPropagationEnum},
+};
+
+/// Hands out the mounts in the order of the specification.
+pub(super) struct ImageMounts<'a> {
+    ready: std::slice::Iter<'a, ImageVolume>,
+    /// How often each image was mounted already.
+    used: HashMap<&'a ImageId, usize>,
+}
+
+impl<'a> ImageMounts<'a> {
+    pub(super) fn new(ready: &'a [ImageVolume]) -> Self {
+        Self { ready: ready.iter(), used: HashMap::new() }
+    }
+
+    /// The next one: `mount` is where it goes, `image` what the caller calls it.
+    pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
+        let refused = |reason| PlanError::ImageVolume {
+            image: image.to_owned(),
+            target: mount.container_path.clone(),
+            reason,
+        };
+        if mount.propagation != Propagation::Private {
+            return Err(refused("its propagation is not private, and nothing is mounted below it"));
+        }
+        let volume = self.ready.next().ok_or_else(|| refused("it was not looked for"))?;
+        Ok(match &volume.source {
+            VolumeSource::Folder { path } => {
+                let source = path.to_str().ok_or_else(|| refused("its path is no UTF-8"))?;
+                folder(source, mount)
+            }
+            VolumeSource::Engine { sub_path } => {
+                let before = self.used.entry(&volume.image).or_default();
+                let name = spelt(&volume.image, *before)
+                    .ok_or_else(|| refused("the image is mounted too often in one container"))?;
+                *before += 1;
+                by_engine(name, sub_path, mount)
+            }
+        })
+    }
+}
+
+/// A name of the image that the `before` mounts before this one do not have.
+fn spelt(image: &ImageId, before: usize) -> Option<String> {
+    let whole = image.as_str();
+    let left = image.hex().len().checked_sub(before).filter(|left| *left >= SHORTEST)?;
+    let prefix = whole.len() - image.hex().len();
+    whole.get(..prefix + left).map(str::to_owned)
+}
+
+fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
+    let subpath = Some(sub_path.to_owned()).filter(|path| !path.is_empty());
+    docker::Mount {
+        typ: Some(docker::MountType::IMAGE),
+        source: Some(name),
+        target: Some(mount.container_path.clone()),
+        read_only: Some(true),
+        image_options: subpath.map(|path| docker::MountImageOptions { subpath: Some(path) }),
+        ..docker::Mount::default()
+    }
+}
+
+/// The folder is read-only by itself. It must be there: a directory made in its place would be
+/// an empty image.
+fn folder(source: &str, mount: &Mount) -> docker::Mount {
+    docker::Mount {
+        typ: Some(docker::MountType::BIND),
+        source: Some(source.to_owned()),
+        target: Some(mount.container_path.clone()),
+        read_only: Some(true),
+        bind_options: Some(docker::MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            ..docker::MountBindOptions::default()
+        }),
+        ..docker::Mount::default()
+    }
+}
+
+/// Digits of an id that still mean one image only.
+const SHORTEST: usize = 32;
