@@ -252,6 +252,7 @@ async fn build(
         config,
         checkpoints,
         network_mode: settings.network,
+        leaving: work.1.clone(),
     };
     Ok(Rooms { sandboxes, runtime, image, logs, rootfs })
 }

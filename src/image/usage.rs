@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use tokio::{
@@ -17,6 +17,7 @@ use tracing::debug;
 use super::error::ImageError;
 use crate::{
     engine::{client::Engine, images::DiskUsage},
+    host::clock,
     model::{
         engine::EngineInfo,
         image::FilesystemUsage,
@@ -144,7 +145,7 @@ fn measured(mountpoint: PathBuf, usage: DiskUsage) -> FilesystemUsage {
         mountpoint,
         image_bytes: usage.images,
         container_bytes: usage.containers,
-        measured_at: now(),
+        measured_at: Nanos(clock::nanos()),
         inodes: None,
     }
 }
@@ -182,11 +183,6 @@ async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
 /// The device a directory is on; none when it cannot be seen.
 async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
-}
-
-fn now() -> Nanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// How long the first answer may wait for the first measurement.

@@ -11,6 +11,7 @@ pub mod filter;
 pub mod id;
 pub mod image;
 pub mod label;
+pub mod life;
 pub mod name;
 pub mod network;
 pub mod pin;

@@ -1,14 +1,12 @@
 //! `runtime.v1.ImageService`: a table of contents. Each method parses, calls, renders.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
 use super::status::failed;
 use crate::{
+    host::clock,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
@@ -89,12 +87,6 @@ impl ImageService for ImageRpc {
         _request: Request<cri::ImageFsInfoRequest>,
     ) -> Result<Response<cri::ImageFsInfoResponse>, Status> {
         let usage = self.images.filesystem().await.map_err(failed)?;
-        Ok(Response::new(render::image::filesystem(&usage, now())))
+        Ok(Response::new(render::image::filesystem(&usage, Nanos(clock::nanos()))))
     }
-}
-
-/// The clock, as CRI counts.
-fn now() -> Nanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

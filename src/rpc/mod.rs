@@ -3,6 +3,7 @@
 //! Each method parses, calls a verb and renders, in a few lines; `runtime` and `image` read as
 //! tables of contents. Nothing below this room knows gRPC.
 
+pub mod events;
 pub mod image;
 pub mod layer;
 pub mod listener;

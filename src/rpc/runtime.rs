@@ -4,13 +4,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use super::status::{failed, status};
+use super::{
+    events::{Events, events, pod},
+    status::{failed, status},
+};
 use crate::{
     checkpoint::directory::Checkpoints,
     container::room::Containers,
     error::Kind,
+    host::clock,
     model::network::{NetworkMode, NetworkStatus},
     network::service::Network,
     sandbox::room::Sandboxes,
@@ -39,6 +44,8 @@ pub struct RuntimeRpc {
     pub checkpoints: Checkpoints,
     /// Whether CNI's readiness is the node's.
     pub network_mode: NetworkMode,
+    /// Cancelled when dockbridge ends: then streams of events end.
+    pub leaving: CancellationToken,
 }
 
 impl RuntimeRpc {
@@ -104,10 +111,12 @@ impl RuntimeService for RuntimeRpc {
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine));
+        let pod = pod(&now, sandbox);
         Ok(Response::new(cri::PodSandboxStatusResponse {
             status: Some(render::sandbox::status(sandbox)),
             info: info.unwrap_or_default(),
-            ..cri::PodSandboxStatusResponse::default()
+            containers_statuses: render::event::statuses(&pod),
+            timestamp: clock::nanos(),
         }))
     }
 
@@ -200,6 +209,14 @@ impl RuntimeService for RuntimeRpc {
             status: Some(render::container::status(container, image.map(|image| &**image))),
             info: info.unwrap_or_default(),
         }))
+    }
+
+    async fn get_container_events(
+        &self,
+        _request: Request<cri::GetEventsRequest>,
+    ) -> Result<Response<Events>, Status> {
+        let (store, leaving) = (self.store.clone(), self.leaving.clone());
+        Ok(Response::new(events(store, leaving).await?))
     }
 
     async fn exec_sync(

@@ -86,18 +86,21 @@ impl Store {
         patience: Duration,
         mut look: impl FnMut(&Snapshot) -> Option<T>,
     ) -> Option<T> {
-        let mut published = self.published.clone();
-        let search = async {
-            loop {
-                // Marked as seen before the look: a change during the look is not lost.
-                published.borrow_and_update();
-                if let Some(found) = look(&self.snapshot()) {
-                    return Some(found);
-                }
-                published.changed().await.ok()?;
-            }
-        };
+        let search = self.when(|now| look(now));
         time::timeout(patience, search).await.ok().flatten()
+    }
+
+    /// As [`Self::wait`], however long it takes; `None` when the store has ended.
+    pub async fn when<T>(&self, mut look: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
+        let mut published = self.published.clone();
+        loop {
+            // Marked as seen before the look: a change during the look is not lost.
+            published.borrow_and_update();
+            if let Some(found) = look(&self.snapshot()) {
+                return Some(found);
+            }
+            published.changed().await.ok()?;
+        }
     }
 
     /// Resolves when the store's task has ended, which only a bug can make it do.

@@ -12,6 +12,7 @@
 //! the store equals Docker all the same. A workload is shown once it has passed the `gate`. `look`, `facts` and `ledger` are that rule as pure
 //! state machines; `writer`, `link` and `inspect` give them a socket and a clock.
 
+pub mod changes;
 pub mod error;
 pub mod gate;
 pub mod handle;

@@ -4,6 +4,7 @@
 //! error for the whole call, so nothing rendered here ever lacks them.
 
 pub mod container;
+pub mod event;
 pub mod image;
 pub mod runtime;
 pub mod sandbox;

@@ -1,0 +1,78 @@
+//! `GetContainerEvents`: what the store's snapshots say happened, told to whoever listens.
+//!
+//! A slow listener holds up nobody: it is told of the next snapshot when it has taken everything
+//! of the last.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::status::failed;
+use crate::{
+    host::clock,
+    model::{
+        record::{ContainerRecord, SandboxRecord},
+        time::Nanos,
+    },
+    store::{
+        changes::{Change, Follower},
+        handle::Store,
+        settings::SYNC_PATIENCE,
+        snapshot::Snapshot,
+    },
+    translate::render,
+    wire::cri,
+};
+
+/// A stream of events.
+pub type Events = BoxStream<'static, Result<cri::ContainerEventResponse, Status>>;
+
+/// Everything that happens from now on, until the listener leaves or `leaving` is cancelled.
+///
+/// # Errors
+/// What is true now is not known yet, and does not become so in time.
+pub async fn events(store: Store, leaving: CancellationToken) -> Result<Events, Status> {
+    let now = store.synced(SYNC_PATIENCE).await.map_err(failed)?;
+    let follower = Follower::new(&now);
+    let listener = Listener { store, follower, now, waiting: VecDeque::new() };
+    let told = stream::unfold(listener, |mut listener| async {
+        let event = listener.next().await?;
+        Some((Ok(event), listener))
+    });
+    Ok(told.take_until(leaving.cancelled_owned()).boxed())
+}
+
+/// One who listens.
+struct Listener {
+    store: Store,
+    follower: Follower,
+    now: Arc<Snapshot>,
+    waiting: VecDeque<Change>,
+}
+
+impl Listener {
+    /// The next event; none when the store has ended.
+    async fn next(&mut self) -> Option<cri::ContainerEventResponse> {
+        while self.waiting.is_empty() {
+            let last = Arc::clone(&self.now);
+            let news = |now: &Arc<Snapshot>| (!Arc::ptr_eq(now, &last)).then(|| Arc::clone(now));
+            self.now = self.store.when(news).await?;
+            self.waiting.extend(self.follower.changes(&self.now));
+        }
+        let change = self.waiting.pop_front()?;
+        let now = Nanos(clock::nanos());
+        Some(render::event::event(&change.id, change.step, &pod(&self.now, &change.sandbox), now))
+    }
+}
+
+/// A pod with all its containers, as `now` shows them.
+pub fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord) -> render::event::Pod<'a> {
+    let image = |record: &ContainerRecord| now.image(record.document.image_id.as_str());
+    let containers = now.containers_of(&sandbox.id).iter();
+    render::event::Pod {
+        sandbox,
+        containers: containers.map(|one| (&**one, image(one).map(|image| &**image))).collect(),
+    }
+}

@@ -1,0 +1,124 @@
+//! Lives are told whole, in order, and each step once, however many snapshots were missed.
+
+use std::sync::Arc;
+
+use super::{Change, Follower};
+use crate::{
+    model::{
+        life::Step,
+        record::{ExitReason, Process},
+        time::Nanos,
+    },
+    store::{
+        fixture,
+        index::Index,
+        snapshot::{Containers, Snapshot},
+    },
+};
+
+fn running(at: i64) -> Process {
+    Process::Running { pid: 7, started_at: Nanos(at) }
+}
+
+fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
+    let (started_at, finished_at) = (Nanos(from), Nanos(to));
+    Process::Exited { started_at, finished_at, exit_code: 1, reason, message: String::new() }
+}
+
+/// A pod (2) that is ready while `pause` runs, and its container (3).
+fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
+    let pods = pause.map(|process| {
+        let attachment = Some(fixture::attachment(2));
+        Arc::new(crate::model::record::SandboxRecord { attachment, ..fixture::sandbox(2, process) })
+    });
+    let containers = container.map(|process| Arc::new(fixture::container(3, 2, process)));
+    Snapshot {
+        sandboxes: Arc::new(Index::new(pods.into_iter().collect())),
+        containers: Arc::new(Containers::new(containers.into_iter().collect())),
+        ..Snapshot::blank()
+    }
+}
+
+fn told(changes: &[Change]) -> Vec<(u64, Step)> {
+    let number = |id: &str| u64::from_str_radix(id, 16).unwrap();
+    changes.iter().map(|change| (number(&change.id), change.step)).collect()
+}
+
+use Step::{Created, Deleted, Started, Stopped};
+
+#[test]
+fn what_is_there_at_the_start_is_not_told() {
+    let mut follower = Follower::new(&shown(Some(running(1)), Some(running(2))));
+    assert!(follower.changes(&shown(Some(running(1)), Some(running(2)))).is_empty());
+}
+
+#[test]
+fn a_life_is_told_step_by_step() {
+    let mut follower = Follower::new(&shown(None, None));
+    let end = exited(2, 3, ExitReason::Error);
+    let lives: [(Option<Process>, Option<Process>, &[(u64, Step)]); 7] = [
+        (Some(running(1)), None, &[(2, Created), (2, Started)]),
+        (Some(running(1)), Some(Process::Created), &[(3, Created)]),
+        (Some(running(1)), Some(running(2)), &[(3, Started)]),
+        (Some(running(1)), Some(end.clone()), &[(3, Stopped)]),
+        (Some(exited(1, 4, ExitReason::Completed)), Some(end.clone()), &[(2, Stopped)]),
+        (Some(exited(1, 4, ExitReason::Completed)), None, &[(3, Deleted)]),
+        (None, None, &[(2, Deleted)]),
+    ];
+    for (pause, container, wanted) in lives {
+        assert_eq!(told(&follower.changes(&shown(pause, container))), wanted);
+    }
+    assert!(follower.lives.is_empty() && follower.pods.is_empty(), "nothing is kept for ever");
+}
+
+#[test]
+fn what_was_missed_is_told_at_once_and_in_order() {
+    let whole =
+        shown(Some(exited(1, 9, ExitReason::Completed)), Some(exited(2, 3, ExitReason::Completed)));
+    let mut follower = Follower::new(&shown(Some(running(1)), None));
+    let wanted = [(3, Created), (3, Started), (3, Stopped), (2, Stopped)];
+    assert_eq!(told(&follower.changes(&whole)), wanted);
+    assert_eq!(told(&follower.changes(&shown(None, None))), [(3, Deleted), (2, Deleted)]);
+}
+
+#[test]
+fn every_exit_is_told_once() {
+    let pod = || Some(running(1));
+    let mut follower = Follower::new(&shown(pod(), Some(running(2))));
+    let mut step = |process| told(&follower.changes(&shown(pod(), Some(process))));
+    // Nobody knows for a while, which is no exit.
+    assert_eq!(step(Process::Unknown), []);
+    assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
+    assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
+    // Started again, its end missed, started once more.
+    assert_eq!(step(running(4)), [(3, Started)]);
+    assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);
+    assert_eq!(step(exited(8, 9, ExitReason::Error)), [(3, Stopped), (3, Started), (3, Stopped)]);
+    assert_eq!(step(exited(10, 11, ExitReason::Error)), [(3, Started), (3, Stopped)]);
+}
+
+#[test]
+fn a_failed_start_is_an_end_without_a_beginning() {
+    let mut follower = Follower::new(&shown(Some(running(1)), Some(Process::Created)));
+    let failed = shown(Some(running(1)), Some(exited(1, 1, ExitReason::CannotRun)));
+    assert_eq!(told(&follower.changes(&failed)), [(3, Stopped)]);
+}
+
+#[test]
+fn a_pod_that_is_gone_is_remembered_for_its_containers() {
+    let mut follower = Follower::new(&shown(Some(running(1)), Some(running(2))));
+    let changes = follower.changes(&shown(None, Some(running(2))));
+    assert_eq!(told(&changes), [(2, Deleted)]);
+    let changes = follower.changes(&shown(None, Some(exited(2, 3, ExitReason::Error))));
+    assert_eq!(told(&changes), [(3, Stopped)]);
+    assert_eq!(changes[0].sandbox.document.spec.metadata.name, "pod-2");
+    assert_eq!(told(&follower.changes(&shown(None, None))), [(3, Deleted)]);
+    assert!(follower.pods.is_empty());
+}
+
+#[test]
+fn a_container_of_an_unknown_pod_is_left_out() {
+    let mut follower = Follower::new(&shown(None, None));
+    assert!(follower.changes(&shown(None, Some(running(1)))).is_empty());
+    assert!(follower.changes(&shown(None, None)).is_empty());
+}

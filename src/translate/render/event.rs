@@ -1,0 +1,41 @@
+//! What happened to a pod, with everything that is known of it.
+
+use super::{container, sandbox};
+use crate::{
+    model::{
+        life::Step,
+        record::{ContainerRecord, ImageRecord, SandboxRecord},
+        time::Nanos,
+    },
+    wire::cri,
+};
+
+/// A pod and its containers, each with its image while that exists.
+pub struct Pod<'a> {
+    /// The pod itself; as it was last seen, when it is gone.
+    pub sandbox: &'a SandboxRecord,
+    /// Its containers.
+    pub containers: Vec<(&'a ContainerRecord, Option<&'a ImageRecord>)>,
+}
+
+/// One event. `now` is when the pod was as told, which kubelet takes for the age of all of it.
+pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerEventResponse {
+    let kind = match step {
+        Step::Created => cri::ContainerEventType::ContainerCreatedEvent,
+        Step::Started => cri::ContainerEventType::ContainerStartedEvent,
+        Step::Stopped => cri::ContainerEventType::ContainerStoppedEvent,
+        Step::Deleted => cri::ContainerEventType::ContainerDeletedEvent,
+    };
+    cri::ContainerEventResponse {
+        container_id: id.to_owned(),
+        container_event_type: kind.into(),
+        created_at: now.0,
+        pod_sandbox_status: Some(sandbox::status(pod.sandbox)),
+        containers_statuses: statuses(pod),
+    }
+}
+
+/// ContainerStatus of every container of a pod.
+pub fn statuses(pod: &Pod<'_>) -> Vec<cri::ContainerStatus> {
+    pod.containers.iter().map(|(record, image)| container::status(record, *image)).collect()
+}
