@@ -18,6 +18,7 @@
 mod cdi;
 mod conflicts;
 mod crashes;
+mod events;
 mod execs;
 mod forwards;
 mod images;
@@ -83,6 +84,8 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    events::of_whole_lives,
+    events::of_many_ends,
     execs::exact,
     execs::a_child_holds_the_output,
     execs::out_of_time,

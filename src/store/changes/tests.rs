@@ -25,6 +25,9 @@ fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
     Process::Exited { started_at, finished_at, exit_code: 1, reason, message: String::new() }
 }
 
+/// What is shown of a pod and its container, and what is told of that.
+type Told<'a> = (Option<Process>, Option<Process>, &'a [(u64, Step)]);
+
 /// A pod (2) that is ready while `pause` runs, and its container (3).
 fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     let pods = pause.map(|process| {
@@ -56,7 +59,7 @@ fn what_is_there_at_the_start_is_not_told() {
 fn a_life_is_told_step_by_step() {
     let mut follower = Follower::new(&shown(None, None));
     let end = exited(2, 3, ExitReason::Error);
-    let lives: [(Option<Process>, Option<Process>, &[(u64, Step)]); 7] = [
+    let lives: [Told<'_>; 7] = [
         (Some(running(1)), None, &[(2, Created), (2, Started)]),
         (Some(running(1)), Some(Process::Created), &[(3, Created)]),
         (Some(running(1)), Some(running(2)), &[(3, Started)]),

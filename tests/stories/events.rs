@@ -1,0 +1,159 @@
+//! What kubelet is told the moment it happens: every step of every life, once, in order, and
+//! never before a status shows it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use dockbridge::wire::cri::{self, ContainerEventType as E, ContainerState as C};
+use tokio::time::timeout;
+use tonic::Streaming;
+
+use crate::support::{
+    cri::Cri,
+    failure::{Failure, Outcome, ensure, ensure_eq, fail},
+    patience::patient,
+    stage::Stage,
+    world::World,
+};
+
+/// A pod's life, its container's two lives, and ends that nobody asked for.
+pub(crate) async fn of_whole_lives(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "events").await?;
+    let before = stage.cri.run(&stage.recipes.pod("before")).await?;
+    let mut ear = Ear::of(&stage.cri).await?;
+
+    let pod = stage.recipes.pod("told");
+    let sandbox = stage.cri.run(&pod).await?;
+    ear.hears(&sandbox, &[E::ContainerCreatedEvent, E::ContainerStartedEvent]).await?;
+    let short = stage.recipes.container("short", "exit 3");
+    let long = stage.recipes.sleeper("long");
+    let ids = stage.up(&sandbox, &pod, &[short, long]).await?;
+    let begun = [E::ContainerCreatedEvent, E::ContainerStartedEvent];
+    let over = [&begun[..], &[E::ContainerStoppedEvent]].concat();
+    ear.hears(&ids[0], &over).await?;
+    ear.hears(&ids[1], &begun).await?;
+    ensure_eq!(ear.status(&ids[0])?.exit_code, 3);
+
+    // Ends behind our back: a kill, and a removal of the pod's own process.
+    stage.engine.docker(&["kill", &ids[1]]).await?;
+    ear.hears(&ids[1], &over).await?;
+    ensure_eq!(ear.status(&ids[1])?.exit_code, 137);
+    stage.cri.remove_container(&ids[0]).await?;
+    ear.hears(&ids[0], &[&over[..], &[E::ContainerDeletedEvent]].concat()).await?;
+    stage.cri.stop(&sandbox).await?;
+    stage.cri.remove(&sandbox).await?;
+    ear.hears(&ids[1], &[&over[..], &[E::ContainerDeletedEvent]].concat()).await?;
+    ear.hears(&sandbox, &[&over[..], &[E::ContainerDeletedEvent]].concat()).await?;
+    let last = ear.last(&sandbox)?;
+    let name = last.pod_sandbox_status.clone().and_then(|status| status.metadata);
+    ensure_eq!(name.map(|metadata| metadata.name), Some("told".to_owned()));
+
+    stage.engine.docker(&["rm", "-f", &before]).await?;
+    ear.hears(&before, &[E::ContainerStoppedEvent, E::ContainerDeletedEvent]).await?;
+
+    // A dockbridge that is asked to end does not wait for its listeners.
+    stage.cri = stage.bridge.restart().await?;
+    ensure!(ear.is_over().await?, "the stream outlives dockbridge");
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// A hundred ends in a moment are a hundred events.
+pub(crate) async fn of_many_ends(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "many_ends").await?;
+    let pod = stage.recipes.pod("many");
+    let sandbox = stage.cri.run(&pod).await?;
+    let lives: Vec<_> = (0..20).map(|n| stage.recipes.sleeper(&format!("one-{n}"))).collect();
+    let ids = stage.up(&sandbox, &pod, &lives).await?;
+    let mut ears = [Ear::of(&stage.cri).await?, Ear::of(&stage.cri).await?];
+    let kill: Vec<&str> = ["kill"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    stage.engine.docker(&kill).await?;
+    for ear in &mut ears {
+        for id in &ids {
+            ear.hears(id, &[E::ContainerStoppedEvent]).await?;
+        }
+    }
+    stage.cri.clear().await?;
+    for ear in &mut ears {
+        for id in &ids {
+            ear.hears(id, &[E::ContainerStoppedEvent, E::ContainerDeletedEvent]).await?;
+        }
+    }
+    stage.leaves_nothing().await
+}
+
+/// One who listens, and remembers.
+struct Ear {
+    stream: Streaming<cri::ContainerEventResponse>,
+    cri: Cri,
+    heard: BTreeMap<String, Vec<cri::ContainerEventResponse>>,
+}
+
+impl Ear {
+    async fn of(cri: &Cri) -> Outcome<Self> {
+        let stream = cri.runtime.clone().get_container_events(cri::GetEventsRequest {}).await?;
+        Ok(Self { stream: stream.into_inner(), cri: cri.clone(), heard: BTreeMap::new() })
+    }
+
+    /// Listens until exactly these steps were told of one container.
+    async fn hears(&mut self, id: &str, wanted: &[E]) -> Outcome {
+        loop {
+            let told: Vec<E> = self.steps(id);
+            if told == wanted {
+                return Ok(());
+            }
+            if !wanted.starts_with(&told) {
+                fail!("of {id} was told {told:?} instead of {wanted:?}");
+            }
+            let Ok(next) = timeout(patient(PATIENCE), self.stream.message()).await else {
+                fail!("of {id} only {told:?} was told, {wanted:?} happened");
+            };
+            let event = next?.ok_or_else(|| Failure("the stream ended".to_owned()))?;
+            self.take(event).await?;
+        }
+    }
+
+    /// Remembers an event that is as it must be.
+    async fn take(&mut self, event: cri::ContainerEventResponse) -> Outcome {
+        let (id, kind) = (event.container_id.clone(), event.container_event_type());
+        ensure!(event.created_at > 0, "no time");
+        let pod = event.pod_sandbox_status.clone().unwrap_or_default();
+        ensure!(pod.metadata.is_some() && !pod.id.is_empty(), "no pod: {event:?}");
+        if id != pod.id && kind == E::ContainerStoppedEvent {
+            let told = event.containers_statuses.iter().find(|status| status.id == id);
+            let told = told.map(cri::ContainerStatus::state);
+            ensure!(matches!(told, None | Some(C::ContainerExited)), "stopped, but {told:?}");
+            // Gone by now, or shown as ended: never as running.
+            let shown = self.cri.container(&id).await.map(|status| status.state());
+            ensure!(!matches!(shown, Ok(C::ContainerRunning)), "told before it is shown");
+        }
+        self.heard.entry(id).or_default().push(event);
+        Ok(())
+    }
+
+    fn steps(&self, id: &str) -> Vec<E> {
+        let heard = self.heard.get(id).into_iter().flatten();
+        heard.map(cri::ContainerEventResponse::container_event_type).collect()
+    }
+
+    fn last(&self, id: &str) -> Outcome<&cri::ContainerEventResponse> {
+        let last = self.heard.get(id).and_then(|events| events.last());
+        last.ok_or_else(|| Failure(format!("nothing was told of {id}")))
+    }
+
+    /// The status of a container in the last event of its own.
+    fn status(&self, id: &str) -> Outcome<cri::ContainerStatus> {
+        let found = self.last(id)?.containers_statuses.iter().find(|status| status.id == id);
+        found.cloned().ok_or_else(|| Failure(format!("the event of {id} lacks its status")))
+    }
+
+    async fn is_over(&mut self) -> Outcome<bool> {
+        while let Ok(next) = timeout(patient(PATIENCE), self.stream.message()).await {
+            if !matches!(next, Ok(Some(_))) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
