@@ -196,7 +196,8 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>) -> Option<Stage> {
         // One that never was ready never started.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            Some(Stage::Ended(run, _)) => Some(Stage::Ended(run, at)),
+            // Ended once is ended, also when Docker loses it afterwards.
+            Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },
         stage => stage,

@@ -48,6 +48,9 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ensure_eq!(name.map(|metadata| metadata.name), Some("told".to_owned()));
 
     stage.engine.docker(&["rm", "-f", &before]).await?;
+    ear.hears(&before, &[E::ContainerStoppedEvent]).await?;
+    // What it held on the network is still to be released: only then it is gone.
+    stage.cri.remove(&before).await?;
     ear.hears(&before, &[E::ContainerStoppedEvent, E::ContainerDeletedEvent]).await?;
 
     // A dockbridge that is asked to end does not wait for its listeners.

@@ -6,7 +6,7 @@ use super::{Change, Follower};
 use crate::{
     model::{
         life::Step,
-        record::{ExitReason, Process},
+        record::{ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
     store::{
@@ -32,7 +32,7 @@ type Told<'a> = (Option<Process>, Option<Process>, &'a [(u64, Step)]);
 fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     let pods = pause.map(|process| {
         let attachment = Some(fixture::attachment(2));
-        Arc::new(crate::model::record::SandboxRecord { attachment, ..fixture::sandbox(2, process) })
+        Arc::new(SandboxRecord { attachment, ..fixture::sandbox(2, process) })
     });
     let containers = container.map(|process| Arc::new(fixture::container(3, 2, process)));
     Snapshot {
@@ -98,6 +98,18 @@ fn every_exit_is_told_once() {
     assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);
     assert_eq!(step(exited(8, 9, ExitReason::Error)), [(3, Stopped), (3, Started), (3, Stopped)]);
     assert_eq!(step(exited(10, 11, ExitReason::Error)), [(3, Started), (3, Stopped)]);
+}
+
+#[test]
+fn a_pod_that_docker_lost_ends_once() {
+    let mut follower = Follower::new(&shown(Some(running(1)), None));
+    let mut lost = shown(Some(running(1)), None);
+    let pod = SandboxRecord { process: None, ..(*lost.sandboxes()[0]).clone() };
+    lost.sandboxes = Arc::new(Index::new(vec![Arc::new(pod)]));
+    let ended = shown(Some(exited(1, 2, ExitReason::Error)), None);
+    assert_eq!(told(&follower.changes(&ended)), [(2, Stopped)]);
+    assert_eq!(told(&follower.changes(&lost)), []);
+    assert_eq!(told(&follower.changes(&shown(None, None))), [(2, Deleted)]);
 }
 
 #[test]
