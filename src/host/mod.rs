@@ -5,6 +5,7 @@
 
 pub mod beneath;
 pub mod capability;
+pub mod cgroup;
 pub mod clock;
 pub mod error;
 pub mod file;

@@ -1,0 +1,236 @@
+//! The control groups of a process: which directories they are, on any layout of the hierarchies.
+//!
+//! One hierarchy for all controllers (v2), one for each (v1), or both beside each other; the
+//! engine's own directories or systemd's scopes; a whole tree or, inside a container, a part of
+//! it. `/proc/<pid>/cgroup` says where a process is in each hierarchy and the mount table where
+//! that hierarchy can be seen. A pid may be another process's by now, so whoever asks says a name
+//! that the path must hold, which for containers is their id.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Component, Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::error::HostError;
+
+pub mod hugetlb;
+pub mod limits;
+
+/// The control groups of this machine. Clones share what is known of the mounts.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    proc: PathBuf,
+    mounts: Arc<Mutex<Arc<[Mount]>>>,
+}
+
+/// The directories of one control group that a process is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    proc: PathBuf,
+    unified: Option<PathBuf>,
+    /// By controller, `name=systemd` among them.
+    legacy: BTreeMap<String, PathBuf>,
+}
+
+/// Which sort of hierarchy a controller is in; its files have other names and texts in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Version 1.
+    Legacy,
+    /// Version 2.
+    Unified,
+}
+
+/// Where a hierarchy can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    /// Options of a v1 hierarchy, its controllers among them; none for v2.
+    options: Option<Vec<String>>,
+    /// Which directory of the hierarchy is seen.
+    root: PathBuf,
+    /// And where.
+    point: PathBuf,
+}
+
+impl Cgroups {
+    /// Those below another `/proc`.
+    pub fn told_by(proc: &Path) -> Self {
+        Self { proc: proc.to_owned(), mounts: Arc::new(Mutex::new(Arc::new([]))) }
+    }
+
+    /// The group of process `pid` whose name holds `owner`; groups that its processes made below
+    /// it are passed over, and hierarchies in which it is in no such group are left out.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when the process has gone, or is in no such group.
+    pub fn of(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
+        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
+        let found = self.locate(&told, owner, &self.known()?);
+        // Hierarchies may have been mounted since.
+        let found = match found {
+            None => self.locate(&told, owner, &self.look()?),
+            found => found,
+        };
+        found.ok_or_else(|| {
+            let reason = format!("process {pid} is in no control group of {owner}");
+            io::Error::new(io::ErrorKind::NotFound, reason)
+        })
+    }
+
+    /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
+    pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
+        let mounts = self.known().ok().filter(|mounts| !mounts.is_empty())?;
+        match hierarchy {
+            Hierarchy::Legacy => Some(mounts.iter().any(|mount| mount.serves(controller))),
+            Hierarchy::Unified => {
+                let unified = mounts.iter().find(|mount| mount.options.is_none())?;
+                let listed = fs::read_to_string(unified.point.join("cgroup.controllers")).ok()?;
+                Some(listed.split_whitespace().any(|known| known == controller))
+            }
+        }
+    }
+
+    fn locate(&self, told: &str, owner: &str, mounts: &[Mount]) -> Option<Cgroup> {
+        let proc = self.proc.clone();
+        let mut found = Cgroup { proc, unified: None, legacy: BTreeMap::new() };
+        for (controllers, path) in told.lines().filter_map(|line| membership(line, owner)) {
+            let seen = |mount: &&Mount| match controllers {
+                "" => mount.options.is_none(),
+                list => list.split(',').any(|controller| mount.serves(controller)),
+            };
+            let place = mounts.iter().filter(seen).find_map(|mount| mount.place_of(&path));
+            match (place, controllers) {
+                (None, _) => {}
+                (place, "") => found.unified = place,
+                (Some(place), list) => {
+                    let each = list.split(',').map(|one| (one.to_owned(), place.clone()));
+                    found.legacy.extend(each);
+                }
+            }
+        }
+        (found.unified.is_some() || !found.legacy.is_empty()).then_some(found)
+    }
+
+    fn known(&self) -> io::Result<Arc<[Mount]>> {
+        let known = Arc::clone(&self.mounts.lock().unwrap_or_else(PoisonError::into_inner));
+        if known.is_empty() { self.look() } else { Ok(known) }
+    }
+
+    fn look(&self) -> io::Result<Arc<[Mount]>> {
+        let table = fs::read_to_string(self.proc.join("self/mountinfo"))?;
+        let mounts: Arc<[Mount]> = table.lines().filter_map(Mount::read).collect();
+        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&mounts);
+        Ok(mounts)
+    }
+}
+
+impl Default for Cgroups {
+    fn default() -> Self {
+        Self::told_by(Path::new("/proc"))
+    }
+}
+
+impl Cgroup {
+    /// Where a controller's files are, and of which sort they are.
+    pub fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
+        let legacy = self.legacy.get(controller).map(|place| (Hierarchy::Legacy, place.as_path()));
+        legacy.or_else(|| self.unified().map(|place| (Hierarchy::Unified, place)))
+    }
+
+    /// The directory in the hierarchy of version 2.
+    pub fn unified(&self) -> Option<&Path> {
+        self.unified.as_deref()
+    }
+
+    /// The systemd scope that the group is, where systemd made it.
+    pub fn scope(&self) -> Option<&str> {
+        let mut places = self.unified.iter().chain(self.legacy.values());
+        places.find_map(|place| place.file_name()?.to_str().filter(|name| name.ends_with(".scope")))
+    }
+}
+
+impl Mount {
+    /// A line of the mount table; none for what shows no control groups.
+    fn read(line: &str) -> Option<Self> {
+        let (place, source) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, point) = (unescaped(place.next()?), unescaped(place.next()?));
+        let mut source = source.split(' ');
+        let options = match source.next()? {
+            "cgroup2" => None,
+            "cgroup" => Some(source.nth(1)?.split(',').map(str::to_owned).collect()),
+            _ => return None,
+        };
+        Some(Self { options, root, point })
+    }
+
+    fn serves(&self, controller: &str) -> bool {
+        self.options.iter().flatten().any(|option| option == controller)
+    }
+
+    /// Where a directory of the hierarchy is, if it can be seen here.
+    fn place_of(&self, path: &Path) -> Option<PathBuf> {
+        let place = self.point.join(path.strip_prefix(&self.root).ok()?);
+        place.is_dir().then_some(place)
+    }
+}
+
+/// The text of a file of a control group, without the blanks around it.
+///
+/// # Errors
+/// There is no such file, or it cannot be read.
+pub fn read(directory: &Path, file: &str) -> io::Result<String> {
+    let mut text = fs::read_to_string(directory.join(plain(file)?))?;
+    text.truncate(text.trim_end().len());
+    Ok(text)
+}
+
+/// Sets a file of a control group. May wait for the kernel to reclaim memory.
+///
+/// # Errors
+/// There is no such file, or the kernel refuses the value.
+pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
+    let path = directory.join(file);
+    // One call: the kernel reads each as a value of its own. Never made: a group's files are.
+    let written = plain(file)
+        .and_then(|_| OpenOptions::new().write(true).open(&path))
+        .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
+    written.map_err(|source| HostError::new("write", &path, source))
+}
+
+/// A name that leads nowhere else.
+fn plain(file: &str) -> io::Result<&str> {
+    let mut parts = Path::new(file).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(_)), None) => Ok(file),
+        _ => Err(io::ErrorKind::InvalidFilename.into()),
+    }
+}
+
+/// The controllers (none for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the
+/// directory that is `owner`'s; none if there is none.
+fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
+    let (_, rest) = line.split_once(':')?;
+    let (controllers, path) = rest.split_once(':')?;
+    let path = Path::new(path);
+    let owned = |path: &&Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| !owner.is_empty() && name.contains(owner))
+    };
+    // The outermost: what a container makes within itself may repeat its name.
+    let group = path.ancestors().filter(owned).last()?;
+    Some((controllers, group.to_owned()))
+}
+
+/// Blanks are written in octal there.
+fn unescaped(text: &str) -> PathBuf {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    let plain = escapes.iter().fold(text.to_owned(), |text, (code, sign)| text.replace(code, sign));
+    PathBuf::from(plain)
+}
+
+#[cfg(test)]
+mod tests;

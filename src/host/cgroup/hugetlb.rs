@@ -1,0 +1,45 @@
+//! Huge pages: which sizes the kernel knows, and the files that limit each.
+
+use std::{fs, path::Path};
+
+use super::Hierarchy;
+
+/// The sizes this kernel has, as control group files spell them: `2MB`, `1GB`. Empty when it has
+/// none.
+pub fn page_sizes() -> Vec<String> {
+    sizes_in(Path::new("/sys/kernel/mm/hugepages"))
+}
+
+/// The file that limits pages of a size.
+pub fn limit_file(hierarchy: Hierarchy, size: &str) -> String {
+    match hierarchy {
+        Hierarchy::Legacy => format!("hugetlb.{size}.limit_in_bytes"),
+        Hierarchy::Unified => format!("hugetlb.{size}.max"),
+    }
+}
+
+/// The file that limits reservations of pages of a size; kernels from 5.7 on have it.
+pub fn reservation_file(hierarchy: Hierarchy, size: &str) -> String {
+    limit_file(hierarchy, &format!("{size}.rsvd"))
+}
+
+pub(super) fn sizes_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut kilobytes: Vec<u64> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
+        })
+        .collect();
+    kilobytes.sort_unstable();
+    kilobytes.into_iter().map(spelt).collect()
+}
+
+/// In the largest unit that needs no fraction.
+fn spelt(kilobytes: u64) -> String {
+    match (kilobytes % (1 << 20), kilobytes % (1 << 10)) {
+        (0, _) => format!("{}GB", kilobytes >> 20),
+        (_, 0) => format!("{}MB", kilobytes >> 10),
+        _ => format!("{kilobytes}KB"),
+    }
+}

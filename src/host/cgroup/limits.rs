@@ -1,0 +1,127 @@
+//! What the kernel holds a control group to, read from its files in one go.
+
+use std::fs;
+
+use super::{Cgroup, Hierarchy, read};
+
+/// Limits in force. A field is none where the machine has no such controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Period of the CPU quota in microseconds.
+    pub cpu_period: Option<i64>,
+    /// CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
+    pub cpu_quota: Option<i64>,
+    /// Share of the CPU.
+    pub cpu_weight: Option<CpuWeight>,
+    /// Memory in bytes; [`UNLIMITED`] for no limit.
+    pub memory: Option<i64>,
+    /// Memory and swap together in bytes; [`UNLIMITED`] for no limit.
+    pub memory_and_swap: Option<i64>,
+    /// CPUs, in the kernel's list format; empty where nothing was set.
+    pub cpus: Option<String>,
+    /// Memory nodes, likewise.
+    pub mems: Option<String>,
+    /// Of the process that was asked about.
+    pub oom_score_adj: Option<i64>,
+}
+
+/// A share of the CPU, in the scale of its hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuWeight {
+    /// Version 1: 2 to 262144, usually 1024.
+    Shares(i64),
+    /// Version 2: 1 to 10000, usually 100.
+    Weight(i64),
+}
+
+/// No limit.
+pub const UNLIMITED: i64 = -1;
+
+impl Cgroup {
+    /// The limits of the group, and the OOM score of process `pid`. Reads a dozen small files.
+    pub fn limits(&self, pid: u32) -> Limits {
+        let (cpu_quota, cpu_period) = self.cpu_quota();
+        let memory = self.memory();
+        let score = fs::read_to_string(self.proc.join(pid.to_string()).join("oom_score_adj"));
+        Limits {
+            cpu_period,
+            cpu_quota,
+            cpu_weight: self.cpu_weight(),
+            memory,
+            memory_and_swap: self.memory_and_swap(memory),
+            cpus: self.text("cpuset", "cpuset.cpus"),
+            mems: self.text("cpuset", "cpuset.mems"),
+            oom_score_adj: score.ok().and_then(|text| text.trim().parse().ok()),
+        }
+    }
+
+    /// Memory in bytes that cannot be had back cheaply: all but the page cache nobody used lately.
+    pub fn working_set(&self) -> Option<i64> {
+        let (hierarchy, place) = self.directory("memory")?;
+        let (usage, idle) = match hierarchy {
+            Hierarchy::Legacy => ("memory.usage_in_bytes", "total_inactive_file"),
+            Hierarchy::Unified => ("memory.current", "inactive_file"),
+        };
+        let usage: i64 = self.text("memory", usage)?.parse().ok()?;
+        let stat = read(place, "memory.stat").ok()?;
+        let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
+        Some(usage.saturating_sub(idle.unwrap_or(0)).max(0))
+    }
+
+    fn cpu_quota(&self) -> (Option<i64>, Option<i64>) {
+        match self.directory("cpu").map(|(hierarchy, _)| hierarchy) {
+            None => (None, None),
+            Some(Hierarchy::Legacy) => {
+                (self.bytes("cpu", "cpu.cfs_quota_us"), self.bytes("cpu", "cpu.cfs_period_us"))
+            }
+            Some(Hierarchy::Unified) => {
+                let text = self.text("cpu", "cpu.max").unwrap_or_default();
+                let mut parts = text.split(' ');
+                (parts.next().and_then(number), parts.next().and_then(number))
+            }
+        }
+    }
+
+    fn cpu_weight(&self) -> Option<CpuWeight> {
+        match self.directory("cpu")?.0 {
+            Hierarchy::Legacy => self.bytes("cpu", "cpu.shares").map(CpuWeight::Shares),
+            Hierarchy::Unified => self.bytes("cpu", "cpu.weight").map(CpuWeight::Weight),
+        }
+    }
+
+    fn memory(&self) -> Option<i64> {
+        match self.directory("memory")?.0 {
+            Hierarchy::Legacy => self.bytes("memory", "memory.limit_in_bytes"),
+            Hierarchy::Unified => self.bytes("memory", "memory.max"),
+        }
+    }
+
+    fn memory_and_swap(&self, memory: Option<i64>) -> Option<i64> {
+        match self.directory("memory")?.0 {
+            Hierarchy::Legacy => self.bytes("memory", "memory.memsw.limit_in_bytes"),
+            Hierarchy::Unified => match (memory?, self.bytes("memory", "memory.swap.max")?) {
+                (UNLIMITED, _) | (_, UNLIMITED) => Some(UNLIMITED),
+                (memory, swap) => Some(memory.saturating_add(swap)),
+            },
+        }
+    }
+
+    fn bytes(&self, controller: &str, file: &str) -> Option<i64> {
+        self.text(controller, file).as_deref().and_then(number)
+    }
+
+    fn text(&self, controller: &str, file: &str) -> Option<String> {
+        read(self.directory(controller)?.1, file).ok()
+    }
+}
+
+/// A number as the kernel writes limits.
+fn number(text: &str) -> Option<i64> {
+    match text {
+        "max" => Some(UNLIMITED),
+        text => text.parse().ok().map(|value| if value >= BOUNDLESS { UNLIMITED } else { value }),
+    }
+}
+
+/// Version 1 has no word for "no limit": it shows the most a counter of pages can hold.
+const BOUNDLESS: i64 = i64::MAX - (1 << 20);
