@@ -19,4 +19,5 @@ pub mod process;
 pub mod processes;
 pub mod socket;
 pub mod tail_watch;
+pub mod tree;
 pub mod watch;

@@ -1,0 +1,123 @@
+//! Trees of every shape, also while they change.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+use super::*;
+
+fn measure(root: &Path) -> Size {
+    let mut walk = Walk::begin(root).unwrap();
+    loop {
+        if let Some(size) = walk.step(1) {
+            return size;
+        }
+    }
+}
+
+/// What `du` and `find` say of it.
+fn told(root: &Path) -> Size {
+    let du = Command::new("du").args(["-s", "-x", "-B1"]).arg(root).output().unwrap().stdout;
+    let du = String::from_utf8(du).unwrap();
+    let bytes = du.split_whitespace().next().unwrap().parse().unwrap();
+    let find = Command::new("find").arg(root).args(["-xdev", "-printf", "%i\\n"]).output().unwrap();
+    let inodes: HashSet<String> =
+        String::from_utf8(find.stdout).unwrap().lines().map(str::to_owned).collect();
+    Size { bytes, inodes: u64::try_from(inodes.len()).unwrap() }
+}
+
+#[test]
+fn a_tree_is_as_large_as_others_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    assert_eq!(measure(root), told(root));
+    fs::create_dir_all(root.join("a/b/c")).unwrap();
+    for (place, length) in [("one", 1), ("a/ten", 10_000), ("a/b/c/large", 3 << 20)] {
+        fs::write(root.join(place), vec![7; length]).unwrap();
+    }
+    fs::hard_link(root.join("a/b/c/large"), root.join("again")).unwrap();
+    fs::hard_link(root.join("a/b/c/large"), root.join("a/and again")).unwrap();
+    symlink("/", root.join("a/everything")).unwrap();
+    symlink("..", root.join("a/b/up")).unwrap();
+    let size = measure(root);
+    assert_eq!(size, told(root));
+    assert!(size.bytes >= 3 << 20 && size.bytes < 4 << 20, "{size:?}");
+    assert_eq!(size.inodes, 9);
+}
+
+#[test]
+fn a_walk_can_be_cut_into_steps_of_any_length() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..50 {
+        let place = dir.path().join(format!("{}/{number}", number % 7));
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("file"), "text").unwrap();
+    }
+    let whole = Walk::begin(dir.path()).unwrap().step(10_000).unwrap();
+    for length in [1, 3, 50] {
+        let mut walk = Walk::begin(dir.path()).unwrap();
+        let size = (0..10_000).find_map(|_| walk.step(length));
+        assert_eq!(size, Some(whole), "{length}");
+        assert_eq!(walk.step(1), Some(whole), "the end stays the end");
+    }
+}
+
+#[test]
+fn what_changes_meanwhile_does_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, outside) = (dir.path().join("layer"), dir.path().join("outside"));
+    for place in [&root, &outside] {
+        fs::create_dir_all(place.join("deep/er")).unwrap();
+        fs::write(place.join("deep/er/file"), vec![1; 1 << 20]).unwrap();
+    }
+    let mut walk = Walk::begin(&root).unwrap();
+    assert_eq!(walk.step(1), None, "it is in the first directory now");
+    // A directory that becomes a way out.
+    fs::rename(root.join("deep"), dir.path().join("moved")).unwrap();
+    symlink(&outside, root.join("deep")).unwrap();
+    let size = (0..100).find_map(|_| walk.step(1)).unwrap();
+    assert!(size.inodes <= 4, "{size:?}");
+    fs::remove_dir_all(&root).unwrap();
+    let error = Walk::begin(&root).unwrap_err();
+    assert!(error.is_not_found());
+    assert!(Walk::begin(&outside.join("deep/er/file")).is_err());
+}
+
+#[test]
+fn depth_costs_no_more_descriptors_than_it_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut place = dir.path().to_owned();
+    (0..DEEPEST + 20).for_each(|_| place.push("d"));
+    fs::create_dir_all(&place).unwrap();
+    let mut walk = Walk::begin(dir.path()).unwrap();
+    let mut open = 0;
+    let size = loop {
+        open = open.max(walk.levels.len());
+        if let Some(size) = walk.step(1) {
+            break size;
+        }
+    };
+    assert_eq!(open, DEEPEST);
+    assert_eq!(size.inodes, u64::try_from(DEEPEST).unwrap() + 1);
+}
+
+#[test]
+fn other_file_systems_are_not_entered() {
+    let (root, proc) = (Path::new("/"), Path::new("/proc"));
+    if fs::metadata(root).unwrap().dev() == fs::metadata(proc).unwrap().dev() {
+        return;
+    }
+    let mut walk = Walk::begin(root).unwrap();
+    // Only the first level: what is below belongs to nobody's test.
+    while walk.levels.len() == 1 && walk.step(1).is_none() {
+        let entered =
+            walk.levels.get(1).map(|level| fs::File::from(level.directory.try_clone().unwrap()));
+        if let Some(entered) = entered {
+            assert_eq!(entered.metadata().unwrap().dev(), walk.device);
+            walk.levels.truncate(1);
+        }
+    }
+}
