@@ -19,6 +19,7 @@ pub mod layers;
 pub mod log_messages;
 pub mod logs;
 pub mod pull;
+pub mod storage;
 pub mod version;
 
 mod address;

@@ -15,9 +15,12 @@ use std::{
 
 use tokio::{sync::Notify, task::yield_now, time::timeout};
 
-use super::{error::ImageError, joined::Joined, remove::bears, usage::mountpoint};
+use super::{error::ImageError, joined::Joined, remove::bears};
 use crate::{
-    engine::error::{Call, Clash, EngineError, PullFault, Subject},
+    engine::{
+        error::{Call, Clash, EngineError, PullFault, Subject},
+        storage::mountpoint,
+    },
     error::Kind,
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},

@@ -1,12 +1,7 @@
 //! How much space images take: measured in the background, because it costs the engine seconds
 //! on a full node, and answered from memory.
 
-use std::{
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -16,7 +11,7 @@ use tracing::debug;
 
 use super::error::ImageError;
 use crate::{
-    engine::{client::Engine, images::DiskUsage},
+    engine::{client::Engine, images::DiskUsage, storage},
     host::clock,
     model::{
         engine::EngineInfo,
@@ -55,7 +50,7 @@ impl Gauge {
     pub(super) async fn keep(self, engine: Engine, store: Store) {
         loop {
             let described = described(&store).await;
-            let place = mountpoint(&described).await;
+            let place = storage::mountpoint(&described).await;
             let began = Instant::now();
             let seen = Seen::now(&store);
             match timeout(MEASURE_DEADLINE, engine.disk_usage()).await {
@@ -150,41 +145,6 @@ fn measured(mountpoint: PathBuf, usage: DiskUsage) -> FilesystemUsage {
     }
 }
 
-/// The directory images and writable layers are kept in, or the nearest one above it that is
-/// visible here.
-///
-/// With containerd's image store the engine does not say where that is: it is where the
-/// snapshotter's directory is, below the engine's own containerd or the system's.
-pub(super) async fn mountpoint(engine: &EngineInfo) -> PathBuf {
-    if engine.containerd_store {
-        let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
-        let own = engine.root_dir.join(OWN_CONTAINERD);
-        for root in [own.as_path(), Path::new(SYSTEM_CONTAINERD)] {
-            let layers = root.join(&snapshotter);
-            if device(&layers).await.is_some() {
-                return of_layers(root, layers).await;
-            }
-        }
-    }
-    for directory in engine.root_dir.ancestors() {
-        if device(directory).await.is_some() {
-            return of_layers(directory, directory.join(&engine.storage_driver)).await;
-        }
-    }
-    engine.root_dir.clone()
-}
-
-/// The directory of the layers where they have a disk of their own, else the one around it.
-async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
-    let own = device(&layers).await.filter(|_| root != layers);
-    if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
-}
-
-/// The device a directory is on; none when it cannot be seen.
-async fn device(path: &Path) -> Option<u64> {
-    tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
-}
-
 /// How long the first answer may wait for the first measurement.
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one measurement may take.
@@ -199,7 +159,3 @@ const SHARE: u32 = 10;
 const DEBOUNCE: Duration = Duration::from_secs(2);
 /// The store is waited for in turns of this length.
 const RECHECK: Duration = Duration::from_secs(3600);
-/// The engine's own containerd, below its data root.
-const OWN_CONTAINERD: &str = "containerd/daemon";
-/// Where the system's containerd keeps its data, unless configured otherwise.
-const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
