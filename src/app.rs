@@ -37,6 +37,7 @@ use crate::{
         server::serve,
     },
     sandbox::room::{SandboxRooms, Sandboxes},
+    stats::room::Stats,
     store::{gate::Gate, handle::Store, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
 };
@@ -247,6 +248,7 @@ async fn build(
         sandboxes: sandboxes.clone(),
         containers,
         streaming,
+        stats: Stats::start(store.clone(), Path::new("/proc")),
         store,
         network,
         config,

@@ -20,6 +20,7 @@ pub mod pause;
 pub mod rootfs;
 pub mod rpc;
 pub mod sandbox;
+pub mod stats;
 pub mod store;
 pub mod streaming;
 pub mod telemetry;

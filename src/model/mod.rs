@@ -20,6 +20,7 @@ pub mod reference;
 pub mod resources;
 pub mod sandbox;
 pub mod security;
+pub mod stats;
 pub mod stream;
 pub mod time;
 pub mod volume;

@@ -16,9 +16,13 @@ use crate::{
     container::room::Containers,
     error::Kind,
     host::clock,
-    model::network::{NetworkMode, NetworkStatus},
+    model::{
+        network::{NetworkMode, NetworkStatus},
+        stats::Detail,
+    },
     network::service::Network,
     sandbox::room::Sandboxes,
+    stats::room::Stats,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     streaming::room::Streaming,
     translate::{parse, render},
@@ -34,6 +38,8 @@ pub struct RuntimeRpc {
     pub containers: Containers,
     /// Exec, attach and port-forward.
     pub streaming: Streaming,
+    /// What containers and pods use.
+    pub stats: Stats,
     /// What is true now.
     pub store: Store,
     /// Network readiness.
@@ -257,6 +263,52 @@ impl RuntimeService for RuntimeRpc {
         let spec = parse::stream::forward_spec(request.get_ref()).map_err(failed)?;
         let url = self.streaming.forward(spec).await.map_err(failed)?;
         Ok(Response::new(cri::PortForwardResponse { url }))
+    }
+
+    async fn container_stats(
+        &self,
+        request: Request<cri::ContainerStatsRequest>,
+    ) -> Result<Response<cri::ContainerStatsResponse>, Status> {
+        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
+        let (id, now) = (id.map_err(failed)?, self.now().await?);
+        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
+        let read = self.stats.container(container).await.map_err(failed)?;
+        let stats = Some(render::stats::container(&read));
+        Ok(Response::new(cri::ContainerStatsResponse { stats }))
+    }
+
+    async fn list_container_stats(
+        &self,
+        request: Request<cri::ListContainerStatsRequest>,
+    ) -> Result<Response<cri::ListContainerStatsResponse>, Status> {
+        let filter = parse::filter::container_stats_filter(request.get_ref().filter.as_ref());
+        let now = self.now().await?;
+        let read = self.stats.containers(&now, &filter, Detail::Usage).await.map_err(failed)?;
+        let stats = read.iter().map(render::stats::container).collect();
+        Ok(Response::new(cri::ListContainerStatsResponse { stats }))
+    }
+
+    async fn pod_sandbox_stats(
+        &self,
+        request: Request<cri::PodSandboxStatsRequest>,
+    ) -> Result<Response<cri::PodSandboxStatsResponse>, Status> {
+        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
+        let (id, now) = (id.map_err(failed)?, self.now().await?);
+        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
+        let read = self.stats.pod(&now, sandbox).await.map_err(failed)?;
+        let stats = Some(render::stats::pod(&read));
+        Ok(Response::new(cri::PodSandboxStatsResponse { stats }))
+    }
+
+    async fn list_pod_sandbox_stats(
+        &self,
+        request: Request<cri::ListPodSandboxStatsRequest>,
+    ) -> Result<Response<cri::ListPodSandboxStatsResponse>, Status> {
+        let filter = parse::filter::sandbox_stats_filter(request.get_ref().filter.as_ref());
+        let now = self.now().await?;
+        let read = self.stats.pods(&now, &filter, Detail::Usage).await.map_err(failed)?;
+        let stats = read.iter().map(render::stats::pod).collect();
+        Ok(Response::new(cri::ListPodSandboxStatsResponse { stats }))
     }
 
     async fn update_runtime_config(

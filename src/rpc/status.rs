@@ -10,6 +10,7 @@ use crate::{
     image::error::ImageError,
     network::error::NetworkError,
     sandbox::error::SandboxError,
+    stats::error::StatsError,
     store::error::StoreError,
     streaming::error::StreamError,
     translate::parse::error::ParseError,
@@ -67,8 +68,8 @@ macro_rules! failures {
 }
 
 failures! {
-    CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StoreError,
-    StreamError,
+    CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StatsError,
+    StoreError, StreamError,
 }
 
 /// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and

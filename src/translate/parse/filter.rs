@@ -36,6 +36,26 @@ pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter
     }
 }
 
+/// Whose statistics are asked for: of containers that run, and no filter asks for all of them.
+pub fn container_stats_filter(given: Option<&cri::ContainerStatsFilter>) -> ContainerFilter {
+    let running =
+        ContainerFilter { state: Some(ContainerStateFilter::Running), ..Default::default() };
+    let Some(given) = given else { return running };
+    ContainerFilter {
+        id: given.id.clone(),
+        sandbox: given.pod_sandbox_id.clone(),
+        labels: sorted(&given.label_selector),
+        ..running
+    }
+}
+
+/// Of which pods statistics are asked for; no filter asks for all.
+pub fn sandbox_stats_filter(given: Option<&cri::PodSandboxStatsFilter>) -> SandboxFilter {
+    let Some(given) = given else { return SandboxFilter::default() };
+    let labels = sorted(&given.label_selector);
+    SandboxFilter { id: given.id.clone(), labels, ..SandboxFilter::default() }
+}
+
 /// The image asked for, prefixes taken off; none asks for all.
 pub fn image_filter(given: Option<&cri::ImageFilter>) -> Option<String> {
     let name = given?.image.as_ref()?.image.as_str();

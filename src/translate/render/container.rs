@@ -117,7 +117,7 @@ fn state(process: &Process) -> cri::ContainerState {
     }
 }
 
-fn metadata(given: &ContainerMetadata) -> cri::ContainerMetadata {
+pub(super) fn metadata(given: &ContainerMetadata) -> cri::ContainerMetadata {
     cri::ContainerMetadata { name: given.name.clone(), attempt: given.attempt }
 }
 

@@ -8,6 +8,8 @@ pub mod event;
 pub mod image;
 pub mod runtime;
 pub mod sandbox;
+pub mod stats;
+
 mod signal;
 mod time;
 mod verbose;

@@ -79,7 +79,7 @@ pub(super) fn unsorted(map: &BTreeMap<String, String>) -> HashMap<String, String
     map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn metadata(given: &PodMetadata) -> cri::PodSandboxMetadata {
+pub(super) fn metadata(given: &PodMetadata) -> cri::PodSandboxMetadata {
     cri::PodSandboxMetadata {
         name: given.name.clone(),
         uid: given.uid.clone(),

@@ -18,4 +18,5 @@ mod logs;
 mod networks;
 mod outages;
 mod random;
+mod stats;
 mod streams;

@@ -287,6 +287,24 @@ fn filters_never_fail_and_unknown_states_select_nothing() {
 }
 
 #[test]
+fn statistics_are_of_containers_that_run() {
+    let all = filter::container_stats_filter(None);
+    assert_eq!((all.state, all.id.as_str()), (Some(ContainerStateFilter::Running), ""));
+    let labels = || [("a".to_owned(), "b".to_owned())].into();
+    let read = filter::container_stats_filter(Some(&cri::ContainerStatsFilter {
+        id: "c".to_owned(),
+        pod_sandbox_id: "p".to_owned(),
+        label_selector: labels(),
+    }));
+    assert_eq!(read.state, Some(ContainerStateFilter::Running));
+    assert_eq!((read.id.as_str(), read.sandbox.as_str(), read.labels.len()), ("c", "p", 1));
+    assert_eq!(filter::sandbox_stats_filter(None), SandboxFilter::default());
+    let given = cri::PodSandboxStatsFilter { id: "p".to_owned(), label_selector: labels() };
+    let read = filter::sandbox_stats_filter(Some(&given));
+    assert_eq!((read.id.as_str(), read.labels.len(), read.state), ("p", 1, None));
+}
+
+#[test]
 fn an_image_filter_without_a_name_asks_for_all() {
     let named = |image: &str| cri::ImageFilter {
         image: Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() }),

@@ -1,0 +1,288 @@
+//! What containers and pods use, as the kernel counts it.
+//!
+//! A figure is none where the kernel does not keep it, or where nobody asked for that much
+//! ([`Detail`]); a figure that is there was read, never guessed.
+
+use std::{path::PathBuf, sync::Arc};
+
+use super::{
+    record::{ContainerRecord, SandboxRecord},
+    time::Nanos,
+};
+
+/// How much is read of a control group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What the statistics of CRI carry.
+    Usage,
+    /// That and everything metrics are made of.
+    Everything,
+}
+
+/// What a container uses.
+#[derive(Clone, Debug)]
+pub struct ContainerReading {
+    /// Whose figures they are.
+    pub record: Arc<ContainerRecord>,
+    /// Of its control group; all none while it has none.
+    pub group: GroupReading,
+    /// Of its processes; only with [`Detail::Everything`].
+    pub processes: Option<ProcessReading>,
+    /// What it wrote outside of mounts; none until it was measured, and where it cannot be.
+    pub layer: Option<LayerReading>,
+}
+
+/// What a pod uses.
+#[derive(Clone, Debug)]
+pub struct PodReading {
+    /// Whose figures they are.
+    pub record: Arc<SandboxRecord>,
+    /// Of the pod's control group, or the sum over the groups of its pause and its containers.
+    pub group: GroupReading,
+    /// Of its network; none of the host's.
+    pub network: Option<NetworkReading>,
+    /// Its running containers, newest first.
+    pub containers: Vec<ContainerReading>,
+}
+
+impl PodReading {
+    /// Nothing is known of what it uses.
+    pub fn blank(record: &Arc<SandboxRecord>) -> Self {
+        Self {
+            record: Arc::clone(record),
+            group: GroupReading::default(),
+            network: None,
+            containers: Vec::new(),
+        }
+    }
+}
+
+/// What the kernel counts for a control group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupReading {
+    /// Processor time.
+    pub cpu: Option<CpuReading>,
+    /// Memory.
+    pub memory: Option<MemoryReading>,
+    /// Swap.
+    pub swap: Option<SwapReading>,
+    /// Block devices.
+    pub io: Option<IoReading>,
+    /// Tasks.
+    pub pids: Option<PidsReading>,
+    /// Huge pages, one entry for each size; only with [`Detail::Everything`].
+    pub hugepages: Vec<HugepageReading>,
+}
+
+/// Processor time. Times are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CpuReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// Used since the beginning, over all processors.
+    pub usage: u64,
+    /// Used in a second of late: 1,000,000,000 is one processor in full use. None until there
+    /// are two readings.
+    pub nano_cores: Option<u64>,
+    /// Of the usage, what ran in user mode.
+    pub user: Option<u64>,
+    /// Of the usage, what ran in the kernel.
+    pub system: Option<u64>,
+    /// Periods of the quota in which it wanted to run.
+    pub periods: Option<u64>,
+    /// Those in which it was held back.
+    pub throttled_periods: Option<u64>,
+    /// How long it was held back in all.
+    pub throttled: Option<u64>,
+    /// Waiting for a processor.
+    pub pressure: Option<Pressure>,
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// All of it, page cache included.
+    pub usage: u64,
+    /// Without the page cache nobody used lately: what cannot be had back cheaply.
+    pub working_set: u64,
+    /// What is left of the limit; none without a limit below the machine's memory.
+    pub available: Option<u64>,
+    /// Anonymous memory.
+    pub rss: Option<u64>,
+    /// Page cache.
+    pub cache: Option<u64>,
+    /// Page cache used lately.
+    pub active_file: Option<u64>,
+    /// Page cache not used lately.
+    pub inactive_file: Option<u64>,
+    /// Mapped files.
+    pub mapped_file: Option<u64>,
+    /// The kernel's own, on its behalf.
+    pub kernel: Option<u64>,
+    /// The most it ever was.
+    pub peak: Option<u64>,
+    /// How often the limit was met.
+    pub limit_hits: Option<u64>,
+    /// Processes killed for lack of memory.
+    pub oom_kills: Option<u64>,
+    /// Page faults.
+    pub faults: Option<u64>,
+    /// Page faults that needed the disk.
+    pub major_faults: Option<u64>,
+    /// Waiting for memory.
+    pub pressure: Option<Pressure>,
+}
+
+/// Swap, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// In use.
+    pub usage: u64,
+    /// What is left of the limit; none without one.
+    pub available: Option<u64>,
+}
+
+/// Block devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// Waiting for a device.
+    pub pressure: Option<Pressure>,
+    /// By device; only with [`Detail::Everything`].
+    pub devices: Vec<DeviceReading>,
+}
+
+/// What was read from and written to a block device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReading {
+    /// Its major number.
+    pub major: u32,
+    /// Its minor number.
+    pub minor: u32,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Requests to read.
+    pub reads: u64,
+    /// Requests to write.
+    pub writes: u64,
+    /// Requests to discard.
+    pub discards: u64,
+}
+
+/// Tasks of a group: threads, in other words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PidsReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// How many there are.
+    pub tasks: u64,
+    /// How many there may be; none without a limit. Only with [`Detail::Everything`].
+    pub limit: Option<u64>,
+}
+
+/// Huge pages of one size, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HugepageReading {
+    /// The size as the kernel names it, e.g. `2MB`.
+    pub size: String,
+    /// In use.
+    pub usage: u64,
+    /// The most that ever was in use; version 1 only.
+    pub peak: Option<u64>,
+    /// How often the limit was met.
+    pub limit_hits: Option<u64>,
+}
+
+/// Pressure stall information: how long tasks waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// While at least one task waited.
+    pub some: Stall,
+    /// While all tasks waited; absent for processors on older kernels, and then all zero.
+    pub full: Stall,
+}
+
+/// One line of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stall {
+    /// Since the beginning, in microseconds as the kernel counts them.
+    pub total: u64,
+    /// Percent of the last 10 seconds.
+    pub avg10: f64,
+    /// Percent of the last 60 seconds.
+    pub avg60: f64,
+    /// Percent of the last 300 seconds.
+    pub avg300: f64,
+}
+
+/// The interfaces of a network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkReading {
+    /// When it was read.
+    pub at: Nanos,
+    /// The one that holds the pod's address.
+    pub default: InterfaceReading,
+    /// The others.
+    pub others: Vec<InterfaceReading>,
+}
+
+/// Counters of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceReading {
+    /// Its name.
+    pub name: String,
+    /// What came in.
+    pub received: TrafficReading,
+    /// What went out.
+    pub sent: TrafficReading,
+}
+
+/// Traffic in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficReading {
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Packets with errors.
+    pub errors: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+}
+
+/// The processes of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessReading {
+    /// How many there are.
+    pub processes: u64,
+    /// Their threads.
+    pub threads: u64,
+    /// Their open file descriptors.
+    pub descriptors: u64,
+    /// Sockets among these.
+    pub sockets: u64,
+    /// Soft limits of the main process: name as `ulimit` and cAdvisor have it → value.
+    pub ulimits: Vec<(&'static str, u64)>,
+}
+
+/// What a container wrote outside of mounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerReading {
+    /// When its measurement ended.
+    pub at: Nanos,
+    /// The directory the engine keeps layers in, as ImageFsInfo names it.
+    pub mountpoint: PathBuf,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Inodes.
+    pub inodes: u64,
+}

@@ -1,0 +1,199 @@
+//! Readings of whole pods.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    groups::Found,
+    read::{group::Places, interfaces},
+    room::{Memory, Work},
+};
+use crate::{
+    model::{
+        network::{Attachment, NetworkMode},
+        record::{ContainerRecord, SandboxRecord},
+        stats::{
+            ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
+            PodReading,
+        },
+        time::Nanos,
+    },
+    store::snapshot::Snapshot,
+};
+
+/// What has to be known of a pod to read it.
+#[derive(Debug)]
+pub(super) struct Shape {
+    record: Arc<SandboxRecord>,
+    /// Those that run, newest first.
+    containers: Vec<Arc<ContainerRecord>>,
+    /// It has a control group around its containers' that is no other pod's.
+    grouped: bool,
+}
+
+impl Shape {
+    /// Of one pod.
+    pub(super) fn of(record: &Arc<SandboxRecord>, now: &Snapshot) -> Self {
+        Self::among(record, now.containers_of(&record.id), &parents(now.sandboxes()))
+    }
+
+    /// Of several.
+    pub(super) fn all<'a>(
+        records: impl Iterator<Item = &'a Arc<SandboxRecord>>,
+        now: &Snapshot,
+    ) -> Vec<Self> {
+        let parents = parents(now.sandboxes());
+        records.map(|one| Self::among(one, now.containers_of(&one.id), &parents)).collect()
+    }
+
+    pub(super) fn among(
+        record: &Arc<SandboxRecord>,
+        containers: &[Arc<ContainerRecord>],
+        parents: &HashMap<&str, Option<&str>>,
+    ) -> Self {
+        let running = containers.iter().filter(|one| one.process.is_running());
+        let stated = parent(record);
+        Self {
+            record: Arc::clone(record),
+            containers: running.cloned().collect(),
+            grouped: !stated.is_empty() && parents.get(stated).is_some_and(Option::is_some),
+        }
+    }
+}
+
+impl Memory {
+    /// What a pod uses; none when its pause ended meanwhile.
+    pub(super) fn pod(&self, shape: &Shape, work: &mut Work<'_>) -> Option<PodReading> {
+        let record = &shape.record;
+        let id = record.id.as_str();
+        let pause = match record.pid().map(|pid| (pid, self.groups.find(id, pid))) {
+            Some((_, Found::Ended)) => return None,
+            Some((pid, Found::Here(places))) => Some((pid, places)),
+            Some((_, Found::Hidden)) | None => None,
+        };
+        let read = shape.containers.iter().filter_map(|one| self.container(one, work));
+        let containers: Vec<ContainerReading> = read.collect();
+        let blank = PodReading::blank(record);
+        let Some((pid, places)) = pause else {
+            return Some(PodReading { containers, ..blank });
+        };
+        let group = match shape.grouped {
+            true => self.group(parent(record), &places.parent(), work)?,
+            false => {
+                let own = self.group(id, &places, work)?;
+                sum(std::iter::once(&own).chain(containers.iter().map(|one| &one.group)))
+            }
+        };
+        let network = self.network(record, pid, &places, work);
+        Some(PodReading { group, network, containers, ..blank })
+    }
+
+    /// The counters of the pod's interfaces. A pid that is another's by now has other counters;
+    /// but as long as the pause's group is there, so is the pause.
+    fn network(
+        &self,
+        record: &SandboxRecord,
+        pid: u32,
+        places: &Places,
+        work: &mut Work<'_>,
+    ) -> Option<NetworkReading> {
+        if record.document.network == NetworkMode::Host {
+            return None;
+        }
+        let place = self.proc.join(pid.to_string());
+        let text = work.files.text(&place, "net/dev")?;
+        let read = interfaces::network(text, interface(record), (work.means.now)());
+        read.filter(|_| places.exists())
+    }
+}
+
+/// What several groups use together, as far as figures of groups add up: pressure does not, nor
+/// what is left of limits. A peak of the sum is not the sum of peaks.
+pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupReading {
+    let mut total = GroupReading::default();
+    for group in groups {
+        total.cpu = both(total.cpu, group.cpu.as_ref(), |one, other| CpuReading {
+            at: later(one.at, other.at),
+            usage: one.usage.saturating_add(other.usage),
+            nano_cores: plus(one.nano_cores, other.nano_cores),
+            user: plus(one.user, other.user),
+            system: plus(one.system, other.system),
+            ..CpuReading::default()
+        });
+        total.memory = both(total.memory, group.memory.as_ref(), add_memory);
+        total.pids = both(total.pids, group.pids.as_ref(), |one, other| PidsReading {
+            at: later(one.at, other.at),
+            tasks: one.tasks.saturating_add(other.tasks),
+            limit: None,
+        });
+    }
+    total
+}
+
+fn add_memory(one: &MemoryReading, other: &MemoryReading) -> MemoryReading {
+    MemoryReading {
+        at: later(one.at, other.at),
+        usage: one.usage.saturating_add(other.usage),
+        working_set: one.working_set.saturating_add(other.working_set),
+        rss: plus(one.rss, other.rss),
+        cache: plus(one.cache, other.cache),
+        active_file: plus(one.active_file, other.active_file),
+        inactive_file: plus(one.inactive_file, other.inactive_file),
+        mapped_file: plus(one.mapped_file, other.mapped_file),
+        kernel: plus(one.kernel, other.kernel),
+        faults: plus(one.faults, other.faults),
+        major_faults: plus(one.major_faults, other.major_faults),
+        ..MemoryReading::default()
+    }
+}
+
+/// Two readings joined. The first is joined with nothing, which takes from it what does not add
+/// up.
+fn both<T: Clone + Default>(
+    total: Option<T>,
+    more: Option<&T>,
+    join: impl Fn(&T, &T) -> T,
+) -> Option<T> {
+    match (total, more) {
+        (total, None) => total,
+        (None, Some(more)) => Some(join(more, &T::default())),
+        (Some(total), Some(more)) => Some(join(&total, more)),
+    }
+}
+
+fn plus(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn later(one: Nanos, other: Nanos) -> Nanos {
+    one.max(other)
+}
+
+/// Parents that running pods state, each with the pod's uid; none for one that several share.
+pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> HashMap<&str, Option<&str>> {
+    let mut parents = HashMap::new();
+    for record in all.iter().filter(|record| record.pid().is_some()) {
+        let uid = record.document.spec.metadata.uid.as_str();
+        let owner = parents.entry(parent(record)).or_insert(Some(uid));
+        *owner = owner.filter(|known| *known == uid);
+    }
+    parents
+}
+
+/// The control group the pod was to be in; empty for none, and for the root.
+pub(super) fn parent(record: &SandboxRecord) -> &str {
+    record.document.spec.cgroup_parent.trim_end_matches('/')
+}
+
+/// The name of the interface that has the pod's address.
+fn interface(record: &SandboxRecord) -> &str {
+    match &record.attachment {
+        Some(Attachment::Ready { intent, .. }) => intent.interface.as_str(),
+        _ => USUAL_INTERFACE,
+    }
+}
+
+/// What the engine calls it too.
+const USUAL_INTERFACE: &str = "eth0";

@@ -1,0 +1,61 @@
+//! Rates of processor use, from our own earlier readings.
+//!
+//! Several ask, each in a rhythm of its own: a reading becomes the next base only when the last
+//! one is old enough to divide by, and until then the last rate is answered again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// What was read of each group before.
+#[derive(Debug, Default)]
+pub(super) struct Rates(Mutex<HashMap<String, Rate>>);
+
+/// The last base of a group, and the rate up to it.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    at: Instant,
+    usage: u64,
+    nano_cores: Option<u64>,
+}
+
+impl Rates {
+    /// Takes a reading of processor time in nanoseconds; answers what was used in a second.
+    pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(last) = known.get_mut(id) else {
+            known.insert(id.to_owned(), Rate { at, usage, nano_cores: None });
+            return None;
+        };
+        let since = at.saturating_duration_since(last.at);
+        if usage < last.usage {
+            // Another group by the same name.
+            *last = Rate { at, usage, nano_cores: None };
+        } else if since >= SHORTEST {
+            let nano_cores = Some(rate(usage - last.usage, since));
+            *last = Rate { at, usage, nano_cores };
+        }
+        last.nano_cores
+    }
+
+    /// Forgets all others.
+    pub(super) fn keep(&self, ids: &HashSet<&str>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|id, _| ids.contains(id.as_str()));
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+fn rate(used: u64, since: Duration) -> u64 {
+    let used = u128::from(used).saturating_mul(1_000_000_000);
+    u64::try_from(used / since.as_nanos().max(1)).unwrap_or(u64::MAX)
+}
+
+/// Over less than this, the moments at which the kernel counts would show.
+const SHORTEST: Duration = Duration::from_millis(900);

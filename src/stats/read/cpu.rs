@@ -1,0 +1,91 @@
+//! Processor time of a control group.
+
+use super::{
+    file::Files,
+    group::Places,
+    text::{flat, pressure},
+};
+use crate::{
+    host::cgroup::Hierarchy,
+    model::{
+        stats::{CpuReading, Detail},
+        time::Nanos,
+    },
+};
+
+/// What a group used; none when it is gone or nobody counts.
+pub(super) fn read(
+    places: &Places,
+    detail: Detail,
+    now: fn() -> Nanos,
+    files: &mut Files,
+) -> Option<CpuReading> {
+    let (hierarchy, place) = places.cpu_usage.as_ref()?;
+    let mut reading = match hierarchy {
+        Hierarchy::Unified => unified(files.text(place, "cpu.stat")?)?,
+        Hierarchy::Legacy => {
+            let usage = files.count(place, "cpuacct.usage")?;
+            CpuReading { usage, ..CpuReading::default() }
+        }
+    };
+    reading.at = now();
+    if *hierarchy == Hierarchy::Legacy && detail == Detail::Everything {
+        if let Some(text) = files.text(place, "cpuacct.stat") {
+            modes(text, &mut reading);
+        }
+        let bandwidth = places.cpu.as_ref().and_then(|place| files.text(place, "cpu.stat"));
+        if let Some(text) = bandwidth {
+            throttling(text, &mut reading);
+        }
+    }
+    let told = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
+    reading.pressure = told.and_then(pressure);
+    Some(reading)
+}
+
+/// `cpu.stat` of version 2, in microseconds.
+pub(super) fn unified(text: &str) -> Option<CpuReading> {
+    let (mut reading, mut usage) = (CpuReading::default(), None);
+    for (name, value) in flat(text) {
+        let nanos = value.saturating_mul(MICRO);
+        match name {
+            "usage_usec" => usage = Some(nanos),
+            "user_usec" => reading.user = Some(nanos),
+            "system_usec" => reading.system = Some(nanos),
+            "nr_periods" => reading.periods = Some(value),
+            "nr_throttled" => reading.throttled_periods = Some(value),
+            "throttled_usec" => reading.throttled = Some(nanos),
+            _ => {}
+        }
+    }
+    reading.usage = usage?;
+    Some(reading)
+}
+
+/// `cpuacct.stat` of version 1, in ticks of a hundredth of a second whatever the kernel's own.
+pub(super) fn modes(text: &str, reading: &mut CpuReading) {
+    for (name, value) in flat(text) {
+        let nanos = value.saturating_mul(TICK);
+        match name {
+            "user" => reading.user = Some(nanos),
+            "system" => reading.system = Some(nanos),
+            _ => {}
+        }
+    }
+}
+
+/// `cpu.stat` of version 1, in nanoseconds.
+pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
+    for (name, value) in flat(text) {
+        match name {
+            "nr_periods" => reading.periods = Some(value),
+            "nr_throttled" => reading.throttled_periods = Some(value),
+            "throttled_time" => reading.throttled = Some(value),
+            _ => {}
+        }
+    }
+}
+
+const MICRO: u64 = 1000;
+/// `USER_HZ` is 100 on every architecture Docker runs on.
+const TICK: u64 = 10_000_000;

@@ -1,0 +1,56 @@
+//! Reading small files of the kernel, many and often: one buffer for all of them.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// Reads files of the kernel, one after the other.
+#[derive(Debug)]
+pub(in crate::stats) struct Files {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    text: String,
+}
+
+impl Files {
+    /// The text of a file; none when it is absent or cannot be read.
+    pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
+        self.path.clear();
+        self.path.push(directory);
+        self.path.push(name);
+        self.bytes.clear();
+        let file = File::open(&self.path).ok()?;
+        file.take(LARGEST).read_to_end(&mut self.bytes).ok()?;
+        match str::from_utf8(&self.bytes) {
+            Ok(text) => Some(text),
+            // Names of interfaces may be anything.
+            Err(_) => {
+                self.text = String::from_utf8_lossy(&self.bytes).into_owned();
+                Some(&self.text)
+            }
+        }
+    }
+
+    /// The only count in a file.
+    pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
+        super::text::count(self.text(directory, name)?)
+    }
+
+    /// The only limit in a file; none also for "no limit".
+    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<u64> {
+        super::text::limit(self.text(directory, name)?)
+    }
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { path: PathBuf::new(), bytes: Vec::with_capacity(USUAL), text: String::new() }
+    }
+}
+
+/// Larger than what nearly all files hold, so that one is read with two calls.
+const USUAL: usize = 8192;
+/// What is longer is not read to its end: a container could make it grow without bounds.
+const LARGEST: u64 = 4 << 20;

@@ -1,0 +1,109 @@
+//! Traffic of a control group with block devices.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    file::Files,
+    group::Places,
+    text::{nested, operations, pressure},
+};
+use crate::{
+    host::cgroup::Hierarchy,
+    model::{
+        stats::{Detail, DeviceReading, IoReading},
+        time::Nanos,
+    },
+};
+
+/// What a group did; none when nothing is told of it.
+pub(super) fn read(
+    places: &Places,
+    detail: Detail,
+    now: fn() -> Nanos,
+    files: &mut Files,
+) -> Option<IoReading> {
+    let told = places.pressure.as_ref().and_then(|place| files.text(place, "io.pressure"));
+    let pressure = told.and_then(pressure);
+    let at = now();
+    let devices = match (&places.io, detail) {
+        (Some((Hierarchy::Unified, place)), Detail::Everything) => {
+            files.text(place, "io.stat").map(unified)
+        }
+        (Some((Hierarchy::Legacy, place)), Detail::Everything) => legacy(place, files),
+        _ => None,
+    };
+    if pressure.is_none() && devices.is_none() {
+        return None;
+    }
+    Some(IoReading { at, pressure, devices: devices.unwrap_or_default() })
+}
+
+/// `io.stat` of version 2.
+pub(super) fn unified(text: &str) -> Vec<DeviceReading> {
+    let mut devices = Devices::default();
+    for (device, name, value) in nested(text) {
+        let reading = devices.of(device);
+        match name {
+            "rbytes" => reading.read_bytes = value,
+            "wbytes" => reading.written_bytes = value,
+            "dbytes" => reading.discarded_bytes = value,
+            "rios" => reading.reads = value,
+            "wios" => reading.writes = value,
+            "dios" => reading.discards = value,
+            _ => {}
+        }
+    }
+    devices.read()
+}
+
+/// Version 1 counts bytes and requests in two files, named after the part of the kernel that
+/// counts; the throttling layer counts whatever the scheduler is.
+fn legacy(place: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
+    let mut devices = Devices::default();
+    bytes(files.text(place, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);
+    if let Some(text) = files.text(place, "blkio.throttle.io_serviced_recursive") {
+        requests(text, &mut devices);
+    }
+    Some(devices.read())
+}
+
+/// `blkio.throttle.io_service_bytes_recursive`.
+pub(super) fn bytes(text: &str, devices: &mut Devices) {
+    for (device, operation, value) in operations(text) {
+        let reading = devices.of(device);
+        match operation {
+            "Read" => reading.read_bytes = value,
+            "Write" => reading.written_bytes = value,
+            "Discard" => reading.discarded_bytes = value,
+            _ => {}
+        }
+    }
+}
+
+/// `blkio.throttle.io_serviced_recursive`.
+pub(super) fn requests(text: &str, devices: &mut Devices) {
+    for (device, operation, value) in operations(text) {
+        let reading = devices.of(device);
+        match operation {
+            "Read" => reading.reads = value,
+            "Write" => reading.writes = value,
+            "Discard" => reading.discards = value,
+            _ => {}
+        }
+    }
+}
+
+/// Readings by device.
+#[derive(Debug, Default)]
+pub(super) struct Devices(BTreeMap<(u32, u32), DeviceReading>);
+
+impl Devices {
+    fn of(&mut self, (major, minor): (u32, u32)) -> &mut DeviceReading {
+        let fresh = DeviceReading { major, minor, ..DeviceReading::default() };
+        self.0.entry((major, minor)).or_insert(fresh)
+    }
+
+    pub(super) fn read(self) -> Vec<DeviceReading> {
+        self.0.into_values().collect()
+    }
+}

@@ -1,0 +1,182 @@
+//! Memory and swap of a control group.
+
+use std::path::Path;
+
+use super::{
+    file::Files,
+    group::Places,
+    text::{flat, pressure},
+};
+use crate::{
+    host::cgroup::Hierarchy,
+    model::{
+        stats::{Detail, MemoryReading, SwapReading},
+        time::Nanos,
+    },
+};
+
+/// What a group uses, and the swap it uses; none when it is gone or nobody counts.
+pub(super) fn read(
+    places: &Places,
+    detail: Detail,
+    now: fn() -> Nanos,
+    files: &mut Files,
+) -> Option<(MemoryReading, Option<SwapReading>)> {
+    let (hierarchy, place) = places.memory.as_ref()?;
+    let names = names(*hierarchy);
+    let usage = files.count(place, names.usage)?;
+    let at = now();
+    let stat = match hierarchy {
+        Hierarchy::Legacy => legacy(files.text(place, "memory.stat")?),
+        Hierarchy::Unified => unified(files.text(place, "memory.stat")?),
+    };
+    let limit = files.limit(place, names.limit);
+    let working_set = usage.saturating_sub(stat.reading.inactive_file.unwrap_or_default());
+    let below_machine = limit.filter(|limit| *limit < places.machine_memory);
+    let mut reading = MemoryReading {
+        at,
+        usage,
+        working_set,
+        available: below_machine.map(|limit| limit.saturating_sub(working_set)),
+        ..stat.reading
+    };
+    let swap = match hierarchy {
+        Hierarchy::Unified => unified_swap(place, files),
+        Hierarchy::Legacy => legacy_swap(stat.swap, limit, place, files),
+    };
+    if detail == Detail::Everything {
+        details(*hierarchy, place, &mut reading, files);
+    }
+    let told = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
+    reading.pressure = told.and_then(pressure);
+    Some((reading, swap.map(|swap| SwapReading { at, ..swap })))
+}
+
+/// `memory.stat`.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Stat {
+    pub(super) reading: MemoryReading,
+    /// Only version 1 tells it here, and only where swap is counted.
+    pub(super) swap: Option<u64>,
+}
+
+/// Of version 1: what is below the group counts, so the totals are taken.
+pub(super) fn legacy(text: &str) -> Stat {
+    let mut stat = Stat::default();
+    let reading = &mut stat.reading;
+    for (name, value) in flat(text) {
+        match name {
+            "total_rss" => reading.rss = Some(value),
+            "total_cache" => reading.cache = Some(value),
+            "total_mapped_file" => reading.mapped_file = Some(value),
+            "total_active_file" => reading.active_file = Some(value),
+            "total_inactive_file" => reading.inactive_file = Some(value),
+            "total_pgfault" => reading.faults = Some(value),
+            "total_pgmajfault" => reading.major_faults = Some(value),
+            "total_swap" => stat.swap = Some(value),
+            _ => {}
+        }
+    }
+    stat
+}
+
+/// Of version 2, where everything is a total.
+pub(super) fn unified(text: &str) -> Stat {
+    let mut stat = Stat::default();
+    let reading = &mut stat.reading;
+    let (mut stacks, mut slab) = (None, None);
+    for (name, value) in flat(text) {
+        match name {
+            "anon" => reading.rss = Some(value),
+            "file" => reading.cache = Some(value),
+            "file_mapped" => reading.mapped_file = Some(value),
+            "active_file" => reading.active_file = Some(value),
+            "inactive_file" => reading.inactive_file = Some(value),
+            "pgfault" => reading.faults = Some(value),
+            "pgmajfault" => reading.major_faults = Some(value),
+            "kernel" => reading.kernel = Some(value),
+            "kernel_stack" => stacks = Some(value),
+            "slab" => slab = Some(value),
+            _ => {}
+        }
+    }
+    // Kernels before 5.18 have no sum of it.
+    let parts = stacks.zip(slab).map(|(stacks, slab)| slab.saturating_add(stacks));
+    reading.kernel = reading.kernel.or(parts);
+    stat
+}
+
+/// `memory.events` of version 2.
+pub(super) fn events(text: &str, reading: &mut MemoryReading) {
+    for (name, value) in flat(text) {
+        match name {
+            "max" => reading.limit_hits = Some(value),
+            "oom_kill" => reading.oom_kills = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// `memory.oom_control` of version 1; kernels before 4.13 do not count.
+pub(super) fn oom_control(text: &str) -> Option<u64> {
+    flat(text).find(|(name, _)| *name == "oom_kill").map(|(_, value)| value)
+}
+
+fn unified_swap(place: &Path, files: &mut Files) -> Option<SwapReading> {
+    let usage = files.count(place, "memory.swap.current")?;
+    let limit = files.limit(place, "memory.swap.max");
+    Some(SwapReading {
+        usage,
+        available: limit.map(|limit| limit.saturating_sub(usage)),
+        at: Nanos::UNSET,
+    })
+}
+
+/// Version 1 limits memory and swap together.
+fn legacy_swap(
+    usage: Option<u64>,
+    memory: Option<u64>,
+    place: &Path,
+    files: &mut Files,
+) -> Option<SwapReading> {
+    let usage = usage?;
+    let both = files.limit(place, "memory.memsw.limit_in_bytes");
+    let limit = both.zip(memory).map(|(both, memory)| both.saturating_sub(memory));
+    Some(SwapReading {
+        usage,
+        available: limit.map(|limit| limit.saturating_sub(usage)),
+        at: Nanos::UNSET,
+    })
+}
+
+fn details(hierarchy: Hierarchy, place: &Path, reading: &mut MemoryReading, files: &mut Files) {
+    match hierarchy {
+        Hierarchy::Unified => {
+            reading.peak = files.count(place, "memory.peak");
+            if let Some(text) = files.text(place, "memory.events") {
+                events(text, reading);
+            }
+        }
+        Hierarchy::Legacy => {
+            reading.peak = files.count(place, "memory.max_usage_in_bytes");
+            reading.limit_hits = files.count(place, "memory.failcnt");
+            reading.kernel = files.count(place, "memory.kmem.usage_in_bytes");
+            reading.oom_kills = files.text(place, "memory.oom_control").and_then(oom_control);
+        }
+    }
+}
+
+/// What the same figures are called.
+struct Names {
+    usage: &'static str,
+    limit: &'static str,
+}
+
+const fn names(hierarchy: Hierarchy) -> Names {
+    match hierarchy {
+        Hierarchy::Legacy => {
+            Names { usage: "memory.usage_in_bytes", limit: "memory.limit_in_bytes" }
+        }
+        Hierarchy::Unified => Names { usage: "memory.current", limit: "memory.max" },
+    }
+}

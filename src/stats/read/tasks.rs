@@ -1,0 +1,59 @@
+//! Tasks and huge pages of a control group.
+
+use std::path::Path;
+
+use super::{file::Files, group::Places};
+use crate::{
+    host::cgroup::Hierarchy,
+    model::{
+        stats::{Detail, HugepageReading, PidsReading},
+        time::Nanos,
+    },
+};
+
+/// How many tasks there are; none when nobody counts.
+pub(super) fn tasks(
+    places: &Places,
+    detail: Detail,
+    now: fn() -> Nanos,
+    files: &mut Files,
+) -> Option<PidsReading> {
+    let place = places.pids.as_ref()?;
+    let tasks = files.count(place, "pids.current")?;
+    let at = now();
+    let limit = match detail {
+        Detail::Usage => None,
+        Detail::Everything => files.limit(place, "pids.max"),
+    };
+    Some(PidsReading { at, tasks, limit })
+}
+
+/// What is used of huge pages of these sizes; sizes nobody counts are left out.
+pub(super) fn hugepages(
+    places: &Places,
+    sizes: &[String],
+    files: &mut Files,
+) -> Vec<HugepageReading> {
+    let Some((hierarchy, place)) = &places.hugepages else { return Vec::new() };
+    let read = |size: &String| match hierarchy {
+        Hierarchy::Unified => unified(place, size, files),
+        Hierarchy::Legacy => legacy(place, size, files),
+    };
+    sizes.iter().filter_map(read).collect()
+}
+
+fn unified(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
+    let usage = files.count(place, &format!("hugetlb.{size}.current"))?;
+    let events = files.text(place, &format!("hugetlb.{size}.events"));
+    let limit_hits = events.and_then(|text| {
+        super::text::flat(text).find(|(name, _)| *name == "max").map(|(_, value)| value)
+    });
+    Some(HugepageReading { size: size.to_owned(), usage, peak: None, limit_hits })
+}
+
+fn legacy(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
+    let usage = files.count(place, &format!("hugetlb.{size}.usage_in_bytes"))?;
+    let peak = files.count(place, &format!("hugetlb.{size}.max_usage_in_bytes"));
+    let limit_hits = files.count(place, &format!("hugetlb.{size}.failcnt"));
+    Some(HugepageReading { size: size.to_owned(), usage, peak, limit_hits })
+}

@@ -1,0 +1,86 @@
+//! The few forms in which the kernel writes figures. What is not understood is passed over: a
+//! newer kernel adds lines.
+
+use crate::model::stats::{Pressure, Stall};
+
+/// A count. What is larger than we can count is as large as we can count; `max` is too.
+pub(super) fn count(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text {
+        "max" => Some(u64::MAX),
+        _ if digits => Some(text.parse().unwrap_or(u64::MAX)),
+        _ => None,
+    }
+}
+
+/// A limit: none when there is none.
+pub(super) fn limit(text: &str) -> Option<u64> {
+    // Version 1 has no word for it, and shows the most that whole pages can be.
+    count(text).filter(|value| *value < UNLIMITED)
+}
+
+/// Lines of a name and a count.
+pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
+    text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        Some((name, count(value)?))
+    })
+}
+
+/// Lines of a device and of `name=count` pairs.
+pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
+    text.lines().filter_map(|line| line.split_once(' ')).flat_map(|(device, pairs)| {
+        let device = numbers(device);
+        let pairs = pairs.split_ascii_whitespace().filter_map(|pair| pair.split_once('='));
+        pairs.filter_map(move |(name, value)| Some((device?, name, count(value)?)))
+    })
+}
+
+/// Lines of a device, an operation and a count.
+pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (device, name) = (numbers(words.next()?)?, words.next()?);
+        Some((device, name, count(words.next()?)?))
+    })
+}
+
+/// Pressure stall information; none for a text without any, as when it is switched off.
+pub(super) fn pressure(text: &str) -> Option<Pressure> {
+    let mut read = Pressure::default();
+    let mut any = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(pairs) = line.strip_prefix("some ") {
+            (read.some, any) = (stall(pairs), true);
+        } else if let Some(pairs) = line.strip_prefix("full ") {
+            (read.full, any) = (stall(pairs), true);
+        }
+    }
+    any.then_some(read)
+}
+
+fn stall(pairs: &str) -> Stall {
+    let mut stall = Stall::default();
+    let percent = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
+    for (name, value) in pairs.split_ascii_whitespace().filter_map(|pair| pair.split_once('=')) {
+        match name {
+            "total" => stall.total = count(value).unwrap_or_default(),
+            "avg10" => stall.avg10 = percent(value).unwrap_or_default(),
+            "avg60" => stall.avg60 = percent(value).unwrap_or_default(),
+            "avg300" => stall.avg300 = percent(value).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    stall
+}
+
+/// `major:minor`.
+fn numbers(device: &str) -> Option<(u32, u32)> {
+    let (major, minor) = device.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// No machine has this much, and version 1 writes no less for "no limit".
+const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);

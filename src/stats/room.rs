@@ -1,0 +1,251 @@
+//! The handle: readings of containers and pods that a snapshot shows.
+//!
+//! Files of the kernel are read on blocking threads, a few side by side. What ends between the
+//! snapshot and the reading is left out.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::available_parallelism,
+    time::Instant,
+};
+
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::{
+    error::StatsError,
+    groups::{Found, Groups, means},
+    layers::Layers,
+    pods::{Shape, parent},
+    rates::Rates,
+    read::{
+        file::Files,
+        group::{Means, Places},
+        processes,
+    },
+    walker,
+};
+use crate::{
+    model::{
+        filter::{ContainerFilter, SandboxFilter},
+        record::{ContainerRecord, SandboxRecord},
+        stats::{ContainerReading, Detail, GroupReading, PodReading, ProcessReading},
+    },
+    store::{handle::Store, snapshot::Snapshot},
+};
+
+/// What containers and pods use. Clones share what is remembered.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    pub(super) memory: Arc<Memory>,
+}
+
+/// What is remembered from reading to reading, all of it of containers that run.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) proc: PathBuf,
+    pub(super) groups: Groups,
+    pub(super) rates: Rates,
+    pub(super) layers: Layers,
+    /// However many ask, this many threads read.
+    threads: Arc<Semaphore>,
+}
+
+impl Stats {
+    /// Reads below `proc`; measures writable layers until the last handle is gone.
+    pub fn start(store: Store, proc: &Path) -> Self {
+        let stats = Self::new(proc);
+        tokio::spawn(walker::walk(Arc::downgrade(&stats.memory), store));
+        stats
+    }
+
+    /// Without anybody who measures layers.
+    pub(super) fn new(proc: &Path) -> Self {
+        let memory = Memory {
+            proc: proc.to_owned(),
+            groups: Groups::below(proc, &mut Files::default()),
+            rates: Rates::default(),
+            layers: Layers::default(),
+            threads: Arc::new(Semaphore::new(workers())),
+        };
+        Self { memory: Arc::new(memory) }
+    }
+
+    /// What one container uses; nothing but its layer while it does not run.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn container(
+        &self,
+        record: &Arc<ContainerRecord>,
+    ) -> Result<ContainerReading, StatsError> {
+        let read = self.spread(vec![Arc::clone(record)], Detail::Usage, Memory::container).await?;
+        Ok(read.into_iter().next().unwrap_or_else(|| self.memory.blank(record)))
+    }
+
+    /// What the running containers use that are asked for, newest first.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn containers(
+        &self,
+        now: &Snapshot,
+        filter: &ContainerFilter,
+        detail: Detail,
+    ) -> Result<Vec<ContainerReading>, StatsError> {
+        let runs = |record: &&Arc<ContainerRecord>| record.process.is_running();
+        let asked = now.containers().iter().filter(runs).filter(|record| filter.matches(record));
+        self.spread(asked.cloned().collect(), detail, Memory::container).await
+    }
+
+    /// What one pod uses; nothing but its containers' share while its pause does not run.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn pod(
+        &self,
+        now: &Snapshot,
+        record: &Arc<SandboxRecord>,
+    ) -> Result<PodReading, StatsError> {
+        let shape = Shape::of(record, now);
+        let read = self.spread(vec![shape], Detail::Usage, Memory::pod).await?;
+        Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
+    }
+
+    /// What the pods use that are asked for and whose pause runs, newest first.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn pods(
+        &self,
+        now: &Snapshot,
+        filter: &SandboxFilter,
+        detail: Detail,
+    ) -> Result<Vec<PodReading>, StatsError> {
+        let runs = |record: &&Arc<SandboxRecord>| record.pid().is_some();
+        let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
+        let shapes = Shape::all(asked, now);
+        self.spread(shapes, detail, Memory::pod).await
+    }
+
+    /// Reads `subjects` on a few threads; their order stays.
+    async fn spread<T, R>(
+        &self,
+        subjects: Vec<T>,
+        detail: Detail,
+        read: fn(&Memory, &T, &mut Work<'_>) -> Option<R>,
+    ) -> Result<Vec<R>, StatsError>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
+        let share = subjects.len().div_ceil(workers()).max(SMALLEST_SHARE);
+        let means = Arc::new(means(detail));
+        let mut subjects = subjects.into_iter();
+        let mut reading = JoinSet::new();
+        for place in 0.. {
+            let part: Vec<T> = subjects.by_ref().take(share).collect();
+            if part.is_empty() {
+                break;
+            }
+            let (memory, means) = (Arc::clone(&self.memory), Arc::clone(&means));
+            // The semaphore is never closed.
+            let permit = Arc::clone(&self.memory.threads).acquire_owned().await.ok();
+            reading.spawn_blocking(move || {
+                let mut work = Work { means: &means, files: Files::default() };
+                let read = part.iter().filter_map(|one| read(&memory, one, &mut work)).collect();
+                drop(permit);
+                (place, read)
+            });
+        }
+        let mut parts: Vec<(u32, Vec<R>)> = Vec::new();
+        while let Some(part) = reading.join_next().await {
+            parts.push(part?);
+        }
+        parts.sort_by_key(|(place, _)| *place);
+        Ok(parts.into_iter().flat_map(|(_, read)| read).collect())
+    }
+}
+
+/// What a thread reads with.
+pub(super) struct Work<'a> {
+    pub(super) means: &'a Means,
+    pub(super) files: Files,
+}
+
+impl Memory {
+    /// What a container uses; none when it ended meanwhile.
+    pub(super) fn container(
+        &self,
+        record: &Arc<ContainerRecord>,
+        work: &mut Work<'_>,
+    ) -> Option<ContainerReading> {
+        let blank = self.blank(record);
+        let Some(pid) = record.process.pid() else { return Some(blank) };
+        let id = record.id.as_str();
+        let places = match self.groups.find(id, pid) {
+            Found::Here(places) => places,
+            Found::Hidden => return Some(blank),
+            Found::Ended => return None,
+        };
+        let group = self.group(id, &places, work)?;
+        let processes = match work.means.detail {
+            Detail::Usage => None,
+            Detail::Everything => Some(self.processes(pid, &places, work)),
+        };
+        Some(ContainerReading { group, processes, ..blank })
+    }
+
+    /// What a group uses, its rate included; none when it is gone.
+    pub(super) fn group(
+        &self,
+        id: &str,
+        places: &Places,
+        work: &mut Work<'_>,
+    ) -> Option<GroupReading> {
+        let mut group = Groups::read(places, work.means, &mut work.files)?;
+        if let Some(cpu) = &mut group.cpu {
+            cpu.nano_cores = self.rates.next(id, cpu.usage, Instant::now());
+        }
+        Some(group)
+    }
+
+    /// Forgets whatever does not run any more.
+    pub(super) fn keep(
+        &self,
+        containers: &[Arc<ContainerRecord>],
+        sandboxes: &[Arc<SandboxRecord>],
+    ) {
+        let containers = containers.iter().filter(|record| record.process.is_running());
+        let mut ids: HashSet<&str> = containers.map(|record| record.id.as_str()).collect();
+        self.layers.keep(&ids);
+        let pauses = sandboxes.iter().filter(|record| record.pid().is_some());
+        ids.extend(pauses.flat_map(|record| [record.id.as_str(), parent(record)]));
+        self.groups.keep(&ids);
+        self.rates.keep(&ids);
+    }
+
+    fn blank(&self, record: &Arc<ContainerRecord>) -> ContainerReading {
+        ContainerReading {
+            record: Arc::clone(record),
+            group: GroupReading::default(),
+            processes: None,
+            layer: self.layers.of(record.id.as_str()),
+        }
+    }
+
+    fn processes(&self, main: u32, places: &Places, work: &mut Work<'_>) -> ProcessReading {
+        let pids = places.processes(&mut work.files);
+        processes::read(&self.proc, main, &pids, &mut work.files)
+    }
+}
+
+/// More threads than this would only wait for each other.
+fn workers() -> usize {
+    available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
+}
+
+const MOST_WORKERS: usize = 4;
+/// Fewer are read sooner than another thread wakes up.
+const SMALLEST_SHARE: usize = 8;

@@ -1,0 +1,360 @@
+//! Trees of control groups as machines of every layout show them, and what is remembered between
+//! readings. `tests/fixtures/cgroup` has v1 and hybrid word for word from a machine with both, and
+//! v2 after the kernel's documentation.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{
+    groups::means,
+    layers::{Layers, REFRESH},
+    pods::{Shape, parents, sum},
+    rates::Rates,
+    read::file::Files,
+    room::{Memory, Stats, Work},
+    walker::{Job, Storage, Turn},
+};
+use crate::model::{
+    document::{ContainerDocument, SandboxDocument, VERSION},
+    id::{ContainerId, SandboxId},
+    network::NetworkMode,
+    record::{ContainerRecord, Process, SandboxRecord},
+    stats::{
+        ContainerReading, CpuReading, Detail, GroupReading, LayerReading, MemoryReading,
+        PidsReading, Pressure, SwapReading,
+    },
+    time::Nanos,
+};
+
+const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
+const OTHER: &str = "0000000000000000000000000000000000000000000000000000000000000001";
+const TREES: [&str; 4] = ["v1", "hybrid", "v2-systemd", "v2-cgroupfs"];
+
+fn running(pid: u32) -> Process {
+    Process::Running { pid, started_at: Nanos(1) }
+}
+
+fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
+    let document: ContainerDocument = serde_json::from_value(json!({
+        "version": 1,
+        "spec": { "metadata": { "name": "c", "attempt": 0 }, "image": "app:1" },
+        "sandbox": OTHER,
+        "image_id": format!("sha256:{OTHER}"),
+        "image_ref": format!("sha256:{OTHER}"),
+    }))
+    .unwrap();
+    Arc::new(ContainerRecord {
+        id: ContainerId::try_from(id).unwrap(),
+        name: "k8s_c_pod_ns_uid_0".to_owned(),
+        document: Arc::new(document),
+        created_at: Nanos(1),
+        process: running(pid),
+        stop_signal: None,
+        engine_log: None,
+    })
+}
+
+fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
+    let metadata = json!({ "name": "pod", "namespace": "ns", "uid": uid, "attempt": 0 });
+    let spec = json!({ "metadata": metadata, "cgroup_parent": parent });
+    let spec = serde_json::from_value(spec).unwrap();
+    let network = NetworkMode::Docker;
+    Arc::new(SandboxRecord {
+        id: SandboxId::try_from(ID).unwrap(),
+        name: "k8s_POD_pod_ns_uid_0".to_owned(),
+        document: Arc::new(SandboxDocument { version: VERSION, spec, network, shim_group: None }),
+        created_at: Nanos(1),
+        process: Some(running(42)),
+        engine_addresses: Vec::new(),
+        attachment: None,
+    })
+}
+
+fn memory(tree: &str) -> Arc<Memory> {
+    // Relative, as the mount points in the fixtures are: tests run in the crate's folder.
+    Stats::new(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")).memory
+}
+
+fn read(
+    memory: &Memory,
+    record: &Arc<ContainerRecord>,
+    detail: Detail,
+) -> Option<ContainerReading> {
+    let means = means(detail);
+    memory.container(record, &mut Work { means: &means, files: Files::default() })
+}
+
+#[test]
+fn version_1_as_a_machine_shows_it() {
+    for tree in ["v1", "hybrid"] {
+        let reading = read(&memory(tree), &container(ID, 42), Detail::Everything).unwrap();
+        let group = reading.group;
+        let cpu = group.cpu.unwrap();
+        assert!(cpu.at.is_set());
+        assert_eq!((cpu.usage, cpu.nano_cores), (860_127_623, None), "{tree}");
+        assert_eq!((cpu.user, cpu.system), (Some(790_000_000), Some(60_000_000)));
+        assert_eq!((cpu.periods, cpu.throttled_periods), (Some(67), Some(21)));
+        assert_eq!(cpu.throttled, Some(301_624_770));
+        let memory = group.memory.unwrap();
+        assert_eq!((memory.usage, memory.working_set), (9_342_976, 9_342_976 - 8_388_608));
+        assert_eq!(memory.available, Some(67_108_864 - 954_368));
+        assert_eq!(
+            (memory.rss, memory.faults, memory.major_faults),
+            (Some(114_688), Some(3272), Some(0))
+        );
+        assert_eq!(memory.oom_kills, Some(0));
+        assert!(memory.peak.is_some() && memory.kernel.is_some() && memory.limit_hits.is_some());
+        let swap = SwapReading { at: memory.at, usage: 0, available: Some(67_108_864) };
+        assert_eq!(group.swap, Some(swap));
+        assert_eq!(group.pids.unwrap().tasks, 2);
+        // Only where version 2 is beside it.
+        let total = |pressure: Option<Pressure>| pressure.map(|pressure| pressure.some.total);
+        let wanted = (tree == "hybrid").then_some(1_720_083);
+        assert_eq!(total(cpu.pressure), wanted);
+        assert_eq!(memory.pressure.is_some(), tree == "hybrid");
+        assert_eq!(group.io.and_then(|io| io.pressure).is_some(), tree == "hybrid");
+    }
+}
+
+#[test]
+fn version_2_under_both_drivers() {
+    for tree in ["v2-systemd", "v2-cgroupfs"] {
+        let memory = memory(tree);
+        let group = read(&memory, &container(ID, 42), Detail::Everything).unwrap().group;
+        let cpu = group.cpu.unwrap();
+        assert_eq!((cpu.usage, cpu.user), (1_500_000_000, Some(1_000_000_000)), "{tree}");
+        assert_eq!(cpu.pressure.unwrap().full.total, 1_234_000);
+        let memory = group.memory.unwrap();
+        assert_eq!((memory.usage, memory.working_set), (17_825_792, 9_437_184));
+        assert_eq!(memory.available, Some(67_108_864 - 9_437_184));
+        assert_eq!((memory.rss, memory.cache), (Some(3_145_728), Some(12_582_912)));
+        assert_eq!((memory.oom_kills, memory.limit_hits), (Some(1), Some(3)));
+        assert_eq!((memory.kernel, memory.peak), (Some(1_646_592), Some(20_971_520)));
+        let swap = group.swap.unwrap();
+        assert_eq!((swap.usage, swap.available), (1_048_576, Some(66_060_288)));
+        let io = group.io.unwrap();
+        assert_eq!((io.pressure.unwrap().some.total, io.devices.len()), (88, 1));
+        assert_eq!((io.devices[0].major, io.devices[0].written_bytes), (8, 8_388_608));
+        assert_eq!(group.pids.map(|pids| (pids.tasks, pids.limit)), Some((2, None)));
+    }
+}
+
+#[test]
+fn statistics_leave_out_what_only_metrics_need() {
+    for tree in TREES {
+        let reading = read(&memory(tree), &container(ID, 42), Detail::Usage).unwrap();
+        let memory = reading.group.memory.unwrap();
+        assert_eq!((memory.peak, memory.oom_kills), (None, None), "{tree}");
+        assert!(reading.group.io.is_none_or(|io| io.devices.is_empty()));
+        assert_eq!((reading.processes, reading.group.hugepages.len()), (None, 0));
+    }
+}
+
+#[test]
+fn processes_are_read_where_they_are_asked_for() {
+    let reading = read(&memory("v2-cgroupfs"), &container(ID, 42), Detail::Everything).unwrap();
+    let processes = reading.processes.unwrap();
+    assert_eq!((processes.processes, processes.threads), (1, 1));
+    assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
+}
+
+#[test]
+fn what_ended_is_left_out_and_what_is_hidden_is_not() {
+    let memory = memory("hybrid");
+    assert!(read(&memory, &container(ID, 43), Detail::Usage).is_none(), "the process has ended");
+    let hidden = read(&memory, &container(OTHER, 42), Detail::Usage).unwrap();
+    assert_eq!(hidden.group, GroupReading::default(), "never a stranger's figures");
+}
+
+#[test]
+fn a_pod_with_a_group_of_its_own() {
+    for tree in TREES {
+        let memory = memory(tree);
+        let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
+        let all = [Arc::clone(&pod)];
+        let shape = Shape::among(&pod, &[], &parents(&all));
+        let means = means(Detail::Usage);
+        let mut work = Work { means: &means, files: Files::default() };
+        let reading = memory.pod(&shape, &mut work).unwrap();
+        let usage = reading.group.cpu.unwrap().usage;
+        let wanted = match tree {
+            "v1" | "hybrid" => told(tree, "cg/cpuacct/kubepods/burstable/pod6f2a/cpuacct.usage"),
+            _ => 3_000_000_000,
+        };
+        assert_eq!(usage, wanted, "{tree}");
+        let network = reading.network.unwrap();
+        assert_eq!((network.default.name.as_str(), network.default.received.bytes), ("eth0", 1042));
+        assert_eq!(network.others.len(), 1);
+        assert!(reading.group.pids.unwrap().tasks >= 2);
+    }
+}
+
+fn told(tree: &str, file: &str) -> u64 {
+    let path = Path::new("tests/fixtures/cgroup").join(tree).join(file);
+    fs::read_to_string(path).unwrap().trim().parse().unwrap()
+}
+
+/// Whoever is in the same parent is no part of the pod: then its own groups are added up.
+#[test]
+fn a_pod_among_strangers() {
+    let own = read(&memory("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
+    let (pod, stranger) = (sandbox("6f2a", "/shared/"), sandbox("77", "/shared"));
+    let (nowhere, root) = (sandbox("6f2a", ""), sandbox("6f2a", "/"));
+    for (pod, all) in [
+        (&pod, vec![Arc::clone(&pod), stranger]),
+        (&nowhere, vec![Arc::clone(&nowhere)]),
+        (&root, vec![Arc::clone(&root)]),
+    ] {
+        let memory = memory("v2-cgroupfs");
+        let means = means(Detail::Usage);
+        let mut work = Work { means: &means, files: Files::default() };
+        let shape = Shape::among(pod, &[], &parents(&all));
+        let group = memory.pod(&shape, &mut work).unwrap().group;
+        assert_eq!(group.cpu.as_ref().unwrap().usage, own.cpu.as_ref().unwrap().usage);
+        assert_eq!(group.memory.as_ref().unwrap().available, None, "limits do not add up");
+    }
+    // An earlier sandbox of the same pod is no stranger.
+    let attempts = [sandbox("6f2a", "/p"), sandbox("6f2a", "/p")];
+    assert_eq!(parents(&attempts)["/p"], Some("6f2a"));
+}
+
+#[test]
+fn figures_of_groups_add_up() {
+    let group = |usage: u64, nano_cores| GroupReading {
+        cpu: Some(CpuReading {
+            at: Nanos(i64::try_from(usage).unwrap_or(i64::MAX)),
+            usage,
+            nano_cores,
+            pressure: Some(Pressure::default()),
+            ..CpuReading::default()
+        }),
+        memory: Some(MemoryReading {
+            usage,
+            working_set: usage,
+            available: Some(1),
+            rss: Some(2),
+            peak: Some(3),
+            ..MemoryReading::default()
+        }),
+        pids: Some(PidsReading { at: Nanos(1), tasks: 2, limit: Some(9) }),
+        ..GroupReading::default()
+    };
+    let total = sum([group(10, None), GroupReading::default(), group(5, Some(7))].iter());
+    let cpu = total.cpu.unwrap();
+    assert_eq!((cpu.usage, cpu.nano_cores, cpu.at, cpu.pressure), (15, Some(7), Nanos(10), None));
+    let memory = total.memory.unwrap();
+    assert_eq!((memory.usage, memory.working_set, memory.rss), (15, 15, Some(4)));
+    assert_eq!((memory.available, memory.peak), (None, None));
+    assert_eq!(total.pids, Some(PidsReading { at: Nanos(1), tasks: 4, limit: None }));
+    let alone = sum([group(u64::MAX, None), group(1, None)].iter()).cpu.unwrap();
+    assert_eq!((alone.usage, alone.pressure), (u64::MAX, None));
+    assert_eq!(sum([].iter()), GroupReading::default());
+}
+
+#[test]
+fn rates_need_two_readings_some_time_apart() {
+    let (rates, begin) = (Rates::default(), Instant::now());
+    let after = |millis| begin + Duration::from_millis(millis);
+    assert_eq!(rates.next("a", 1_000, begin), None);
+    assert_eq!(rates.next("a", 9_999, after(100)), None, "too soon to divide by");
+    assert_eq!(rates.next("a", 1_000_001_000, after(2000)), Some(500_000_000));
+    assert_eq!(rates.next("a", 5_000_000_000, after(2100)), Some(500_000_000), "the last one");
+    assert_eq!(rates.next("a", 1_000_001_000, after(4000)), Some(0));
+    assert_eq!(rates.next("a", 7, after(6000)), None, "another group by the same name");
+    assert_eq!(rates.next("b", 7, after(6000)), None);
+    assert_eq!(rates.next("a", u64::MAX, after(7000)), Some(u64::MAX - 7));
+    rates.keep(&HashSet::from(["b"]));
+    assert_eq!(rates.len(), 1);
+}
+
+#[test]
+fn only_what_runs_is_remembered() {
+    let memory = memory("v2-cgroupfs");
+    let (pod, one) = (sandbox("6f2a", "/p"), container(ID, 42));
+    read(&memory, &one, Detail::Usage).unwrap();
+    memory.layers.note(ID, Some(LayerReading::default()), Instant::now());
+    memory.keep(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
+    assert_eq!((memory.groups.len(), memory.rates.len()), (1, 1));
+    assert!(memory.layers.of(ID).is_some());
+    memory.keep(&[], &[]);
+    assert_eq!((memory.groups.len(), memory.rates.len()), (0, 0));
+    assert_eq!(memory.layers.of(ID), None);
+}
+
+#[test]
+fn layers_are_due_a_while_after_they_were_tried() {
+    let (layers, begin) = (Layers::default(), Instant::now());
+    assert!(layers.is_due(ID, begin));
+    let reading = LayerReading { bytes: 7, ..LayerReading::default() };
+    layers.note(ID, Some(reading.clone()), begin);
+    assert!(!layers.is_due(ID, begin + REFRESH / 2) && layers.is_due(ID, begin + REFRESH));
+    layers.note(ID, None, begin + REFRESH);
+    assert!(!layers.is_due(ID, begin + REFRESH), "a failure is not tried again at once");
+    assert_eq!(layers.of(ID), Some(reading), "what was known stays");
+}
+
+/// A machine whose process 7 is in `ID`'s group, with an overlay on its root.
+fn machine(root: &Path, options: &str) -> PathBuf {
+    let proc = root.join("proc");
+    for (file, text) in [
+        ("proc/7/cgroup", format!("0::/{ID}\n")),
+        ("proc/7/mountinfo", format!("1 2 0:3 / / rw - overlay overlay rw,{options}\n")),
+        (
+            "proc/self/mountinfo",
+            format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display()),
+        ),
+        (&format!("cg/{ID}/memory.max"), "max\n".to_owned()),
+        ("home/x/diff/file", "x".repeat(10_000)),
+        ("home/x/diff/folder/file", "x".repeat(5000)),
+    ] {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    proc
+}
+
+#[test]
+fn a_layer_is_measured_in_steps() {
+    let root = tempfile::tempdir().unwrap();
+    let upper = root.path().join("home/x/diff");
+    for options in [format!("upperdir={}", upper.display()), "upperdir=x/diff".to_owned()] {
+        let proc = machine(root.path(), &options);
+        let homes = [PathBuf::from("/nowhere"), root.path().join("home")];
+        let storage = Arc::new(Storage { mountpoint: "/layers".into(), homes });
+        let mut job = Job { record: container(ID, 7), storage, walk: None };
+        let mut steps = 0;
+        let reading = loop {
+            steps += 1;
+            match job.go_on(&proc, 1) {
+                Turn::More(same) => job = same,
+                Turn::Done(id, reading) => {
+                    assert_eq!(id, ID);
+                    break reading.unwrap();
+                }
+            }
+        };
+        assert!(steps > 3, "{steps}");
+        assert_eq!((reading.mountpoint.as_path(), reading.inodes), (Path::new("/layers"), 4));
+        assert!(reading.bytes >= 15_000 && reading.at.is_set());
+    }
+}
+
+#[test]
+fn a_layer_of_nobody_we_know_is_not_measured() {
+    let root = tempfile::tempdir().unwrap();
+    let proc = machine(root.path(), "upperdir=x/diff");
+    let homes = [root.path().join("home"), PathBuf::from("/nowhere")];
+    let storage = Arc::new(Storage { mountpoint: "/layers".into(), homes });
+    for record in [container(OTHER, 7), container(ID, 8)] {
+        let job = Job { record, storage: Arc::clone(&storage), walk: None };
+        assert!(matches!(job.go_on(&proc, 100), Turn::Done(_, None)));
+    }
+}
