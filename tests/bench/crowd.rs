@@ -102,7 +102,20 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.image(&image.image).await?;
     table.since(who, "ImageStatus", step);
+    statistics(who, cri, table).await?;
     filesystem(who, cri, table).await
+}
+
+/// A peer need not have them of pods.
+async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
+    let step = Instant::now();
+    cri.all_stats(None).await?;
+    table.since(who, "ListContainerStats", step);
+    let step = Instant::now();
+    if cri.all_pod_stats(None).await.is_ok() {
+        table.since(who, "ListPodSandboxStats", step);
+    }
+    Ok(())
 }
 
 async fn filesystem(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {

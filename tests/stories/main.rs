@@ -29,6 +29,7 @@ mod many;
 mod pods;
 mod pulls;
 mod restarts;
+mod stats;
 mod streams;
 mod support;
 mod volumes;
@@ -137,6 +138,12 @@ const STORIES: &[(&str, Story)] = stories![
     volumes::refused,
     volumes::after_a_crash,
     volumes::killed_at_random_moments,
+    stats::of_a_container,
+    stats::of_its_layer,
+    stats::of_a_pod,
+    stats::of_a_pod_among_strangers,
+    stats::while_they_end,
+    stats::cost_the_engine_nothing,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

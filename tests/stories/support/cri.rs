@@ -218,6 +218,36 @@ impl Cri {
         call!(self.images.remove_image(request)).map(drop)
     }
 
+    /// ContainerStats.
+    pub(crate) async fn stats(&self, id: &str) -> Answer<cri::ContainerStats> {
+        let request = cri::ContainerStatsRequest { container_id: id.to_owned() };
+        Ok(call!(self.runtime.container_stats(request))?.stats.unwrap_or_default())
+    }
+
+    /// ListContainerStats.
+    pub(crate) async fn all_stats(
+        &self,
+        filter: Option<cri::ContainerStatsFilter>,
+    ) -> Answer<Vec<cri::ContainerStats>> {
+        let request = cri::ListContainerStatsRequest { filter };
+        Ok(call!(self.runtime.list_container_stats(request))?.stats)
+    }
+
+    /// PodSandboxStats.
+    pub(crate) async fn pod_stats(&self, id: &str) -> Answer<cri::PodSandboxStats> {
+        let request = cri::PodSandboxStatsRequest { pod_sandbox_id: id.to_owned() };
+        Ok(call!(self.runtime.pod_sandbox_stats(request))?.stats.unwrap_or_default())
+    }
+
+    /// ListPodSandboxStats.
+    pub(crate) async fn all_pod_stats(
+        &self,
+        filter: Option<cri::PodSandboxStatsFilter>,
+    ) -> Answer<Vec<cri::PodSandboxStats>> {
+        let request = cri::ListPodSandboxStatsRequest { filter };
+        Ok(call!(self.runtime.list_pod_sandbox_stats(request))?.stats)
+    }
+
     /// ImageFsInfo: the images' part and the containers' part.
     pub(crate) async fn disk(&self) -> Answer<(cri::FilesystemUsage, cri::FilesystemUsage)> {
         let mut info = call!(self.images.image_fs_info(cri::ImageFsInfoRequest {}))?;

@@ -10,6 +10,7 @@ pub(crate) mod failure;
 pub(crate) mod forwarding;
 pub(crate) mod http;
 pub(crate) mod inside;
+pub(crate) mod kernel;
 pub(crate) mod leftovers;
 pub(crate) mod mass;
 pub(crate) mod patience;
