@@ -86,7 +86,7 @@ async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) 
     sleep(Duration::from_millis(1500)).await;
     let listed = stage.cri.all_stats(Some(of_container(&id))).await?;
     ensure_eq!(listed.len(), 1);
-    let second = listed[0].cpu.clone().unwrap_or_default();
+    let second = listed[0].cpu.unwrap_or_default();
     let used = value(second.usage_core_nano_seconds) - value(first.usage_core_nano_seconds);
     let since = u64::try_from(second.timestamp - first.timestamp)?;
     let (wanted, rate) = (used * 1_000_000_000 / since, value(second.usage_nano_cores));
