@@ -81,9 +81,28 @@ impl Containers {
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named((engine, &self.store), &plan.name, create, judge).await?;
         self.store.refresh_container(&created).await?;
+        self.relabelled(&snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
+    }
+}
+
+impl Containers {
+    /// Gives mount sources the container's label, or takes the container back.
+    async fn relabelled(
+        &self,
+        snapshot: &Snapshot,
+        plan: &ContainerPlan,
+        id: &str,
+    ) -> Result<(), ContainerError> {
+        let engine = snapshot.described()?;
+        let Err(error) = self.relabel_mounts(engine, &plan.document.spec, id).await else {
+            return Ok(());
+        };
+        self.engine.remove_container(id).await?;
+        self.store.refresh_container(id).await?;
+        Err(error)
     }
 }
 

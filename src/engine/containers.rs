@@ -113,6 +113,17 @@ impl Engine {
         Ok(observe::container::observe(&inspect))
     }
 
+    /// The SELinux label of a container's files; empty without SELinux, and for the privileged.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none.
+    pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
+        let target = address::container(id, "/json");
+        let short = self.patience().short;
+        let look = Exchange::new(call("inspect", id), Method::GET, target, short)?;
+        Ok(self.json::<docker::ContainerInspect>(look).await?.mount_label)
+    }
+
     /// All containers, running or not, a pod's or not, each once.
     ///
     /// # Errors

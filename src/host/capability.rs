@@ -48,7 +48,8 @@ fn may_lower(status: &str, uid_map: &str) -> bool {
     initial && effective.is_some_and(|bits| bits & SYS_RESOURCE != 0)
 }
 
-/// The process that listens on a socket, as far as this process namespace shows it.
+/// Who listens on a socket, as far as this process namespace shows it. Never blocks on it: a
+/// connection is opened, nothing is sent.
 pub(super) fn listener(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();

@@ -3,6 +3,7 @@
 //! Everything here blocks unless its name says otherwise: call it from `spawn_blocking` when it
 //! may touch a disk. Nothing here knows pods, plugins or Docker.
 
+pub mod apparmor;
 pub mod beneath;
 pub mod capability;
 pub mod cgroup;
@@ -11,12 +12,15 @@ pub mod error;
 pub mod file;
 mod inotify;
 pub mod lock;
+pub mod mounts;
 pub mod netns;
 pub mod node;
 pub mod overlay;
 pub mod pidfd;
 pub mod process;
 pub mod processes;
+pub mod relabel;
+pub mod selinux;
 pub mod socket;
 pub mod tail_watch;
 pub mod tree;

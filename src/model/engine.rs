@@ -107,6 +107,52 @@ pub struct EngineInfo {
     pub daemon_id: String,
 }
 
+impl EngineInfo {
+    /// Whether it confines by AppArmor.
+    pub fn has_apparmor(&self) -> bool {
+        self.has_option("apparmor")
+    }
+
+    /// Whether it labels by SELinux.
+    pub fn has_selinux(&self) -> bool {
+        self.has_option("selinux")
+    }
+
+    /// Whether it maps all containers' users.
+    pub fn remaps_users(&self) -> bool {
+        self.has_option("userns")
+    }
+
+    /// Whether it names a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
+    fn has_option(&self, name: &str) -> bool {
+        self.security_options.iter().any(|option| {
+            option.split(',').next().and_then(|first| first.strip_prefix("name=")) == Some(name)
+        })
+    }
+
+    /// Whether one of its OCI runtimes can make mounts read-only with everything below them.
+    pub fn recursive_read_only(&self, runtime: &str) -> bool {
+        let listed = self
+            .runtimes
+            .get(runtime)
+            .and_then(Option::as_ref)
+            .and_then(|features| features.get("mountOptions")?.as_array())
+            .is_some_and(|options| options.iter().any(|option| option == "rro"));
+        listed
+            && self.api >= ApiVersion::RECURSIVE_READ_ONLY
+            && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
+    }
+}
+
+/// Major and minor of a release such as `6.1.0-13-amd64`.
+fn kernel_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
+const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
+
 /// Whether the engine answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {

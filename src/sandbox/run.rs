@@ -14,6 +14,7 @@ use super::{error::SandboxError, room::Sandboxes, undo::Undo};
 use crate::{
     container::{
         error::ContainerError,
+        gather::profile::seccomp_profile,
         name_conflict::{Verdict, create_named},
     },
     error::chain,
@@ -99,8 +100,12 @@ impl Sandboxes {
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
             self.rooms.network.usable().await?;
         }
+        let security = &spec.security;
+        let seccomp = seccomp_profile(security.seccomp.as_ref(), security.privileged).await?;
+        self.rooms.containers.check_sandbox(engine, security).await?;
         let facts = SandboxFacts {
             engine,
+            seccomp: seccomp.as_deref(),
             pause: &pause,
             network: self.mode,
             oom_floor: self.rooms.containers.oom_floor().await,

@@ -40,6 +40,9 @@ pub struct ContainerInspect {
     /// Id of the image it was made from.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
+    /// SELinux label of its files, empty without SELinux.
+    #[serde(deserialize_with = "nullable")]
+    pub mount_label: String,
     /// Path of the log file, empty where the driver has none.
     #[serde(deserialize_with = "nullable")]
     pub log_path: String,

@@ -16,19 +16,24 @@
 )]
 
 mod cdi;
+mod confinement;
 mod conflicts;
 mod crashes;
+mod devices;
 mod events;
 mod execs;
 mod forwards;
+mod handlers;
 mod images;
 mod keeping;
 mod logs;
 mod machine;
 mod many;
+mod mounts;
 mod pods;
 mod pulls;
 mod restarts;
+mod signals;
 mod stats;
 mod streams;
 mod support;
@@ -144,6 +149,21 @@ const STORIES: &[(&str, Story)] = stories![
     stats::of_a_pod_among_strangers,
     stats::while_they_end,
     stats::cost_the_engine_nothing,
+    confinement::by_seccomp,
+    confinement::though_the_daemon_confines_nobody,
+    confinement::by_capabilities,
+    confinement::by_privileges,
+    confinement::of_the_privileged,
+    confinement::refused,
+    confinement::by_an_impostor,
+    mounts::propagated,
+    mounts::read_only,
+    mounts::of_every_source,
+    mounts::impossible,
+    devices::granted,
+    devices::refused,
+    handlers::of_the_engine,
+    signals::to_stop,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

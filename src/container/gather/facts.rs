@@ -30,7 +30,9 @@ impl Containers {
     ) -> Result<ContainerPlan, ContainerError> {
         let engine = snapshot.described()?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
-        let seccomp = seccomp_profile(&spec).await?;
+        let seccomp =
+            seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;
+        self.check_host(engine, &spec).await?;
         let image = self.image(snapshot, &spec.image).await?;
         let accounts = self.accounts(&image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec).await?;

@@ -2,6 +2,10 @@
 //! done, so that what cannot be is refused with nothing to undo.
 
 pub mod cdi;
+mod devices;
 pub mod facts;
+mod host;
+mod mounts;
 pub mod profile;
+mod selinux;
 pub(super) mod volumes;

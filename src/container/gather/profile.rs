@@ -7,19 +7,21 @@ use std::{
 };
 
 use crate::{
-    container::error::ContainerError,
-    error::Kind,
-    host::file::read_if_present,
-    model::{container::ContainerSpec, security::Profile},
+    container::error::ContainerError, error::Kind, host::file::read_if_present,
+    model::security::Profile,
 };
 
-/// The text of a localhost seccomp profile. The file is the caller's to provide, so a missing
-/// one is the request's fault.
-pub(super) async fn seccomp_profile(
-    spec: &ContainerSpec,
+/// The text of a localhost seccomp profile; none for any other, and for the privileged, who
+/// never have one. The file is the caller's to provide, so a missing one is the request's fault.
+///
+/// # Errors
+/// It is not there, not to be read, not UTF-8, or longer than a mebibyte.
+pub async fn seccomp_profile(
+    profile: Option<&Profile>,
+    privileged: bool,
 ) -> Result<Option<String>, ContainerError> {
-    let Some(Profile::Localhost(path)) = &spec.security.seccomp else { return Ok(None) };
-    if spec.security.privileged {
+    let Some(Profile::Localhost(path)) = profile else { return Ok(None) };
+    if privileged {
         return Ok(None);
     }
     let path = PathBuf::from(path);

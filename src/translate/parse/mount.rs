@@ -41,7 +41,6 @@ pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
     refuse_inexpressible(given)?;
     let propagation = propagation(given.propagation).at("propagation")?;
-    check_recursive_read_only(given, propagation)?;
     let image = given.image.as_ref().map(|spec| image::name(spec).at("image")).transpose()?;
     let host_path = match image {
         Some(_) => image_mount_host_path(given)?,
@@ -84,19 +83,6 @@ fn propagation(number: i32) -> Result<Propagation, ParseError> {
         Ok(cri::MountPropagation::PropagationBidirectional) => Ok(Propagation::Bidirectional),
         Err(_) => Err(ParseError::invalid(format!("is no known propagation: {number}"))),
     }
-}
-
-/// CRI: a recursively read-only mount is private and read-only.
-fn check_recursive_read_only(
-    given: &cri::Mount,
-    propagation: Propagation,
-) -> Result<(), ParseError> {
-    let wrong = match (given.recursive_read_only, propagation, given.readonly) {
-        (false, ..) | (true, Propagation::Private, true) => return Ok(()),
-        (true, Propagation::Private, false) => "needs readonly",
-        (true, ..) => "needs private propagation",
-    };
-    Err(ParseError::invalid(wrong)).at("recursive_read_only")
 }
 
 fn image_mount_host_path(given: &cri::Mount) -> Result<String, ParseError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{
     cdi, cgroup, devices,
     error::PlanError,
-    image, labels, mounts, name, resources, runtime,
+    image, labels, mounts, name, read_only, resources, runtime,
     sandbox::{SHM_SIZE, annotations, no_healthcheck},
     security,
 };
@@ -98,6 +98,8 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
         user: None,
         image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
+    let handler = &facts.sandbox.document.spec.handler;
+    read_only::check(&document.spec.mounts, handler, facts.engine)?;
     let mounts = mounts::mounts(&document.spec.mounts, facts)?;
     let mut host = host_config(&document.spec, facts)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());

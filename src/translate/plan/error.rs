@@ -43,6 +43,31 @@ pub enum PlanError {
         /// Where it should be.
         path: String,
     },
+    /// What should be a seccomp profile is none.
+    #[error("seccomp profile {path:?} cannot be used: {reason}")]
+    SeccompProfile {
+        /// Where it is.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The engine cannot confine by seccomp as asked.
+    #[error(
+        "seccomp profile {profile} is asked for but the engine runs without seccomp, or with it \
+         switched off for all"
+    )]
+    NoSeccomp {
+        /// The profile.
+        profile: String,
+    },
+    /// What this host has, or is, does not allow it.
+    #[error("{field}: {reason}")]
+    Host {
+        /// The field as the interface spells it.
+        field: String,
+        /// Why not.
+        reason: String,
+    },
     /// AppArmor is off, but a profile is asked for by name.
     #[error("AppArmor profile {profile:?} is asked for but the engine runs without AppArmor")]
     NoApparmor {
@@ -94,6 +119,14 @@ pub enum PlanError {
         /// Why not.
         reason: &'static str,
     },
+    /// A mount that contradicts itself.
+    #[error("recursive_read_only of the mount at {target:?} needs {needs}")]
+    NotReadOnly {
+        /// Path in the container.
+        target: String,
+        /// What else it has to be.
+        needs: &'static str,
+    },
     /// The Engine API has no words for it.
     #[error("the engine (API {api}) cannot express {what}")]
     Inexpressible {
@@ -115,14 +148,18 @@ impl PlanError {
     /// What sort of failure it is.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::CgroupParent { .. } | Self::NoApparmor { .. } | Self::NoCdi { .. } => {
-                Kind::FailedPrecondition
-            }
+            Self::CgroupParent { .. }
+            | Self::NoApparmor { .. }
+            | Self::NoSeccomp { .. }
+            | Self::NoCdi { .. } => Kind::FailedPrecondition,
             Self::ImageVolume { .. } | Self::Inexpressible { .. } => Kind::Unimplemented,
             Self::UnknownHandler { .. }
             | Self::Name { .. }
             | Self::NoPidTarget
             | Self::NoSeccompProfile { .. }
+            | Self::SeccompProfile { .. }
+            | Self::Host { .. }
+            | Self::NotReadOnly { .. }
             | Self::NoMountSource { .. }
             | Self::CdiClash { .. }
             | Self::RecursiveReadOnly { .. }

@@ -4,6 +4,7 @@
 //! everything a plan depends on is in its facts. Nothing is left to a default that the engine's
 //! configuration or an image could change: what CRI does not state is stated here.
 
+mod capabilities;
 mod cdi;
 mod cgroup;
 pub mod container;
@@ -16,9 +17,11 @@ mod labels;
 mod mounts;
 mod name;
 mod ports;
+mod read_only;
 mod resources;
 mod runtime;
 pub mod sandbox;
+mod seccomp;
 mod security;
 pub mod unstarted;
 

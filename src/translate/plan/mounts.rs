@@ -6,7 +6,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{container::ContainerFacts, error::PlanError, image_mounts::ImageMounts};
+use super::{container::ContainerFacts, error::PlanError, image_mounts::ImageMounts, read_only};
 use crate::{
     model::{
         container::{Mount, Propagation},
@@ -58,7 +58,7 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
         create_mountpoint: (engine.api >= CREATES_SOURCES).then_some(true),
-        ..read_only_depth(mount, engine.api)?
+        ..read_only::depth(mount, engine.api)
     };
     Ok(docker::Mount {
         typ: Some(docker::MountType::BIND),
@@ -84,31 +84,6 @@ fn refuse_inexpressible(mount: &Mount, api: ApiVersion) -> Result<(), PlanError>
         return Err(PlanError::Inexpressible { what, api });
     }
     Ok(())
-}
-
-/// How deep read-only goes. From API 1.44 on a read-only bind is recursive where the kernel can,
-/// which is more than CRI asks for by `readonly` alone.
-fn read_only_depth(mount: &Mount, api: ApiVersion) -> Result<docker::MountBindOptions, PlanError> {
-    let known = api >= ApiVersion::RECURSIVE_READ_ONLY;
-    if !mount.recursive_read_only {
-        return Ok(docker::MountBindOptions {
-            read_only_non_recursive: (known && mount.readonly).then_some(true),
-            ..docker::MountBindOptions::default()
-        });
-    }
-    let reason = match mount {
-        _ if !known => "the engine is older than 25.0",
-        _ if mount.propagation != Propagation::Private => "its propagation is not private",
-        _ if !mount.readonly => "it is not read-only",
-        _ => {
-            return Ok(docker::MountBindOptions {
-                // An error where the kernel or the runtime cannot, instead of a quiet less.
-                read_only_force_recursive: Some(true),
-                ..docker::MountBindOptions::default()
-            });
-        }
-    };
-    Err(PlanError::RecursiveReadOnly { target: mount.container_path.clone(), reason })
 }
 
 /// Stated, because the engine's own choice depends on the source. Private is the exception: for

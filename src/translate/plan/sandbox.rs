@@ -30,6 +30,8 @@ pub struct SandboxFacts<'a> {
     pub network: NetworkMode,
     /// Lowest `oom_score_adj` this host lets the engine set.
     pub oom_floor: i64,
+    /// Text of the seccomp profile, when it is one of the host's.
+    pub seccomp: Option<&'a str>,
     /// Name for the pod's containerd shim; unique for each sandbox.
     pub shim_group: &'a str,
 }
@@ -116,7 +118,7 @@ fn host_config(
         ..HostConfig::default()
     };
     host.sysctls = host.sysctls.filter(|sysctls| !sysctls.is_empty());
-    security::confine_sandbox(&mut host, &spec.security, facts.engine)?;
+    security::confine_sandbox(&mut host, &spec.security, facts.engine, facts.seccomp)?;
     Ok(host)
 }
 

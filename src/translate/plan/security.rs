@@ -1,6 +1,6 @@
 //! Who the process is and what confines it.
 
-use super::error::PlanError;
+use super::{capabilities, error::PlanError, seccomp};
 use crate::{
     model::{
         engine::EngineInfo,
@@ -10,18 +10,16 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig},
 };
 
-/// Confines a pause. Seccomp and AppArmor stay the engine's own where that is the stricter
-/// choice: the pause needs nothing.
+/// Confines a pause; `profile` is the text of its localhost seccomp profile.
 pub(super) fn confine_sandbox(
     host: &mut HostConfig,
     security: &SandboxSecurity,
     engine: &EngineInfo,
+    profile: Option<&str>,
 ) -> Result<(), PlanError> {
     let mut options = vec![no_new_privileges(true)];
     options.extend(selinux(security.selinux.as_ref()));
-    if security.privileged || security.seccomp == Some(Profile::Unconfined) {
-        options.push(seccomp("unconfined"));
-    }
+    options.extend(seccomp::sandbox(security, engine, profile)?);
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
@@ -39,14 +37,14 @@ pub(super) fn confine_container(
 ) -> Result<(), PlanError> {
     let mut options = vec![no_new_privileges(security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
-    options.extend(container_seccomp(security, profile)?);
+    options.extend(seccomp::container(security, engine, profile)?);
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
     host.readonly_rootfs = Some(security.readonly_rootfs);
     host.userns_mode = userns_mode(engine);
-    host.cap_add = listed(&security.capabilities.add);
-    host.cap_drop = listed(&security.capabilities.drop);
+    host.cap_add = listed(&capabilities::added(&security.capabilities));
+    host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
         // CRI's lists are literal. The engine takes an absent list for its defaults and an empty
         // one for nothing.
@@ -78,31 +76,10 @@ fn no_new_privileges(on: bool) -> String {
     format!("no-new-privileges={on}")
 }
 
-fn seccomp(profile: &str) -> String {
-    format!("seccomp={profile}")
-}
-
-/// The engine applies an explicit profile even to a privileged container, so that one is always
-/// told to have none.
-fn container_seccomp(
-    security: &ContainerSecurity,
-    text: Option<&str>,
-) -> Result<Option<String>, PlanError> {
-    Ok(match &security.seccomp {
-        _ if security.privileged => Some(seccomp("unconfined")),
-        None | Some(Profile::Unconfined) => Some(seccomp("unconfined")),
-        Some(Profile::RuntimeDefault) => None,
-        Some(Profile::Localhost(path)) => {
-            let missing = || PlanError::NoSeccompProfile { path: path.clone() };
-            Some(seccomp(text.ok_or_else(missing)?))
-        }
-    })
-}
-
 /// Whether the profile is loaded in the kernel is for the caller to check: the engine only
 /// notices at start.
 fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
-    let on = has_option(engine, "apparmor");
+    let on = engine.has_apparmor();
     match profile {
         None | Some(Profile::RuntimeDefault) => Ok(None),
         Some(Profile::Unconfined) => Ok(on.then(|| "apparmor=unconfined".to_owned())),
@@ -129,14 +106,7 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
 /// Pods share namespaces with each other and with the host, which an engine that remaps users
 /// refuses unless told that this container is not remapped.
 fn userns_mode(engine: &EngineInfo) -> Option<String> {
-    has_option(engine, "userns").then(|| "host".to_owned())
-}
-
-/// Whether the engine names a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
-fn has_option(engine: &EngineInfo, name: &str) -> bool {
-    engine.security_options.iter().any(|option| {
-        option.split(',').next().and_then(|first| first.strip_prefix("name=")) == Some(name)
-    })
+    engine.remaps_users().then(|| "host".to_owned())
 }
 
 /// Absent rather than empty.

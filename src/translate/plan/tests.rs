@@ -92,7 +92,7 @@ impl Default for Facts {
             cgroup_driver: "cgroupfs".to_owned(),
             network: NetworkMode::Cni,
             oom_floor: -1000,
-            security_options: Vec::new(),
+            security_options: vec!["name=seccomp,profile=builtin".to_owned()],
             cdi_spec_dirs: Vec::new(),
             repo_digests: Vec::new(),
             files: false,
@@ -110,7 +110,8 @@ impl Facts {
         let info = json!({
             "CgroupDriver": self.cgroup_driver,
             "DockerRootDir": "/var/lib/docker",
-            "Runtimes": {"runc": {}, "crun": {}},
+            "Runtimes": {"runc": {"status": {FEATURES: r#"{"mountOptions":["rro"]}"#}}, "crun": {}},
+            "KernelVersion": "6.1.0-13-amd64",
             "SecurityOptions": self.security_options,
             "CDISpecDirs": self.cdi_spec_dirs,
         });
@@ -127,6 +128,7 @@ impl Facts {
                 pause: &pause,
                 network: self.network,
                 oom_floor: self.oom_floor,
+                seccomp: self.seccomp.as_deref(),
                 shim_group: "group-1",
             },
         )
@@ -685,4 +687,5 @@ fn pod_files() -> PodFiles {
     }
 }
 
+const FEATURES: &str = "org.opencontainers.runtime-spec.features";
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/plan");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        engine::{CgroupDriver, EngineHealth, EngineInfo},
         network::NetworkStatus,
         sandbox::DEFAULT_HANDLER,
     },
@@ -52,7 +52,7 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
         .into_iter()
         .map(|name| {
             let runtime = if own.contains(&name) { &engine.default_runtime } else { name };
-            handler(name, recursive_read_only(engine, runtime))
+            handler(name, engine.recursive_read_only(runtime))
         })
         .collect()
 }
@@ -72,19 +72,6 @@ pub fn features() -> cri::RuntimeFeatures {
         user_namespaces_host_network: false,
         mount_options: false,
     }
-}
-
-/// Whether a runtime of this engine can make mounts read-only with everything below them.
-pub fn recursive_read_only(engine: &EngineInfo, runtime: &str) -> bool {
-    let listed = engine
-        .runtimes
-        .get(runtime)
-        .and_then(Option::as_ref)
-        .and_then(|features| features.get("mountOptions")?.as_array())
-        .is_some_and(|options| options.iter().any(|option| option == "rro"));
-    listed
-        && engine.api >= ApiVersion::RECURSIVE_READ_ONLY
-        && kernel_release(&engine.kernel) >= Some(KERNEL_WITH_RRO)
 }
 
 /// What a verbose Status tells of the engine, as JSON text.
@@ -165,13 +152,5 @@ fn handler(name: &str, recursive_read_only_mounts: bool) -> cri::RuntimeHandler 
     }
 }
 
-/// Major and minor of a release such as `6.1.0-13-amd64`.
-fn kernel_release(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 /// What kubelet expects in `VersionResponse.version`.
 const KUBELET_API_VERSION: &str = "0.1.0";
-/// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
-const KERNEL_WITH_RRO: (u32, u32) = (5, 12);

@@ -393,7 +393,7 @@ fn handlers_are_sorted_and_hold_the_default_twice() {
 
 #[test]
 fn recursive_read_only_needs_engine_kernel_and_runtime() {
-    let able = |engine: EngineInfo| runtime::recursive_read_only(&engine, "runc");
+    let able = |engine: EngineInfo| engine.recursive_read_only("runc");
     assert!(able(engine()));
     assert!(!able(EngineInfo { api: ApiVersion::new(43), ..engine() }));
     for (kernel, expected) in
@@ -405,7 +405,7 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
             "{kernel}"
         );
     }
-    assert!(!runtime::recursive_read_only(&engine(), "nobody"));
+    assert!(!engine().recursive_read_only("nobody"));
 }
 
 #[test]

@@ -84,7 +84,19 @@ impl Cri {
 
     /// RunPodSandbox; the id.
     pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
-        let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
+        self.run_with(pod, "").await
+    }
+
+    /// RunPodSandbox with a runtime handler; the id.
+    pub(crate) async fn run_with(
+        &self,
+        pod: &cri::PodSandboxConfig,
+        handler: &str,
+    ) -> Answer<String> {
+        let request = cri::RunPodSandboxRequest {
+            config: Some(pod.clone()),
+            runtime_handler: handler.to_owned(),
+        };
         Ok(call!(self.runtime.run_pod_sandbox(request))?.pod_sandbox_id)
     }
 

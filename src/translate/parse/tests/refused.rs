@@ -239,8 +239,6 @@ fn container_mounts_and_devices() {
         ("config.mounts[0].host_path", INVALID, |c| at(c, 0).host_path = "/a/../b".to_owned()),
         ("config.mounts[0].host_path", INVALID, |c| at(c, 0).host_path = "/a\0".to_owned()),
         ("config.mounts[0].propagation", INVALID, |c| at(c, 0).propagation = 3),
-        ("config.mounts[0].recursive_read_only", INVALID, |c| at(c, 0).propagation = 1),
-        ("config.mounts[0].recursive_read_only", INVALID, |c| at(c, 0).readonly = false),
         ("config.mounts[0].uidMappings", UNSUPPORTED, |c| {
             at(c, 0).uid_mappings = vec![cri::IdMapping::default()];
         }),

@@ -1,0 +1,96 @@
+//! Whether the devices asked for are there. The engine looks at the start only, when the pod is
+//! half up; and what is no device would be dropped by nobody.
+
+use std::{
+    fs, io,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{model::container::Device, translate::plan::error::PlanError};
+
+/// Refuses the first that is neither a device, nor a link to one, nor a directory with devices.
+pub(super) fn check(devices: &[Device]) -> Result<(), PlanError> {
+    devices.iter().enumerate().try_for_each(|(at, device)| {
+        let reason = match kind(Path::new(&device.host_path)) {
+            Ok(Found::Device) => return Ok(()),
+            Ok(Found::EmptyDirectory) => "there is no device in this directory".to_owned(),
+            Ok(Found::Other) => "this is no device".to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                "there is no such device on this host".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        let field = format!("config.devices[{at}].host_path");
+        Err(PlanError::Host { field, reason: format!("{reason}: {:?}", device.host_path) })
+    })
+}
+
+enum Found {
+    Device,
+    EmptyDirectory,
+    Other,
+}
+
+fn kind(path: &Path) -> io::Result<Found> {
+    let metadata = fs::metadata(path)?;
+    Ok(match metadata.file_type() {
+        kind if kind.is_char_device() || kind.is_block_device() => Found::Device,
+        kind if kind.is_dir() && has_device(path) => Found::Device,
+        kind if kind.is_dir() => Found::EmptyDirectory,
+        _ => Found::Other,
+    })
+}
+
+/// Links within a directory are not followed, as the engine does not follow them. Only so many
+/// entries are looked at; who has more of them is believed.
+fn has_device(directory: &Path) -> bool {
+    let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            seen += 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_char_device() || kind.is_block_device() => return true,
+                Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
+                _ if seen > MOST => return true,
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+const MOST: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_told_from_what_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(path("file"), "").unwrap();
+        fs::create_dir_all(path("empty/one")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", path("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/nothing/like/it", path("dangling")).unwrap();
+        for (host_path, said) in [
+            ("/dev/null".to_owned(), None),
+            (path("link"), None),
+            ("/dev".to_owned(), None),
+            (path("file"), Some("no device")),
+            (path("empty"), Some("no device in this directory")),
+            (path("absent"), Some("no such device")),
+            (path("dangling"), Some("no such device")),
+            (path("file/below"), Some("ot a directory")),
+        ] {
+            let devices = [Device::default(), Device { host_path, ..Device::default() }];
+            let refused = check(&devices[1..]).err().map(|refused| refused.to_string());
+            assert_eq!(refused.is_some(), said.is_some(), "{devices:?}: {refused:?}");
+            let text = refused.unwrap_or_default();
+            assert!(text.contains(said.unwrap_or_default()), "{text}");
+            assert!(text.is_empty() || text.starts_with("config.devices[0].host_path: "), "{text}");
+        }
+    }
+}

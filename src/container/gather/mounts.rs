@@ -1,0 +1,162 @@
+//! Mounts that this host cannot give, whatever the engine: found out before anything is made,
+//! because the engine and the OCI runtime find out at the start only, in words of their own.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    host::mounts::{Sharing, sharing},
+    model::container::{Mount, Propagation},
+    translate::plan::error::PlanError,
+};
+
+/// Refuses the first that cannot be. Image mounts are left to those who make them.
+pub(super) fn check(mounts: &[Mount], engine_socket: &Path) -> Result<(), PlanError> {
+    let is_bind = |mount: &Mount| mount.image.is_none();
+    for (at, mount) in mounts.iter().enumerate().filter(|(_, mount)| is_bind(mount)) {
+        let source = Path::new(&mount.host_path);
+        let refused = refuse_source(source)
+            .map(|reason| ("host_path", reason))
+            .or_else(|| Some(("propagation", refuse_propagation(mount, engine_socket)?)))
+            .or_else(|| Some(("container_path", refuse_place(mount, mounts)?)));
+        if let Some((field, reason)) = refused {
+            return Err(PlanError::Host { field: format!("config.mounts[{at}].{field}"), reason });
+        }
+    }
+    Ok(())
+}
+
+/// What is missing will be made, a directory; what is in the way of that is refused.
+fn refuse_source(source: &Path) -> Option<String> {
+    let error = fs::metadata(source).err()?;
+    match error.kind() {
+        io::ErrorKind::NotFound if fs::symlink_metadata(source).is_err() => None,
+        io::ErrorKind::NotFound => Some(format!("{source:?} is a link to what is not there")),
+        io::ErrorKind::NotADirectory => {
+            Some(format!("{source:?} goes through what is not a directory"))
+        }
+        // A file system that hangs or was lost is the engine's to tell of.
+        _ => None,
+    }
+}
+
+fn refuse_propagation(mount: &Mount, engine_socket: &Path) -> Option<String> {
+    let wanted = mount.propagation;
+    if wanted == Propagation::Private {
+        return None;
+    }
+    let Sharing { shared, follows } = sharing(engine_socket, Path::new(&mount.host_path)).ok()?;
+    let source = &mount.host_path;
+    match wanted {
+        Propagation::Bidirectional if !shared => Some(format!(
+            "{source:?} is not on a shared mount, so what the container mounts there cannot reach \
+             the host: mount --make-rshared"
+        )),
+        Propagation::HostToContainer if !shared && !follows => Some(format!(
+            "{source:?} is on a private mount, so what is mounted there later cannot reach the \
+             container: mount --make-rshared"
+        )),
+        _ => None,
+    }
+}
+
+/// A mount within another needs a place there, or the right to make one.
+fn refuse_place(mount: &Mount, all: &[Mount]) -> Option<String> {
+    let place = parts(&mount.container_path);
+    let within = |other: &&Mount| {
+        let around = parts(&other.container_path);
+        around.len() < place.len() && place.starts_with(&around)
+    };
+    let around =
+        all.iter().filter(within).max_by_key(|other| parts(&other.container_path).len())?;
+    if around.image.is_some() {
+        return None;
+    }
+    let below: PathBuf = place.iter().skip(parts(&around.container_path).len()).collect();
+    let source = Path::new(&around.host_path);
+    let metadata = fs::metadata(source).ok();
+    if metadata.as_ref().is_some_and(|metadata| !metadata.is_dir()) {
+        return Some(format!(
+            "{:?} lies below {:?}, where a file is mounted",
+            mount.container_path, around.container_path
+        ));
+    }
+    let missing =
+        fs::metadata(source.join(below)).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    (around.readonly && missing).then(|| {
+        format!(
+            "{:?} lies below the read-only mount at {:?}, which has nothing there to mount on",
+            mount.container_path, around.container_path
+        )
+    })
+}
+
+/// A path without what leads nowhere.
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !matches!(*part, "" | ".")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::create_dir_all(path("full/there")).unwrap();
+        fs::write(path("file"), "").unwrap();
+        let link = std::os::unix::fs::symlink::<&str, String>;
+        link("nothing", path("dangling")).unwrap();
+        link("full", path("link")).unwrap();
+        let at = |source: &str, target: &str| Mount {
+            host_path: path(source),
+            container_path: target.to_owned(),
+            ..Mount::default()
+        };
+        let ro = |source: &str| Mount { readonly: true, ..at(source, "/m") };
+        for (mounts, said) in [
+            (vec![at("full", "/m"), at("file", "/f"), at("link", "/l")], None),
+            (vec![at("absent/below", "/m")], None),
+            (vec![at("dangling", "/m")], Some("[0].host_path")),
+            (vec![at("file/", "/m")], Some("[0].host_path")),
+            (vec![at("full", "/m"), at("file/below", "/n")], Some("[1].host_path")),
+            (vec![at("file", "/m"), at("full", "/m/there")], Some("[1].container_path")),
+            (vec![at("full", "//m/./there"), ro("file")], Some("[0].container_path")),
+            (vec![ro("full"), at("file", "/m/there")], None),
+            (vec![ro("link"), at("file", "/m/there")], None),
+            (vec![ro("full"), at("file", "/m/missing")], Some("[1].container_path")),
+            (vec![at("full", "/m"), at("file", "/m/missing")], None),
+            (vec![ro("full"), at("file", "/mm")], None),
+            (vec![ro("full"), at("link", "/m/there"), at("file", "/m/there/x")], None),
+        ] {
+            let refused = check(&mounts, Path::new("/nonexistent.sock")).err();
+            let text = refused.map(|refused| refused.to_string()).unwrap_or_default();
+            assert_eq!(text.is_empty(), said.is_none(), "{mounts:?}: {text}");
+            assert!(text.contains(said.unwrap_or_default()), "{mounts:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn propagation_is_what_the_mount_can() {
+        // Shared on most machines and private in most containers: both are right.
+        let private = Path::new("/proc/self/fdinfo");
+        let held = sharing(Path::new("/nonexistent.sock"), private).unwrap();
+        let mount = |propagation| Mount {
+            host_path: private.display().to_string(),
+            container_path: "/m".to_owned(),
+            propagation,
+            ..Mount::default()
+        };
+        for (propagation, fine) in [
+            (Propagation::Private, true),
+            (Propagation::HostToContainer, held.shared || held.follows),
+            (Propagation::Bidirectional, held.shared),
+        ] {
+            let checked = check(&[mount(propagation)], Path::new("/nonexistent.sock"));
+            assert_eq!(checked.is_ok(), fine, "{propagation:?} {held:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Which AppArmor profiles the kernel has loaded.
+
+use std::{fs, io, path::Path};
+
+/// Whether a profile of that name is loaded.
+///
+/// # Errors
+/// The kernel's list cannot be read: no AppArmor, not mounted here, or not permitted.
+pub fn is_loaded(name: &str) -> io::Result<bool> {
+    listed(Path::new(PROFILES), name)
+}
+
+/// Lines are `name (mode)`; a name may hold blanks and parentheses.
+fn listed(list: &Path, name: &str) -> io::Result<bool> {
+    let text = fs::read_to_string(list)?;
+    let mut names = text.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0));
+    Ok(names.any(|loaded| loaded == name))
+}
+
+const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_anything_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("profiles");
+        fs::write(&list, "docker-default (enforce)\n/usr/bin/man (complain)\na (b) (kill)\n")
+            .unwrap();
+        for (name, loaded) in [
+            ("docker-default", true),
+            ("/usr/bin/man", true),
+            ("a (b)", true),
+            ("docker", false),
+            ("docker-default (enforce)", false),
+            ("", false),
+        ] {
+            assert_eq!(listed(&list, name).unwrap(), loaded, "{name}");
+        }
+        assert!(listed(&folder.path().join("absent"), "a").is_err());
+    }
+}

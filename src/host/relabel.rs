@@ -1,0 +1,138 @@
+//! One extended attribute set on everything below a directory.
+//!
+//! A pod may be at work in the directory meanwhile, so nothing is reached by a path: every
+//! directory is opened below the one before it, and no symbolic link is followed.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+use nix::{
+    dir::{Dir, Type},
+    errno::Errno,
+    fcntl::{OFlag, open, openat},
+    libc,
+    sys::stat::Mode,
+};
+
+use super::error::HostError;
+
+/// Where files keep their SELinux label.
+pub const SELINUX: &str = "security.selinux";
+
+/// Sets attribute `name` to `value` on `root` and everything below it; how many it was set on.
+/// What vanishes meanwhile, and file systems that keep no such attribute, are passed over.
+///
+/// # Errors
+/// More than [`MOST`] files, deeper than [`DEEPEST`] directories, or what the kernel refuses.
+pub fn relabel(root: &Path, name: &str, value: &str) -> Result<usize, HostError> {
+    let failed = |e: io::Error| HostError::new("relabel", root, e);
+    let attribute = Attribute::new(name, value).map_err(|e| failed(e.into()))?;
+    let mut walk = Walk { attribute, seen: 0 };
+    walk.from(root).map_err(failed)?;
+    Ok(walk.seen)
+}
+
+struct Attribute {
+    name: CString,
+    value: CString,
+}
+
+impl Attribute {
+    fn new(name: &str, value: &str) -> Result<Self, std::ffi::NulError> {
+        Ok(Self { name: CString::new(name)?, value: CString::new(value)? })
+    }
+
+    /// On an entry of an open directory, on the link itself if it is one.
+    #[allow(unsafe_code, reason = "no safe door to this system call")]
+    fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
+        let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
+        path.extend(entry.as_bytes());
+        let path = CString::new(path)?;
+        let value = self.value.as_bytes();
+        // SAFETY: the three pointers are to texts that outlive the call, and the length is that
+        // of the value; the kernel reads them and keeps nothing.
+        let code = unsafe {
+            libc::lsetxattr(
+                path.as_ptr(),
+                self.name.as_ptr(),
+                value.as_ptr().cast(),
+                value.len(),
+                0,
+            )
+        };
+        match Errno::result(code) {
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTSUP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+struct Walk {
+    attribute: Attribute,
+    seen: usize,
+}
+
+impl Walk {
+    /// The root's own path is the caller's, links and all.
+    fn from(&mut self, root: &Path) -> io::Result<()> {
+        let root = root.canonicalize()?;
+        let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        let name = root.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let above = open(above, DIRECTORY, Mode::empty())?;
+        self.entry(&above, name, 0)
+    }
+
+    fn entry(&mut self, directory: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> {
+        self.seen += 1;
+        if self.seen > MOST || depth > DEEPEST {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("more than {MOST} files, or {DEEPEST} directories below each other"),
+            ));
+        }
+        self.attribute.set(directory, name)?;
+        match openat(directory, name, DIRECTORY, Mode::empty()) {
+            Ok(below) => self.entries(&below, depth + 1),
+            // A file, a link, or gone.
+            Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn entries(&mut self, directory: &OwnedFd, depth: usize) -> io::Result<()> {
+        let listed = directory.try_clone()?;
+        for entry in Dir::from_fd(listed)?.iter() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name);
+            match entry.file_type() {
+                Some(Type::Directory) | None => self.entry(directory, name, depth)?,
+                Some(_) => {
+                    self.seen += 1;
+                    self.attribute.set(directory, name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+/// Files relabelled at most: a volume with more takes longer than a pod's start may.
+pub const MOST: usize = 1_000_000;
+/// Directories below each other at most; each one is held open.
+pub const DEEPEST: usize = 200;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The walk, with an attribute that everybody may set.
+
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+};
+
+use super::*;
+
+const NAME: &str = "user.dockbridge.test";
+
+#[allow(unsafe_code, reason = "no safe door to this system call")]
+fn value(path: &Path) -> Option<String> {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let name = CString::new(NAME).unwrap();
+    let mut buffer = [0_u8; 64];
+    // SAFETY: the texts outlive the call, and the kernel writes at most the buffer's length.
+    let length = unsafe {
+        libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+    };
+    let length = usize::try_from(length).ok()?;
+    Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+/// A folder on a file system that keeps such attributes; the temporary one may not.
+fn folder() -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().ok()?;
+    fs::write(folder.path().join("probe"), "").ok()?;
+    relabel(&folder.path().join("probe"), NAME, "x").ok()?;
+    if value(&folder.path().join("probe")).is_none() {
+        println!("skipped: no user attributes on this file system");
+        return None;
+    }
+    Some(folder)
+}
+
+#[test]
+fn everything_below_and_nothing_else() {
+    let Some(folder) = folder() else { return };
+    let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+    fs::create_dir_all(inside.join("a/b")).unwrap();
+    fs::create_dir_all(&outside).unwrap();
+    for file in [inside.join("a/b/file"), inside.join("file"), outside.join("file")] {
+        fs::write(file, "").unwrap();
+    }
+    symlink(outside.join("file"), outside.join("link")).unwrap();
+    // The kernel keeps no user attribute on a link, so one to a directory shows enough.
+    let links = folder.path().join("way");
+    symlink(&inside, &links).unwrap();
+    assert_eq!(relabel(&links, NAME, "label").unwrap(), 5);
+    for path in ["in", "in/a", "in/a/b", "in/a/b/file", "in/file"] {
+        assert_eq!(value(&folder.path().join(path)).as_deref(), Some("label"), "{path}");
+    }
+    assert_eq!(value(&outside), None);
+    assert_eq!(value(&outside.join("file")), None);
+    assert!(relabel(&folder.path().join("absent"), NAME, "label").is_err());
+    assert!(relabel(Path::new("/"), NAME, "label").is_err());
+    assert!(relabel(&inside, "user.\0", "label").is_err());
+}
+
+#[test]
+fn too_deep() {
+    let Some(folder) = folder() else { return };
+    let deep = (0..=DEEPEST + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
+    fs::create_dir_all(&deep).unwrap();
+    let refused = relabel(&folder.path().join("d"), NAME, "label").unwrap_err();
+    assert!(refused.source.to_string().contains("200 directories"), "{}", refused.source);
+}

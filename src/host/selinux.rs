@@ -1,0 +1,48 @@
+//! Whether the kernel's SELinux policy knows a security context.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    path::Path,
+};
+
+/// Asks the loaded policy about a context such as `system_u:system_r:container_t:s0:c1,c2`; none
+/// where there is no SELinux to ask.
+///
+/// # Errors
+/// The kernel's file cannot be written to.
+pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
+    ask(Path::new(CONTEXT), context)
+}
+
+/// The kernel answers the write itself: with "invalid" for what its policy does not have.
+fn ask(file: &Path, context: &str) -> io::Result<Option<bool>> {
+    let mut file = match OpenOptions::new().write(true).open(file) {
+        Ok(file) => file,
+        Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(other) => return Err(other),
+    };
+    let question = [context.as_bytes(), &[0]].concat();
+    match file.write_all(&question) {
+        Ok(()) => Ok(Some(true)),
+        Err(no) if no.kind() == io::ErrorKind::InvalidInput => Ok(Some(false)),
+        Err(other) => Err(other),
+    }
+}
+
+const CONTEXT: &str = "/sys/fs/selinux/context";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asked_as_the_kernel_wants_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("context");
+        assert_eq!(ask(&file, "a").unwrap(), None);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(ask(&file, "u:r:t:s0").unwrap(), Some(true));
+        assert_eq!(std::fs::read(&file).unwrap(), b"u:r:t:s0\0");
+    }
+}

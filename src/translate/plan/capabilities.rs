@@ -1,0 +1,41 @@
+//! Which capabilities are added to the engine's default set, and which are taken from it.
+
+use crate::model::security::Capabilities;
+
+/// What to add: what is not dropped as well. The engine lets an addition win over a drop, other
+/// CRI servers let the drop win, which is also the safer reading.
+pub(super) fn added(asked: &Capabilities) -> Vec<String> {
+    asked.add.iter().filter(|name| !asked.drop.contains(name)).cloned().collect()
+}
+
+/// What to drop. With everything dropped the engine wants to hear of nothing else.
+pub(super) fn dropped(asked: &Capabilities) -> Vec<String> {
+    let all = asked.drop.iter().find(|name| *name == ALL);
+    all.map_or_else(|| asked.drop.clone(), |all| vec![all.clone()])
+}
+
+const ALL: &str = "ALL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_both_lists() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (add, drop, added, dropped) in [
+            ("", "", "", ""),
+            ("SYS_TIME", "CHOWN", "SYS_TIME", "CHOWN"),
+            ("ALL", "CHOWN", "ALL", "CHOWN"),
+            ("CHOWN", "ALL", "CHOWN", "ALL"),
+            ("CHOWN KILL", "ALL KILL", "CHOWN", "ALL"),
+            ("ALL", "ALL", "", "ALL"),
+            ("ALL CHOWN", "ALL", "CHOWN", "ALL"),
+            ("CHOWN", "CHOWN", "", "CHOWN"),
+        ] {
+            let asked = Capabilities { add: words(add), drop: words(drop) };
+            assert_eq!(super::added(&asked), words(added), "added by +{add} -{drop}");
+            assert_eq!(super::dropped(&asked), words(dropped), "dropped by +{add} -{drop}");
+        }
+    }
+}

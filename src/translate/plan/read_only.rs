@@ -1,0 +1,54 @@
+//! How deep read-only goes in a mount.
+
+use super::error::PlanError;
+use crate::{
+    model::{
+        container::{Mount, Propagation},
+        engine::{ApiVersion, EngineInfo},
+        sandbox::DEFAULT_HANDLER,
+    },
+    wire::docker::MountBindOptions,
+};
+
+/// Refuses what the engine and the runtime of `handler` cannot make read-only all the way down,
+/// first; then what contradicts itself.
+pub(super) fn check(mounts: &[Mount], handler: &str, engine: &EngineInfo) -> Result<(), PlanError> {
+    mounts.iter().filter(|mount| mount.recursive_read_only && mount.image.is_none()).try_for_each(
+        |mount| {
+            let target = mount.container_path.clone();
+            let unsupported =
+                |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
+            if engine.api < ApiVersion::RECURSIVE_READ_ONLY {
+                return Err(unsupported("the engine is older than 25.0"));
+            }
+            if !engine.recursive_read_only(runtime(handler, engine)) {
+                return Err(unsupported("the kernel or the OCI runtime cannot do it"));
+            }
+            let needs = match (mount.propagation, mount.readonly) {
+                (Propagation::Private, true) => return Ok(()),
+                (Propagation::Private, false) => "readonly",
+                (Propagation::HostToContainer | Propagation::Bidirectional, _) => {
+                    "private propagation"
+                }
+            };
+            Err(PlanError::NotReadOnly { target, needs })
+        },
+    )
+}
+
+/// The options that say so. From API 1.44 on a read-only bind is recursive where the kernel can,
+/// which is more than CRI asks for by `readonly` alone.
+pub(super) fn depth(mount: &Mount, api: ApiVersion) -> MountBindOptions {
+    let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
+    MountBindOptions {
+        read_only_non_recursive: (known && !mount.recursive_read_only).then_some(true),
+        // An error where the kernel or the runtime cannot, instead of a quiet less.
+        read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
+        ..MountBindOptions::default()
+    }
+}
+
+fn runtime<'a>(handler: &'a str, engine: &'a EngineInfo) -> &'a str {
+    let default = handler.is_empty() || handler == DEFAULT_HANDLER;
+    if default { &engine.default_runtime } else { handler }
+}

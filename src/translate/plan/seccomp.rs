@@ -1,0 +1,193 @@
+//! Which seccomp profile a process gets, and whether the text of one is a profile at all.
+//!
+//! The text is passed on as it is: an engine may know keys that we do not. What is checked here
+//! is what engines find out at start, or never: one without a default action runs unconfined.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::error::PlanError;
+use crate::model::{
+    engine::{ApiVersion, EngineInfo},
+    sandbox::SandboxSecurity,
+    security::{ContainerSecurity, Profile},
+};
+
+/// The engine's option for a workload; `text` is that of its localhost profile.
+///
+/// The engine applies an explicit profile even to a privileged container, so that one is always
+/// told to have none.
+pub(super) fn container(
+    security: &ContainerSecurity,
+    engine: &EngineInfo,
+    text: Option<&str>,
+) -> Result<Option<String>, PlanError> {
+    match &security.seccomp {
+        _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
+        None | Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
+        Some(Profile::RuntimeDefault) => default(engine),
+        Some(Profile::Localhost(path)) => localhost(path, text, engine).map(Some),
+    }
+}
+
+/// The engine's option for a pause. It needs nothing, so the default is taken where nothing is
+/// stated, and an engine that cannot confine it may leave it as it is.
+pub(super) fn sandbox(
+    security: &SandboxSecurity,
+    engine: &EngineInfo,
+    text: Option<&str>,
+) -> Result<Option<String>, PlanError> {
+    match &security.seccomp {
+        _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
+        Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
+        None | Some(Profile::RuntimeDefault) => Ok(default(engine).unwrap_or(None)),
+        Some(Profile::Localhost(path)) => localhost(path, text, engine).map(Some),
+    }
+}
+
+/// The engine's own profile, whatever its daemon was told to give those who ask for nothing.
+/// Engines that do not know the word cannot be told to confine nobody by default either.
+fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+    match daemons_profile(engine) {
+        None => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
+        Some(_) if engine.api >= KNOWS_BUILTIN => Ok(Some("seccomp=builtin".to_owned())),
+        Some("unconfined") => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
+        Some(_) => Ok(None),
+    }
+}
+
+fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<String, PlanError> {
+    let text = text.ok_or_else(|| PlanError::NoSeccompProfile { path: path.to_owned() })?;
+    if daemons_profile(engine).is_none() {
+        return Err(PlanError::NoSeccomp { profile: path.to_owned() });
+    }
+    check(text)
+        .map_err(|reason| PlanError::SeccompProfile { path: path.to_owned(), reason })
+        .map(|()| format!("seccomp={text}"))
+}
+
+/// What the daemon gives those who ask for nothing, from `name=seccomp,profile=…`; none where the
+/// engine has no seccomp.
+fn daemons_profile(engine: &EngineInfo) -> Option<&str> {
+    engine
+        .security_options
+        .iter()
+        .find_map(|option| option.strip_prefix("name=seccomp"))
+        .map(|rest| rest.strip_prefix(",profile=").unwrap_or_default())
+}
+
+/// Whether a text is a profile in Docker's or in OCI's shape.
+fn check(text: &str) -> Result<(), String> {
+    let document: Document = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    known(&document.default_action, "defaultAction", &ACTIONS)?;
+    let listed = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|items| !items.is_empty());
+    if listed(&document.architectures) && listed(&document.arch_map) {
+        return Err("it has both architectures and archMap".to_owned());
+    }
+    for (at, call) in document.syscalls.iter().flatten().enumerate() {
+        check_call(call).map_err(|reason| format!("syscalls[{at}]: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_call(call: &SystemCall) -> Result<(), String> {
+    let name = call.name.as_deref().unwrap_or_default();
+    let names = call.names.as_deref().unwrap_or_default();
+    match (name, names) {
+        ("", []) => return Err("it names no system call".to_owned()),
+        ("", names) if names.iter().any(String::is_empty) => {
+            return Err("a name is empty".to_owned());
+        }
+        ("", _) | (_, []) => {}
+        _ => return Err("it has both name and names".to_owned()),
+    }
+    known(&call.action, "action", &ACTIONS)?;
+    for argument in call.args.iter().flatten().flatten() {
+        if argument.index > HIGHEST_ARGUMENT {
+            return Err(format!("a system call has no argument {}", argument.index));
+        }
+        known(&argument.op, "op", &COMPARISONS)?;
+    }
+    Ok(())
+}
+
+fn known(word: &str, key: &str, words: &[&str]) -> Result<(), String> {
+    if words.contains(&word) {
+        return Ok(());
+    }
+    let beginning: String = word.chars().take(SHOWN_CHARS).collect();
+    Err(format!("{key} {beginning:?} is none of {}", words.join(", ")))
+}
+
+/// As far as it is checked; what it has besides is the engine's business.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    default_action: String,
+    #[serde(default)]
+    architectures: Option<Vec<serde_json::Value>>,
+    #[serde(default)]
+    arch_map: Option<Vec<serde_json::Value>>,
+    #[serde(default)]
+    syscalls: Option<Vec<SystemCall>>,
+    /// Also what makes a list no such object.
+    #[serde(flatten)]
+    _rest: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct SystemCall {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    names: Option<Vec<String>>,
+    action: String,
+    #[serde(default)]
+    args: Option<Vec<Option<Argument>>>,
+    #[serde(flatten)]
+    _rest: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Argument {
+    index: u32,
+    #[serde(default, rename = "value")]
+    _value: u64,
+    #[serde(default, rename = "valueTwo")]
+    _value_two: u64,
+    op: String,
+    #[serde(flatten)]
+    _rest: BTreeMap<String, IgnoredAny>,
+}
+
+const UNCONFINED: &str = "seccomp=unconfined";
+/// From here `builtin` is a word (23.0); 20.10 takes it for the text of a profile, at start.
+const KNOWS_BUILTIN: ApiVersion = ApiVersion::new(42);
+/// A system call has six.
+const HIGHEST_ARGUMENT: u32 = 5;
+const SHOWN_CHARS: usize = 40;
+const ACTIONS: [&str; 9] = [
+    "SCMP_ACT_ALLOW",
+    "SCMP_ACT_ERRNO",
+    "SCMP_ACT_KILL",
+    "SCMP_ACT_KILL_PROCESS",
+    "SCMP_ACT_KILL_THREAD",
+    "SCMP_ACT_LOG",
+    "SCMP_ACT_NOTIFY",
+    "SCMP_ACT_TRACE",
+    "SCMP_ACT_TRAP",
+];
+const COMPARISONS: [&str; 7] = [
+    "SCMP_CMP_EQ",
+    "SCMP_CMP_GE",
+    "SCMP_CMP_GT",
+    "SCMP_CMP_LE",
+    "SCMP_CMP_LT",
+    "SCMP_CMP_MASKED_EQ",
+    "SCMP_CMP_NE",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Texts that are profiles, and texts that are none.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::check;
+
+#[test]
+fn profiles() {
+    let rule = json!({"names": ["chmod", "fchmod"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1});
+    let argument =
+        json!({"index": 5, "value": u64::MAX, "valueTwo": 1, "op": "SCMP_CMP_MASKED_EQ"});
+    for profile in [
+        json!({"defaultAction": "SCMP_ACT_ALLOW"}),
+        json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}),
+        json!({"defaultAction": "SCMP_ACT_LOG", "syscalls": null}),
+        json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64"],
+            "syscalls": [rule]}),
+        // Docker's shape.
+        json!({"defaultAction": "SCMP_ACT_ERRNO", "architectures": [],
+            "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []}],
+            "syscalls": [{"name": "clone", "action": "SCMP_ACT_ALLOW", "args": [argument, null],
+                "comment": "", "includes": {"caps": ["CAP_SYS_ADMIN"]}, "excludes": {}}]}),
+        json!({"defaultAction": "SCMP_ACT_KILL_PROCESS", "something new": {"of": [1, "kind"]},
+            "syscalls": [{"names": ["a"], "action": "SCMP_ACT_NOTIFY", "args": null, "new": 1}]}),
+    ] {
+        assert_eq!(check(&profile.to_string()), Ok(()), "{profile}");
+    }
+}
+
+#[test]
+fn none() {
+    let with =
+        |calls: Value| json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls}).to_string();
+    let call = |name: &str, names: &[&str], action: &str| {
+        with(json!([{"name": name, "names": names, "action": action}]))
+    };
+    let argument = |index: i64, op: &str| {
+        let args = json!([{"index": index, "value": 1, "op": op}]);
+        with(json!([{"name": "a", "action": "SCMP_ACT_ALLOW", "args": args}]))
+    };
+    for (text, said) in [
+        (String::new(), "EOF"),
+        ("unconfined".to_owned(), "expected"),
+        (r#"["SCMP_ACT_ALLOW",null,null,null]"#.to_owned(), "sequence"),
+        ("{}".to_owned(), "defaultAction"),
+        (r#"{"defaultAction":""}"#.to_owned(), "defaultAction"),
+        (r#"{"defaultAction":"allow"}"#.to_owned(), "\"allow\" is none of SCMP_ACT_ALLOW"),
+        (r#"{"defaultAction":"SCMP_ACT_ALLOW"} {}"#.to_owned(), "trailing"),
+        (with(json!({})), "sequence"),
+        (with(json!([{"name": "a"}])), "action"),
+        (call("a", &[], "SCMP_ACT_BRIBE"), "syscalls[0]: action"),
+        (call("a", &["b"], "SCMP_ACT_ALLOW"), "both name and names"),
+        (call("", &[], "SCMP_ACT_ALLOW"), "no system call"),
+        (call("", &["a", ""], "SCMP_ACT_ALLOW"), "a name is empty"),
+        (argument(6, "SCMP_CMP_EQ"), "no argument 6"),
+        (argument(-1, "SCMP_CMP_EQ"), "-1"),
+        (argument(0, "=="), "op \"==\""),
+        (
+            json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["a"], "archMap": [{}]})
+                .to_string(),
+            "both architectures and archMap",
+        ),
+    ] {
+        let reason = check(&text).unwrap_err();
+        assert!(reason.contains(said), "{text}: {reason}");
+    }
+}
+
+proptest! {
+    /// Whatever a file holds, it is judged and not stumbled over, in a text of bounded length.
+    #[test]
+    fn any_text(text in ".{0,200}", action in ".{0,300}") {
+        let profile = json!({"defaultAction": action, "syscalls": [{"names": [text]}]}).to_string();
+        for text in [text.as_str(), profile.as_str(), profile.trim_end_matches('}')] {
+            if let Err(reason) = check(text) {
+                prop_assert!(reason.len() < 1000);
+            }
+        }
+    }
+}

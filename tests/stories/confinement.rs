@@ -1,0 +1,346 @@
+//! What confines a process, seen from outside of it: seccomp, capabilities, privileges, paths.
+
+use std::{fs, path::PathBuf};
+
+use dockbridge::wire::cri;
+use tonic::Code;
+
+use crate::support::{
+    cri::Refused,
+    failure::{Outcome, ensure, ensure_eq},
+    stage::Stage,
+    world::World,
+};
+use cri::security_profile::ProfileType;
+
+/// Every kind of profile, and texts that are none.
+pub(crate) async fn by_seccomp(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "by_seccomp").await?;
+    let file = stage.folders.shared.join("profile.json");
+    let text = r#"{ "defaultAction": "SCMP_ACT_ALLOW", "a key of the future": 1,
+        "syscalls": [{"names": ["chmod", "fchmodat", "fchmodat2"], "action": "SCMP_ACT_ERRNO"}] }"#;
+    fs::write(&file, text)?;
+    let local = profile(ProfileType::Localhost, &file.display().to_string());
+    let mut pod = stage.recipes.pod("filtered");
+    of_pod(&mut pod).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
+    let sandbox = stage.cri.run(&pod).await?;
+    ensure_eq!(status_of(&stage, &sandbox, "Seccomp").await?, "2");
+    for (name, seccomp, mode) in [
+        ("absent", None, "0"),
+        ("unconfined", Some(profile(ProfileType::Unconfined, "")), "0"),
+        ("default", Some(profile(ProfileType::RuntimeDefault, "")), "2"),
+        ("local", Some(local), "2"),
+    ] {
+        let mut container = stage.recipes.sleeper(name);
+        of(&mut container).seccomp = seccomp;
+        let ids = stage.up(&sandbox, &pod, &[container]).await?;
+        ensure_eq!(status_of(&stage, &ids[0], "Seccomp").await?, mode, "{name}");
+        let chmod = stage.engine.inside(&ids[0], "touch /tmp/x; chmod 600 /tmp/x").await;
+        ensure_eq!(chmod.is_ok(), name != "local", "{name}: {chmod:?}");
+        if name == "local" {
+            let options =
+                ["inspect", "-f", "{{range .HostConfig.SecurityOpt}}{{.}}{{end}}", &ids[0]];
+            ensure!(stage.engine.docker(&options).await?.contains(text), "the text was changed");
+        }
+    }
+    let many = "x".repeat(2 << 20);
+    for (name, bytes) in [
+        ("empty", &b""[..]),
+        ("no-object", b"[]"),
+        ("no-default", b"{}"),
+        ("no-action", br#"{"defaultAction":"SCMP_ACT_PERHAPS"}"#),
+        ("no-text", b"{\"defaultAction\":\"\xff\"}"),
+        ("no-end", many.as_bytes()),
+    ] {
+        fs::write(&file, bytes)?;
+        let mut container = stage.recipes.sleeper(name);
+        of(&mut container).seccomp =
+            Some(profile(ProfileType::Localhost, &file.display().to_string()));
+        refuses(&stage, (&sandbox, &pod), &container, (Code::InvalidArgument, "profile")).await?;
+    }
+    fs::remove_file(&file)?;
+    for path in [file.display().to_string(), "profile.json".to_owned()] {
+        let mut container = stage.recipes.sleeper("nowhere");
+        of(&mut container).seccomp = Some(profile(ProfileType::Localhost, &path));
+        refuses(&stage, (&sandbox, &pod), &container, (Code::InvalidArgument, "profile")).await?;
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// The default is the engine's own, whatever the daemon was told to give those who do not ask.
+pub(crate) async fn though_the_daemon_confines_nobody(world: World) -> Outcome {
+    let engine = crate::support::engine::Engine::of(world.clone());
+    if world.engine == "bookworm" {
+        println!("  skipped: this engine cannot be told to confine nobody");
+        return Ok(());
+    }
+    engine.control(&["restart", "--seccomp-profile", "unconfined"]).await?;
+    let stage = Stage::cni(&world, "confines_nobody").await?;
+    let pod = stage.recipes.pod("confined");
+    let sandbox = stage.cri.run(&pod).await?;
+    ensure_eq!(status_of(&stage, &sandbox, "Seccomp").await?, "2");
+    let mut container = stage.recipes.sleeper("main");
+    of(&mut container).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
+    let ids = stage.up(&sandbox, &pod, &[container]).await?;
+    ensure_eq!(status_of(&stage, &ids[0], "Seccomp").await?, "2");
+    stage.cri.clear().await?;
+    engine.control(&["restart"]).await?;
+    stage.leaves_nothing().await
+}
+
+/// ALL in either list, and names in both.
+pub(crate) async fn by_capabilities(world: World) -> Outcome {
+    const CHOWN: u64 = 1;
+    const KILL: u64 = 1 << 5;
+    const SYS_RESOURCE: u64 = 1 << 24;
+    const TIME: u64 = 1 << 25;
+    let stage = Stage::cni(&world, "by_capabilities").await?;
+    let pod = stage.recipes.pod("able");
+    let sandbox = stage.cri.run(&pod).await?;
+    let pid = tokio::process::Command::new(&world.control).arg("pid").output().await?;
+    let daemon = fs::read_to_string(
+        PathBuf::from("/proc").join(String::from_utf8_lossy(&pid.stdout).trim()).join("status"),
+    )?;
+    let all = u64::from_str_radix(&line_of(&daemon, "CapBnd"), 16)?;
+    let usual = 0xa804_25fb;
+    for (name, add, drop, wanted) in [
+        ("usual", &[][..], &[][..], usual),
+        ("more", &["CAP_SYS_TIME"], &["chown"], (usual | TIME) & !CHOWN),
+        ("both", &["SYS_TIME", "KILL"], &["KILL"], (usual | TIME) & !KILL),
+        ("few", &["CHOWN", "KILL"], &["ALL", "KILL"], CHOWN),
+        ("none", &["ALL"], &["ALL"], 0),
+        ("all", &["ALL"], &["CHOWN"], all & !CHOWN),
+    ] {
+        if name == "all" && world.engine == "bookworm" && all & SYS_RESOURCE == 0 {
+            println!("  skipped: this engine cannot leave out what this machine lacks");
+            continue;
+        }
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+        let mut container = stage.recipes.sleeper(name);
+        of(&mut container).capabilities = Some(cri::Capability {
+            add_capabilities: words(add),
+            drop_capabilities: words(drop),
+            ..Default::default()
+        });
+        let ids = stage.up(&sandbox, &pod, &[container]).await?;
+        let held = status_of(&stage, &ids[0], "CapEff").await?;
+        ensure_eq!(held, format!("{:016x}", wanted & all), "{name}");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// New privileges, the root file system, paths that are hidden: lists are literal.
+pub(crate) async fn by_privileges(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "by_privileges").await?;
+    let pod = stage.recipes.pod("plain");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut tight = stage.recipes.sleeper("tight");
+    let security = of(&mut tight);
+    security.no_new_privs = true;
+    security.readonly_rootfs = true;
+    security.masked_paths = vec!["/proc/kcore".to_owned(), "/proc/keys".to_owned()];
+    security.readonly_paths = vec!["/proc/sys".to_owned()];
+    // Charts state them for every node; without SELinux they mean nothing.
+    security.selinux_options =
+        Some(cri::SeLinuxOption { level: "s0:c1,c2".to_owned(), ..Default::default() });
+    let loose = stage.recipes.sleeper("loose");
+    let ids = stage.up(&sandbox, &pod, &[tight, loose]).await?;
+    for (id, new, root, hidden) in [
+        (&ids[0], "1", "ro", vec!["/proc/kcore", "/proc/keys", "/proc/sys"]),
+        (&ids[1], "0", "rw", vec![]),
+    ] {
+        ensure_eq!(status_of(&stage, id, "NoNewPrivs").await?, new);
+        let table = of_process(&stage, id, "mountinfo").await?;
+        let mounts: Vec<(&str, &str)> = table.lines().filter_map(point_and_options).collect();
+        let options = mounts.iter().find(|(point, _)| *point == "/").map(|row| row.1);
+        let begins = options.unwrap_or_default().split(',').next();
+        ensure_eq!(begins, Some(root));
+        let mut over: Vec<&str> =
+            mounts.iter().map(|row| row.0).filter(|point| point.starts_with("/proc/")).collect();
+        over.sort_unstable();
+        ensure_eq!(over, hidden);
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Nothing confines the privileged, whatever profile they bring.
+pub(crate) async fn of_the_privileged(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "privileged").await?;
+    let mut pod = stage.recipes.pod("mighty");
+    of_pod(&mut pod).privileged = true;
+    let sandbox = match stage.cri.run(&pod).await {
+        Err(refused) if refused.message.contains("unable to apply caps") => {
+            println!("  skipped: this engine cannot leave out what this machine lacks");
+            return stage.leaves_nothing().await;
+        }
+        answer => answer?,
+    };
+    let mut container = stage.recipes.sleeper("main");
+    of(&mut container).privileged = true;
+    of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
+    let ids = stage.up(&sandbox, &pod, &[container]).await?;
+    for id in [&sandbox, &ids[0]] {
+        ensure_eq!(status_of(&stage, id, "Seccomp").await?, "0");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// What no engine can do, or this one cannot: a refusal that names the field.
+pub(crate) async fn refused(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "refused").await?;
+    let pod = stage.recipes.pod("pod");
+    let sandbox = stage.cri.run(&pod).await?;
+    let users = cri::UserNamespace { mode: cri::NamespaceMode::Pod.into(), ..Default::default() };
+    type Change = Box<dyn Fn(&mut cri::LinuxContainerSecurityContext) + Send + Sync>;
+    let mapped = users.clone();
+    let capabilities = |change: fn(&mut cri::Capability)| -> Change {
+        Box::new(move |c| change(c.capabilities.get_or_insert_default()))
+    };
+    let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled")
+        .is_ok_and(|text| text.starts_with('Y'));
+    let no_profile = if apparmor { Code::InvalidArgument } else { Code::FailedPrecondition };
+    let cases: Vec<(Code, &str, Change)> = vec![
+        (
+            Code::Unimplemented,
+            "namespace_options.userns_options.mode",
+            Box::new(move |c| {
+                c.namespace_options.get_or_insert_default().userns_options = Some(mapped.clone());
+            }),
+        ),
+        (
+            Code::Unimplemented,
+            "capabilities.add_ambient_capabilities",
+            capabilities(|c| c.add_ambient_capabilities = vec!["CHOWN".to_owned()]),
+        ),
+        (
+            Code::InvalidArgument,
+            "CAP_TO_FLY",
+            capabilities(|c| c.add_capabilities = vec!["to_fly".to_owned()]),
+        ),
+        (
+            no_profile,
+            "not-loaded",
+            Box::new(|c| {
+                c.apparmor = Some(profile(ProfileType::Localhost, "localhost/not-loaded"))
+            }),
+        ),
+    ];
+    for (code, said, change) in cases {
+        let mut container = stage.recipes.sleeper("main");
+        change(of(&mut container));
+        refuses(&stage, (&sandbox, &pod), &container, (code, said)).await?;
+    }
+    let mut other = stage.recipes.pod("mapped");
+    of_pod(&mut other).namespace_options.get_or_insert_default().userns_options = Some(users);
+    let answer = stage.cri.run(&other).await;
+    said(answer, (Code::Unimplemented, "userns_options.mode"))?;
+    ensure_eq!(stage.engine.containers().await?, [sandbox]);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// An image that says it is a pod's: what its labels say is not believed.
+pub(crate) async fn by_an_impostor(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "impostor").await?;
+    let pod = stage.recipes.pod("honest");
+    let sandbox = stage.cri.run(&pod).await?;
+    let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("model")]).await?;
+    let planted = plant(&stage, &ids[0]).await?;
+    let stranger = stage.engine.docker(&["run", "-d", &planted, "sleep", "600"]).await?;
+
+    let mut honest = stage.recipes.sleeper("main");
+    honest.image = Some(cri::ImageSpec { image: planted.clone(), ..Default::default() });
+    let ours = stage.up(&sandbox, &pod, std::slice::from_ref(&honest)).await?;
+    let status = stage.cri.container(&ours[0]).await?;
+    ensure_eq!(status.labels, honest.labels);
+    ensure_eq!(status.annotations, honest.annotations);
+    let listed = stage.cri.containers().await?;
+    ensure!(listed.iter().all(|one| one.id != stranger), "a stranger is listed as a pod's");
+    let item = listed.into_iter().find(|one| one.id == ours[0]).unwrap_or_default();
+    ensure_eq!((item.labels, item.pod_sandbox_id), (honest.labels, sandbox));
+    ensure_eq!(stage.cri.sandboxes().await?.len(), 1_usize);
+
+    stage.engine.docker(&["rm", "-f", &stranger]).await?;
+    stage.cri.clear().await?;
+    stage.cri.remove_image(&planted).await?;
+    stage.leaves_nothing().await
+}
+
+/// An image with all labels of a container of ours, and with some of a pod's besides.
+async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
+    let image = "dockbridge.test/impostor:1";
+    let extra =
+        ["annotation.planted=yes", "planted=yes", "io.kubernetes.pod.terminationGracePeriod=1"];
+    let mut words = vec!["commit".to_owned()];
+    for label in extra {
+        words.extend(["-c".to_owned(), format!("LABEL {label}")]);
+    }
+    words.extend([model.to_owned(), image.to_owned()]);
+    // A commit takes the container's own labels along.
+    stage.engine.docker(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let labels = ["image", "inspect", "-f", "{{json .Config.Labels}}", image];
+    let labels = stage.engine.docker(&labels).await?;
+    ensure!(labels.contains("io.dockbridge.container"), "the image has only {labels}");
+    Ok(image.to_owned())
+}
+
+/// A create that is answered so, and leaves nothing.
+pub(crate) async fn refuses(
+    stage: &Stage,
+    (sandbox, pod): (&str, &cri::PodSandboxConfig),
+    container: &cri::ContainerConfig,
+    wanted: (Code, &str),
+) -> Outcome {
+    let before = stage.engine.containers().await?;
+    said(stage.cri.create(sandbox, container, pod).await, wanted)?;
+    ensure_eq!(stage.engine.containers().await?, before);
+    Ok(())
+}
+
+/// A refusal with that code and those words.
+pub(crate) fn said(answer: Result<String, Refused>, (code, words): (Code, &str)) -> Outcome {
+    let Err(refused) = answer else {
+        crate::support::failure::fail!("nothing was refused, where {words:?} should be")
+    };
+    ensure_eq!(refused.code, code, "{}", refused.message);
+    ensure!(refused.message.contains(words), "{words:?} is not in {:?}", refused.message);
+    Ok(())
+}
+
+fn profile(kind: ProfileType, name: &str) -> cri::SecurityProfile {
+    cri::SecurityProfile { profile_type: kind.into(), localhost_ref: name.to_owned() }
+}
+
+/// The security context of a container, to be changed.
+pub(crate) fn of(container: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSecurityContext {
+    container.linux.get_or_insert_default().security_context.get_or_insert_default()
+}
+
+fn of_pod(pod: &mut cri::PodSandboxConfig) -> &mut cri::LinuxSandboxSecurityContext {
+    pod.linux.get_or_insert_default().security_context.get_or_insert_default()
+}
+
+/// A file of the main process's folder in /proc.
+pub(crate) async fn of_process(stage: &Stage, id: &str, file: &str) -> Outcome<String> {
+    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
+    Ok(fs::read_to_string(PathBuf::from("/proc").join(pid).join(file))?)
+}
+
+async fn status_of(stage: &Stage, id: &str, key: &str) -> Outcome<String> {
+    Ok(line_of(&of_process(stage, id, "status").await?, key))
+}
+
+fn line_of(status: &str, key: &str) -> String {
+    let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+/// Of a line of a mount table.
+pub(crate) fn point_and_options(line: &str) -> Option<(&str, &str)> {
+    let mut fields = line.split(' ').skip(4);
+    Some((fields.next()?, fields.next()?))
+}

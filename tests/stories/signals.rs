@@ -1,0 +1,46 @@
+//! The signal that asks a container to stop: the pod's, or the image's.
+
+use dockbridge::wire::cri;
+
+use crate::{
+    pods::until_exited,
+    support::{
+        failure::{Outcome, ensure_eq},
+        stage::Stage,
+        world::World,
+    },
+};
+
+/// The request's over the image's over the usual; told by the status and felt by the process.
+pub(crate) async fn to_stop(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "to_stop").await?;
+    let image = "dockbridge.test/signal:1";
+    let empty = stage.engine.docker(&["create", &world.image]).await?;
+    stage.engine.docker(&["commit", "-c", "STOPSIGNAL SIGUSR2", &empty, image]).await?;
+    stage.engine.docker(&["rm", &empty]).await?;
+    let line = "trap 'exit 1' USR1; trap 'exit 2' USR2; trap 'exit 3' TERM; echo up; \
+                while :; do sleep 1 & wait $!; done";
+    let pod = stage.recipes.pod("pod");
+    let sandbox = stage.cri.run(&pod).await?;
+    for (name, image, asked, told, code) in [
+        ("usual", world.image.as_str(), cri::Signal::RuntimeDefault, cri::Signal::Sigterm, 3),
+        ("image", image, cri::Signal::RuntimeDefault, cri::Signal::Sigusr2, 2),
+        ("asked", image, cri::Signal::Sigusr1, cri::Signal::Sigusr1, 1),
+    ] {
+        let mut container = stage.recipes.container(name, line);
+        container.image = Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() });
+        container.stop_signal = asked.into();
+        let ids = stage.up(&sandbox, &pod, &[container]).await?;
+        ensure_eq!(stage.cri.container(&ids[0]).await?.stop_signal(), told, "{name}");
+        // A shell that has not set its traps yet would die of the signal itself.
+        stage
+            .engine
+            .inside(&ids[0], "until grep -q 'SigCgt:.*4a02' /proc/1/status; do :; done")
+            .await?;
+        stage.cri.stop_container(&ids[0], 30).await?;
+        ensure_eq!(until_exited(&stage.cri, &ids[0]).await?.exit_code, code, "{name}");
+    }
+    stage.cri.clear().await?;
+    stage.cri.remove_image(image).await?;
+    stage.leaves_nothing().await
+}
