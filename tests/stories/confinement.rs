@@ -225,7 +225,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
             no_profile,
             "not-loaded",
             Box::new(|c| {
-                c.apparmor = Some(profile(ProfileType::Localhost, "localhost/not-loaded"))
+                c.apparmor = Some(profile(ProfileType::Localhost, "localhost/not-loaded"));
             }),
         ),
     ];
