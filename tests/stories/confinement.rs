@@ -140,7 +140,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     let security = of(&mut tight);
     security.no_new_privs = true;
     security.readonly_rootfs = true;
-    security.masked_paths = vec!["/proc/kcore".to_owned(), "/proc/keys".to_owned()];
+    security.masked_paths = vec!["/proc/filesystems".to_owned(), "/proc/version".to_owned()];
     security.readonly_paths = vec!["/proc/sys".to_owned()];
     // Charts state them for every node; without SELinux they mean nothing.
     security.selinux_options =
@@ -148,7 +148,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     let loose = stage.recipes.sleeper("loose");
     let ids = stage.up(&sandbox, &pod, &[tight, loose]).await?;
     for (id, new, root, hidden) in [
-        (&ids[0], "1", "ro", vec!["/proc/kcore", "/proc/keys", "/proc/sys"]),
+        (&ids[0], "1", "ro", vec!["/proc/filesystems", "/proc/sys", "/proc/version"]),
         (&ids[1], "0", "rw", vec![]),
     ] {
         ensure_eq!(status_of(&stage, id, "NoNewPrivs").await?, new);
