@@ -15,8 +15,9 @@ use crate::{
 pub(crate) async fn to_stop(world: World) -> Outcome {
     let stage = Stage::cni(&world, "to_stop").await?;
     let image = "dockbridge.test/signal:1";
-    let empty = stage.engine.docker(&["create", &world.image]).await?;
-    stage.engine.docker(&["commit", "-c", "STOPSIGNAL SIGUSR2", &empty, image]).await?;
+    // A commit keeps what the container was made with; 20.10 takes no such instruction.
+    let empty = stage.engine.docker(&["create", "--stop-signal", "SIGUSR2", &world.image]).await?;
+    stage.engine.docker(&["commit", &empty, image]).await?;
     stage.engine.docker(&["rm", &empty]).await?;
     let line = "trap 'exit 1' USR1; trap 'exit 2' USR2; trap 'exit 3' TERM; echo up; \
                 while :; do sleep 1 & wait $!; done";
