@@ -81,7 +81,7 @@ impl Containers {
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named((engine, &self.store), &plan.name, create, judge).await?;
         self.store.refresh_container(&created).await?;
-        self.relabelled(&snapshot, &plan, &created).await?;
+        self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
