@@ -5,9 +5,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Status, codegen::BoxStream};
 
 use super::status::failed;
 use crate::{
@@ -26,14 +26,14 @@ use crate::{
     wire::cri,
 };
 
-/// A stream of events.
-pub type Events = BoxStream<'static, Result<cri::ContainerEventResponse, Status>>;
-
 /// Everything that happens from now on, until the listener leaves or `leaving` is cancelled.
 ///
 /// # Errors
 /// What is true now is not known yet, and does not become so in time.
-pub async fn events(store: Store, leaving: CancellationToken) -> Result<Events, Status> {
+pub async fn events(
+    store: Store,
+    leaving: CancellationToken,
+) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
     let now = store.synced(SYNC_PATIENCE).await.map_err(failed)?;
     let follower = Follower::new(&now);
     let listener = Listener { store, follower, now, waiting: VecDeque::new() };

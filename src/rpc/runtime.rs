@@ -5,10 +5,10 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::{
-    events::{Events, events, pod},
+    events::{events, pod},
     status::{failed, status},
 };
 use crate::{
@@ -220,7 +220,7 @@ impl RuntimeService for RuntimeRpc {
     async fn get_container_events(
         &self,
         _request: Request<cri::GetEventsRequest>,
-    ) -> Result<Response<Events>, Status> {
+    ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
         let (store, leaving) = (self.store.clone(), self.leaving.clone());
         Ok(Response::new(events(store, leaving).await?))
     }

@@ -68,8 +68,10 @@ fn names_are_plain() {
     let mut breaches = Vec::new();
     for file in shipped() {
         let flat = file.flat();
+        // The edge has the names the CRI gives its methods.
+        let named_by_cri = file.path == "src/rpc/runtime.rs";
         for pair in flat.windows(2) {
-            if pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
+            if !named_by_cri && pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
                 breaches.push(format!("{}:{} fn {}", file.path, pair[1].1, pair[1].0));
             }
         }
