@@ -153,6 +153,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         never = sweep(&store, &logs, &rooms.rootfs) => match never {},
+        never = sweep_peeks_later(&rooms.rootfs) => match never {},
     };
     // Serving may have ended without being told to.
     stopping.cancel();
@@ -277,6 +278,19 @@ async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs) -> Infallible {
     }
 }
 
+/// What the engine was still making for a predecessor when that was killed.
+async fn sweep_peeks_later(rootfs: &Rootfs) -> Infallible {
+    tokio::time::sleep(SWEEP_PEEKS_AFTER).await;
+    sweep_peeks(rootfs).await;
+    std::future::pending().await
+}
+
+async fn sweep_peeks(rootfs: &Rootfs) {
+    if let Err(error) = rootfs.sweep_peeks().await {
+        warn!(error = chain(&error), "remains of looks into images could not be removed");
+    }
+}
+
 async fn start_network(
     settings: &Settings,
     plugin_deadline: Duration,
@@ -298,9 +312,7 @@ async fn start_network(
 async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: TaskTracker) {
     if store.synced(Duration::MAX).await.is_ok() {
         tracker.track_future(sandboxes.recover()).await;
-        if let Err(error) = tracker.track_future(rootfs.sweep_peeks()).await {
-            warn!(error = chain(&error), "remains of looks into images could not be removed");
-        }
+        tracker.track_future(sweep_peeks(&rootfs)).await;
         tracker.track_future(rootfs.put_right()).await;
     }
 }
@@ -330,6 +342,8 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How long a killed predecessor's calls may go on in the engine.
+const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
 /// Nobody else has business in the state directory.
 const STATE_MODE: u32 = 0o700;
 /// How long all CNI plugins of one pod may take together; longer than any that works.

@@ -129,6 +129,9 @@ pub enum ContainerError {
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The inside of an image could not be reached.
+    #[error("cannot look into the image")]
+    Rootfs(#[from] RootfsError),
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
@@ -161,6 +164,7 @@ impl ContainerError {
             Self::Cdi(error) => error.kind(),
             Self::Log(error) => error.kind(),
             Self::Engine(error) => error.kind(),
+            Self::Rootfs(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Id(_) | Self::Lost(_) => Kind::Internal,
         }

@@ -10,6 +10,7 @@ use super::{
     error::{Call, Clash, EngineError, PullFault, Subject},
     refusal::{pull_refusal, refusal},
     stream::Decoder,
+    tar,
 };
 use crate::wire::docker;
 
@@ -250,5 +251,48 @@ proptest! {
         decoder.feed(&bytes);
         let seen = std::iter::from_fn(|| decoder.next::<docker::Progress>());
         prop_assert_eq!(seen.last().expect("the last message").status, "after");
+    }
+}
+
+/// An entry of a tar archive.
+fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    header[156] = kind;
+    let sum = header.iter().map(|byte| usize::from(*byte)).sum::<usize>() + 8 * 32;
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    header.extend(content);
+    header.resize(header.len().next_multiple_of(512), 0);
+    header
+}
+
+#[test]
+fn the_first_file_of_an_archive_is_found_behind_what_describes_it() {
+    let described = [entry(b'x', b"30 mtime=1\n"), entry(b'L', &[b'n'; 600])].concat();
+    for start in [Vec::new(), described] {
+        for content in [&b"root:x:0:0"[..], b"", &[7; 1024]] {
+            let archive = [start.clone(), entry(b'0', content), entry(b'0', b"x")].concat();
+            assert_eq!(tar::first_file(&archive), Ok(content));
+        }
+    }
+    assert_eq!(tar::first_file(&entry(0, b"old")), Ok(&b"old"[..]));
+}
+
+#[test]
+fn an_archive_that_is_none_is_refused() {
+    let whole = entry(b'0', &[1; 100]);
+    let mut wrong = whole.clone();
+    wrong[0] = b'n';
+    for archive in [&whole[..611], &whole[..511], &wrong[..], b"", &entry(b'5', b""), &[0; 1024]] {
+        assert!(tar::first_file(archive).is_err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_upset_the_reader_of_archives(bytes in any::<Vec<u8>>(), kind: u8) {
+        let _ = tar::first_file(&bytes);
+        let archive = [entry(kind, &bytes), bytes].concat();
+        let _ = tar::first_file(&archive);
     }
 }

@@ -1,4 +1,8 @@
 //! Who is known inside an image: its `/etc/passwd` and `/etc/group`.
+//!
+//! Read as engines read them: of several lines that fit the first counts, fields beyond the last
+//! are ignored. Engines take a number they cannot read for 0, which is root; such a line is
+//! nobody's here.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +13,8 @@ pub struct Accounts {
     pub users: Vec<Account>,
     /// Lines of `/etc/group`, in their order.
     pub groups: Vec<Group>,
+    /// Some lines are no accounts or groups to us and may be to an engine.
+    pub disputed: bool,
 }
 
 /// A line of `/etc/passwd`, as far as a process needs it.
@@ -43,3 +49,80 @@ pub struct ProcessUser {
     /// All its groups, the primary one among them, ascending, each once.
     pub groups: Vec<u32>,
 }
+
+impl ProcessUser {
+    /// The same, in more groups.
+    pub fn in_groups_too(mut self, more: &[u32]) -> Self {
+        self.groups.extend(more);
+        self.groups.sort_unstable();
+        self.groups.dedup();
+        self
+    }
+}
+
+impl Accounts {
+    /// Reads the two files; a missing one is empty. Nothing in them is an error.
+    pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
+        let (users, groups) = (lines(passwd, account), lines(group, self::group));
+        let disputed = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
+        Self {
+            users: users.into_iter().flatten().collect(),
+            groups: groups.into_iter().flatten().collect(),
+            disputed,
+        }
+    }
+
+    /// The account of a login name.
+    pub fn named(&self, name: &str) -> Option<&Account> {
+        self.users.iter().find(|user| user.name == name)
+    }
+
+    /// The account of a user id.
+    pub fn numbered(&self, uid: u32) -> Option<&Account> {
+        self.users.iter().find(|user| user.uid == uid)
+    }
+
+    /// The id of a group's name.
+    pub fn group_named(&self, name: &str) -> Option<u32> {
+        self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
+    }
+
+    /// The groups that list a login name.
+    pub fn groups_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let listed = move |group: &&Group| group.members.iter().any(|member| member == name);
+        self.groups.iter().filter(listed).map(|group| group.gid)
+    }
+}
+
+/// What each line says, but for blank ones; none for one that says nothing to us.
+fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
+    let text = String::from_utf8_lossy(file);
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()
+}
+
+/// `name:password:uid:gid:…`
+fn account(line: &str) -> Option<Account> {
+    let mut fields = fields(line)?;
+    let name = fields.next()?.to_owned();
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    Some(Account { name, uid, gid })
+}
+
+/// `name:password:gid:member,member…`
+fn group(line: &str) -> Option<Group> {
+    let mut fields = fields(line)?;
+    let name = fields.next()?.to_owned();
+    let gid = fields.nth(1)?.parse().ok()?;
+    let members = fields.next().unwrap_or_default().split(',');
+    let members = members.filter(|member| !member.is_empty()).map(str::to_owned).collect();
+    Some(Group { name, gid, members })
+}
+
+/// A comment has none.
+fn fields(line: &str) -> Option<std::str::Split<'_, char>> {
+    (!line.starts_with('#')).then(|| line.split(':'))
+}
+
+#[cfg(test)]
+mod tests;

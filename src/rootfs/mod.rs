@@ -4,6 +4,7 @@
 //! The engine shows the inside of containers only, so a look costs a container that never starts;
 //! what was seen is kept by image id, which names the same bytes for ever.
 
+pub mod accounts;
 pub mod error;
 pub mod folder;
 mod holder;

@@ -1,6 +1,8 @@
 //! Looks inside an image through a container of it that is made for the look, never started, and
 //! removed at once. What a killed dockbridge leaves of them goes at the next start.
 
+use std::time::Duration;
+
 use rand::Rng;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -126,13 +128,24 @@ impl Drop for Peek {
     }
 }
 
-/// What stays is removed at the next start.
+/// What stays is tried again for as long as this process lives; the next one sweeps.
 async fn remove(engine: &Engine, container: &str) {
-    if let Err(error) = engine.remove_container(container).await {
-        let error = chain(&error);
-        warn!(container, error, "a container made to look into an image could not be removed");
-    }
+    let Err(error) = engine.remove_container(container).await else { return };
+    let error = chain(&error);
+    warn!(container, error, "a container made to look into an image is not removed yet");
+    let (engine, container) = (engine.clone(), container.to_owned());
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(RETRY_EVERY).await;
+            if engine.remove_container(&container).await.is_ok() {
+                break;
+            }
+        }
+    });
 }
+
+/// How often a removal is tried that failed.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How their names begin, which no image can choose: its labels alone make no container ours.
 const PEEK_START: &str = "dockbridge-peek-";

@@ -1,10 +1,20 @@
 //! The handle to the insides of images.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
 
 use tokio_util::task::TaskTracker;
 
-use crate::{engine::client::Engine, flight::lock::Locks, store::handle::Store};
+use super::error::RootfsError;
+use crate::{
+    engine::client::Engine,
+    flight::{call::Calls, lock::Locks},
+    model::{accounts::Accounts, id::ImageId},
+    store::handle::Store,
+};
 
 /// The insides of images. Clones share everything.
 #[derive(Clone, Debug)]
@@ -22,20 +32,26 @@ pub struct Rootfs {
     pub(super) locks: Locks,
     /// By image: write-locked while its folder is made.
     pub(super) making: Locks,
+    /// The accounts that were read, by image.
+    pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
+    pub(super) reading: Calls<ImageId, Result<Arc<Accounts>, RootfsError>>,
 }
 
 impl Rootfs {
     /// Looks through the engine; folders are mounted below `run_dir`. Work that outlives its
     /// caller belongs to `tracker`.
     pub fn new(engine: Engine, store: Store, run_dir: &Path, tracker: &TaskTracker) -> Self {
+        let folders = run_dir.join("images");
         Self {
             engine,
             store,
-            folders: run_dir.join("images"),
+            folders,
             tracker: tracker.clone(),
             token: rand::random(),
             locks: Locks::default(),
             making: Locks::default(),
+            accounts: Arc::default(),
+            reading: Calls::new(tracker.clone()),
         }
     }
 }

@@ -4,12 +4,19 @@ use std::time::{Duration, Instant};
 
 use dockbridge::{
     cdi::registry::Registry,
-    container::room::{Containers, Hands},
+    container::{
+        error::ContainerError,
+        room::{Containers, Hands},
+    },
     engine::client::{Engine, Patience},
     error::Kind,
     flight::lock::Locks,
     logs::room::Logs,
-    model::container::ContainerLogFormat,
+    model::{
+        container::ContainerLogFormat,
+        id::{ContainerId, ImageId},
+        security::{GroupsPolicy, RunAs},
+    },
     rootfs::room::Rootfs,
     store::{gate::Gate, handle::Store, settings::StoreSettings},
 };
@@ -20,7 +27,7 @@ use crate::{
     store::{pod, workload},
     support::fake_dockerd::{
         fault::{Fault, Rule},
-        server::FakeDockerd,
+        server::{FakeDockerd, eventually},
     },
 };
 
@@ -29,6 +36,8 @@ struct Node {
     docker: FakeDockerd,
     containers: Containers,
     container: String,
+    store: Store,
+    rootfs: Rootfs,
     _state: tempfile::TempDir,
 }
 
@@ -48,11 +57,12 @@ impl Node {
         let tracker = TaskTracker::new();
         let format = ContainerLogFormat::Docker;
         let logs = Logs::start(format, state.path().join("logs"), engine.clone());
+        let rootfs = Rootfs::new(engine.clone(), store.clone(), state.path(), &tracker);
         let hands = Hands {
-            rootfs: Rootfs::new(engine.clone(), store.clone(), state.path(), &tracker),
+            rootfs: rootfs.clone(),
             cdi: Registry::default(),
             engine,
-            store,
+            store: store.clone(),
             logs,
         };
         let containers = Containers::new(
@@ -61,7 +71,7 @@ impl Node {
             state.path(),
             (&tracker, &CancellationToken::new()),
         );
-        Self { docker, containers, container, _state: state }
+        Self { docker, containers, container, store, rootfs, _state: state }
     }
 }
 
@@ -93,4 +103,112 @@ async fn a_failed_start_is_told_even_when_nobody_can_look_afterwards() {
     let error = node.containers.start(&node.container).await.unwrap_err();
     assert!(error.to_string().contains("not found in $PATH"), "{error}");
     assert_eq!(error.kind(), Kind::Unknown);
+}
+
+impl Node {
+    /// A container of this image by this user, in a pod of its own.
+    async fn create(&self, image: &str, user: RunAs, policy: GroupsPolicy) -> Answer {
+        let sandbox = self.docker.world(|world| {
+            let sandbox = pod(world, "own");
+            world.start(&sandbox);
+            sandbox
+        });
+        let spec = json!({
+            "metadata": { "name": format!("{user:?}{policy:?}").replace(['(', ')', '"'], "-"), "attempt": 0 },
+            "image": image,
+            "security": { "identity": { "user": user, "groups_policy": policy } },
+        });
+        self.store.refresh_container(&sandbox).await.unwrap();
+        self.containers.create(&sandbox, serde_json::from_value(spec).unwrap()).await
+    }
+
+    fn image(&self, files: &[(&str, &str)]) -> String {
+        self.docker.world(|world| {
+            let id = world.add_image(&format!("accounts:{}", world.images.len()));
+            let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+            world.images.last_mut().unwrap().files = files.collect();
+            id
+        })
+    }
+}
+
+type Answer = Result<ContainerId, ContainerError>;
+
+const PASSWD: (&str, &str) = ("/etc/passwd", "app:x:1000:1001::/:\n");
+
+#[tokio::test]
+async fn one_look_tells_the_accounts_of_an_image() {
+    let node = Node::start().await;
+    let linked = ("/etc/group", "-> /usr/lib/group");
+    let image = node.image(&[PASSWD, linked, ("/usr/lib/group", "more:x:2000:app\n")]);
+    let name = || RunAs::Name("app".to_owned());
+    let calls = [GroupsPolicy::Merge, GroupsPolicy::Strict]
+        .map(|policy| node.create(&image, name(), policy));
+    let [merge, strict] = calls;
+    let (merge, strict) = tokio::join!(merge, strict);
+    let user = |id: &ContainerId| {
+        let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
+        record.document.user.clone().unwrap().groups
+    };
+    assert_eq!(user(&merge.unwrap()), [1001, 2000]);
+    assert_eq!(user(&strict.unwrap()), [1001]);
+    assert_eq!(node.docker.count("GET /containers/*/archive"), 3);
+    let peeks = node.docker.matching("POST /containers/create");
+    let peeks = peeks.iter().filter(|call| call.target.contains("dockbridge-peek-"));
+    assert_eq!(peeks.count(), 1);
+    assert_eq!(node.docker.count("DELETE /containers/*"), 1);
+}
+
+#[tokio::test]
+async fn a_look_that_fails_fails_only_who_depends_on_it() {
+    let node = Node::start().await;
+    let image = node.image(&[PASSWD]);
+    let fault = Fault::Status(500, "no such storage".to_owned());
+    node.docker.inject(Rule::new("GET /containers/*/archive", fault));
+    let app = RunAs::Uid(1000);
+    let error = node.create(&image, app.clone(), GroupsPolicy::Strict).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unknown);
+    let id = node.create(&image, app, GroupsPolicy::Merge).await.unwrap();
+    let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
+    assert_eq!(record.document.user, None);
+    let left = node.docker.world(|world| {
+        world.containers.iter().filter(|one| one.name.starts_with("dockbridge-peek-")).count()
+    });
+    assert_eq!(left, 0);
+}
+
+/// A file beyond all proportion is not read, and a look taken away by another dockbridge is taken
+/// again.
+#[tokio::test]
+async fn looks_are_bounded_and_taken_again() {
+    let node = Node::start().await;
+    let large = "#".repeat((1 << 20) + 1);
+    let image = node.image(&[("/etc/passwd", &large)]);
+    let error = node.create(&image, RunAs::Image, GroupsPolicy::Strict).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::FailedPrecondition);
+
+    let image = node.image(&[PASSWD]);
+    let gone = json!({ "message": "No such container: aaa" });
+    node.docker.inject(Rule::new("GET /containers/*/archive", Fault::Answer(404, gone)).times(1));
+    node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
+}
+
+/// By hand somebody may well use our label; the name is ours alone.
+#[tokio::test]
+async fn remains_of_looks_are_swept() {
+    let node = Node::start().await;
+    let image = node.image(&[]);
+    let peek = node.rootfs.peek(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
+    let own = node.docker.world(|world| {
+        let body = json!({ "Image": image, "Labels": { "io.dockbridge.peek": "1" } });
+        world.add_container("dockbridge-peek-0-0", body.clone());
+        world.add_container("dockbridge-peek-0-1", json!({ "Image": image }));
+        world.add_container("somebodys", body);
+        world.containers.len()
+    });
+    node.rootfs.sweep_peeks().await.unwrap();
+    assert_eq!(node.docker.world(|world| world.containers.len()), own - 1);
+    assert_eq!(peek.kind("/nothing").await.unwrap(), None);
+    drop(peek);
+    eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
 }

@@ -24,6 +24,7 @@ mod events;
 mod execs;
 mod forwards;
 mod handlers;
+mod identity;
 mod images;
 mod keeping;
 mod logs;
@@ -74,6 +75,10 @@ const STORIES: &[(&str, Story)] = stories![
     pulls::from_a_stuck_registry,
     pulls::with_every_credential,
     pulls::of_a_guarded_pause,
+    identity::merged_and_strict,
+    identity::in_odd_images,
+    identity::unknown_to_the_image,
+    identity::looked_up_without_a_trace,
     keeping::what_is_pinned,
     keeping::what_a_stranger_uses,
     keeping::what_kubelet_did_not_pull,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::{
     container::{error::ContainerError, gather::profile::seccomp_profile, room::Containers},
     model::{
-        accounts::Accounts,
         container::ContainerSpec,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
@@ -51,15 +50,6 @@ impl Containers {
             image_volumes,
         };
         Ok(plan::container::plan(spec, &facts)?)
-    }
-
-    /// Who is known inside the image.
-    async fn accounts(
-        &self,
-        _image: &ImageRecord,
-        _spec: &ContainerSpec,
-    ) -> Result<Option<Arc<Accounts>>, ContainerError> {
-        Ok(None)
     }
 
     /// The image by any of its names. One that was built a moment ago may not have reached the

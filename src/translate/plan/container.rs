@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{
     cdi, cgroup, devices,
     error::PlanError,
-    image, labels, mounts, name, read_only, resources, runtime,
+    identity, image, labels, mounts, name, read_only, resources, runtime,
     sandbox::{SHM_SIZE, annotations, no_healthcheck},
     security,
 };
@@ -89,13 +89,15 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
     let pod = &facts.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
     let image_ref = image::reference(&spec, facts.image);
+    let who = identity::who(&spec.security.identity, &facts.image.user, facts.accounts)?;
+    let device_groups = facts.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
     let document = ContainerDocument {
         version: VERSION,
         spec,
         sandbox: facts.sandbox.id.clone(),
         image_id: facts.image.id.clone(),
         image_ref,
-        user: None,
+        user: who.process.map(|user| user.in_groups_too(device_groups)),
         image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
     let handler = &facts.sandbox.document.spec.handler;
@@ -105,7 +107,7 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, facts);
     body.labels = Some(labels::container(&document, pod)?);
-    security::identify(&mut body, &mut host, &document.spec.security.identity);
+    (body.user, host.group_add) = (who.user, who.groups);
     cdi::grant((&mut body, &mut host), &document.spec, facts.cdi, facts.engine)?;
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })

@@ -74,6 +74,31 @@ pub enum PlanError {
         /// The profile.
         profile: String,
     },
+    /// Groups have to be looked up in the image, and that could not be done.
+    #[error("the groups of the user cannot be told without the accounts of the image")]
+    NoAccounts,
+    /// The user is not known inside the image.
+    #[error("{field}: the image's /etc/passwd has no user {user:?}")]
+    UnknownUser {
+        /// Who asks for it.
+        field: &'static str,
+        /// The user.
+        user: String,
+    },
+    /// The group is not known inside the image.
+    #[error("{field}: the image's /etc/group has no group {group:?}")]
+    UnknownGroup {
+        /// Who asks for it.
+        field: &'static str,
+        /// The group.
+        group: String,
+    },
+    /// Runtimes before runc 1.2 would take the number for the name.
+    #[error("group {gid} cannot be given: the image's /etc/group has another group of that name")]
+    AmbiguousGroup {
+        /// The group's number.
+        gid: u32,
+    },
     /// CDI is off in the engine.
     #[error("CDI device {device:?} is asked for but the engine has no CDI specification directory")]
     NoCdi {
@@ -148,7 +173,8 @@ impl PlanError {
     /// What sort of failure it is.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::CgroupParent { .. }
+            Self::NoAccounts
+            | Self::CgroupParent { .. }
             | Self::NoApparmor { .. }
             | Self::NoSeccomp { .. }
             | Self::NoCdi { .. } => Kind::FailedPrecondition,
@@ -160,6 +186,9 @@ impl PlanError {
             | Self::SeccompProfile { .. }
             | Self::Host { .. }
             | Self::NotReadOnly { .. }
+            | Self::UnknownUser { .. }
+            | Self::UnknownGroup { .. }
+            | Self::AmbiguousGroup { .. }
             | Self::NoMountSource { .. }
             | Self::CdiClash { .. }
             | Self::RecursiveReadOnly { .. }

@@ -11,6 +11,7 @@ pub mod container;
 mod devices;
 pub mod error;
 pub mod files;
+pub mod identity;
 mod image;
 mod image_mounts;
 mod labels;

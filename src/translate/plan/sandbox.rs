@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    cgroup, container::never_restart, error::PlanError, labels, name, ports, resources, runtime,
-    security,
+    cgroup, container::never_restart, error::PlanError, identity, labels, name, ports, resources,
+    runtime, security,
 };
 use crate::{
     model::{
@@ -90,7 +90,8 @@ fn body(
         healthcheck: Some(no_healthcheck()),
         ..ContainerCreateBody::default()
     };
-    security::identify(&mut body, &mut host, &spec.security.identity);
+    let who = identity::as_asked(&spec.security.identity);
+    (body.user, host.group_add) = (who.user, who.groups);
     connect(&mut body, &mut host, document);
     body.host_config = Some(host);
     Ok(body)

@@ -1,13 +1,13 @@
-//! Who the process is and what confines it.
+//! What confines a process.
 
 use super::{capabilities, error::PlanError, seccomp};
 use crate::{
     model::{
         engine::EngineInfo,
         sandbox::SandboxSecurity,
-        security::{ContainerSecurity, Identity, Profile, RunAs, SelinuxLabel},
+        security::{ContainerSecurity, Profile, SelinuxLabel},
     },
-    wire::docker::{ContainerCreateBody, HostConfig},
+    wire::docker::HostConfig,
 };
 
 /// Confines a pause; `profile` is the text of its localhost seccomp profile.
@@ -52,23 +52,6 @@ pub(super) fn confine_container(
         host.readonly_paths = Some(security.readonly_paths.clone());
     }
     Ok(())
-}
-
-/// Sets user and groups.
-///
-/// With a primary group stated, the engine adds none of the image's groups.
-pub(super) fn identify(body: &mut ContainerCreateBody, host: &mut HostConfig, who: &Identity) {
-    let user = match &who.user {
-        RunAs::Image => None,
-        RunAs::Uid(uid) => Some(uid.to_string()),
-        RunAs::Name(name) => Some(name.clone()),
-    };
-    body.user = user.map(|user| match who.group {
-        Some(group) => format!("{user}:{group}"),
-        None => user,
-    });
-    let groups: Vec<String> = who.supplemental_groups.iter().map(ToString::to_string).collect();
-    host.group_add = listed(&groups);
 }
 
 /// Stated both ways, because the daemon's configuration can turn it on for all.

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     error::Kind,
     model::{
+        accounts::Accounts,
         cdi::CdiEdits,
         container::{
             ContainerLogFormat, ContainerMetadata, ContainerSpec, Device, Mount, Propagation,
@@ -61,6 +62,16 @@ struct Facts {
     linked_log: bool,
     cdi: Option<CdiEdits>,
     image_volumes: Vec<Volume>,
+    image_user: String,
+    /// The image's files; none where it could not be looked into.
+    accounts: Option<AccountFiles>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AccountFiles {
+    passwd: String,
+    group: String,
 }
 
 /// An image made ready to be mounted: by the engine, or as a folder.
@@ -101,6 +112,8 @@ impl Default for Facts {
             linked_log: false,
             cdi: None,
             image_volumes: Vec::new(),
+            image_user: String::new(),
+            accounts: Some(AccountFiles::default()),
         }
     }
 }
@@ -136,7 +149,14 @@ impl Facts {
 
     fn container(&self, pod: SandboxSpec, spec: ContainerSpec) -> Result<ContainerPlan, PlanError> {
         let (engine, sandbox) = (self.engine(), record(self.sandbox(pod)?));
-        let image = ImageRecord { repo_digests: self.repo_digests.clone(), ..image() };
+        let image = ImageRecord {
+            repo_digests: self.repo_digests.clone(),
+            user: self.image_user.clone(),
+            ..image()
+        };
+        let accounts = self.accounts.as_ref();
+        let accounts =
+            accounts.map(|files| Accounts::parse(files.passwd.as_bytes(), files.group.as_bytes()));
         let target = ContainerId::try_from("c".repeat(64)).unwrap();
         let volumes: Vec<_> = self.image_volumes.iter().map(Volume::ready).collect();
         let files = if self.files { pod_files() } else { PodFiles::default() };
@@ -154,7 +174,7 @@ impl Facts {
                     false => ContainerLogFormat::Cri,
                 },
                 seccomp: self.seccomp.as_deref(),
-                accounts: None,
+                accounts: accounts.as_ref(),
                 cdi: self.cdi.as_ref(),
                 image_volumes: &volumes,
             },
@@ -183,6 +203,7 @@ fn check(path: &Path) {
             facts.container(pod, spec).map(|plan| {
                 let mut shown = shown(&plan.name, &plan.body, &plan.directories);
                 shown["image_ref"] = json!(plan.document.image_ref);
+                shown["user"] = json!(plan.document.user);
                 shown
             })
         }
@@ -445,6 +466,8 @@ fn facts() -> impl Strategy<Value = Facts> {
             linked_log: files,
             cdi: None,
             image_volumes: Vec::new(),
+            image_user: String::new(),
+            accounts: Some(AccountFiles::default()),
         },
     )
 }
@@ -487,15 +510,17 @@ fn profile() -> impl Strategy<Value = Option<Profile>> {
 }
 
 fn identity() -> impl Strategy<Value = Identity> {
+    let id = || 0..=i64::from(i32::MAX);
     let user = prop_oneof![
         Just(RunAs::Image),
-        any::<i64>().prop_map(RunAs::Uid),
-        any::<String>().prop_map(RunAs::Name)
+        id().prop_map(RunAs::Uid),
+        any::<u16>().prop_map(|uid| RunAs::Name(uid.to_string()))
     ];
-    (user, any::<Option<i64>>(), any::<Vec<i64>>()).prop_map(|(user, group, groups)| Identity {
+    let groups = (prop::option::of(id()), prop::collection::vec(id(), 0..4));
+    (user, groups).prop_map(|(user, (group, supplemental_groups))| Identity {
         user,
         group,
-        supplemental_groups: groups,
+        supplemental_groups,
         ..Identity::default()
     })
 }

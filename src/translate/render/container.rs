@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{sandbox::unsorted, signal, time, verbose};
 use crate::{
     model::{
+        accounts::ProcessUser,
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
         document::ContainerDocument,
         filter::ContainerStateFilter,
@@ -40,7 +41,7 @@ pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::Con
         log_path: log_path(spec),
         resources: spec.resources_stated.then(|| container_resources(&spec.resources)),
         image_id: record.document.image_id.to_string(),
-        user: None,
+        user: record.document.user.as_ref().map(user),
         stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),
     }
 }
@@ -160,6 +161,15 @@ fn image_ref(record: &ContainerRecord) -> String {
         "" => document.image_id.to_string(),
         stated => stated.to_owned(),
     }
+}
+
+fn user(process: &ProcessUser) -> cri::ContainerUser {
+    let linux = cri::LinuxContainerUser {
+        uid: process.uid.into(),
+        gid: process.gid.into(),
+        supplemental_groups: process.groups.iter().copied().map(i64::from).collect(),
+    };
+    cri::ContainerUser { linux: Some(linux) }
 }
 
 fn log_path(spec: &ContainerSpec) -> String {

@@ -64,11 +64,11 @@ pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
 
 /// What all handlers can do.
 ///
-/// Supplemental group policies need the container's user in its status; until that is reported
-/// kubelet must keep such pods away.
+/// Supplemental group policies: the image's own accounts are read at create, so either policy is
+/// followed to the letter and the container's user is in its status.
 pub fn features() -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
-        supplemental_groups_policy: false,
+        supplemental_groups_policy: true,
         user_namespaces_host_network: false,
         mount_options: false,
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{container, image, runtime, sandbox, signal, stats};
 use crate::{
     model::{
+        accounts::ProcessUser,
         document::{ContainerDocument, SandboxDocument, VERSION},
         engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
         id::{ContainerId, ImageId, SandboxId},
@@ -83,7 +84,7 @@ fn container_record(process: Process) -> ContainerRecord {
             sandbox: sandbox_id(),
             image_id: image_id(),
             image_ref: "nginx@sha256:00".to_owned(),
-            user: None,
+            user: Some(ProcessUser { uid: 1000, gid: 1001, groups: vec![1001, 2000] }),
             image_volumes: Vec::new(),
         }),
         created_at: Nanos(1_500_000_001),
@@ -270,6 +271,17 @@ fn a_container_shows_what_was_asked_back() {
     assert_eq!(status.image_ref, "nginx@sha256:00");
     assert_eq!(status.stop_signal, asked.stop_signal);
     assert_eq!(status.image.unwrap().user_specified_image, "nginx:1.27");
+    let user = status.user.unwrap().linux.unwrap();
+    assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
+}
+
+/// Documents of older versions do not say who the process is.
+#[test]
+fn an_unknown_user_is_not_shown() {
+    let mut record = container_record(running());
+    Arc::make_mut(&mut record.document).user = None;
+    assert_eq!(container::status(&record, None).user, None);
+    assert!(runtime::features().supplemental_groups_policy);
 }
 
 #[test]

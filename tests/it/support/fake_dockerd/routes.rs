@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::{
     exec::{self, Takeover},
     server::Speaks,
-    wire::Recorded,
+    wire::{self, Recorded},
     world::{Container, Image, World, familiar},
 };
 
@@ -21,6 +21,8 @@ pub(super) enum Answer {
         newest: String,
     },
     Json(u16, Value),
+    /// A path of a container: what it is, and its archive unless only that was asked.
+    Archive(String, Vec<u8>),
     /// The connection goes over to a process.
     Hijack(Takeover),
     /// JSON messages of a pull or load.
@@ -54,6 +56,9 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
         ("POST", ["containers", "create"]) => create(&mut lock(world), request),
         ("GET", ["containers", id, "json"]) => {
             with(world, id, |world, one| ok(inspect(world, one)))
+        }
+        ("GET" | "HEAD", ["containers", id, "archive"]) => {
+            with(world, id, |world, one| archive(world, one, request))
         }
         ("GET", ["containers", id, "logs"]) => with(world, id, |_, one| log(one, request)),
         ("POST", ["containers", id, "start"]) => with(world, id, start),
@@ -176,6 +181,21 @@ fn create(world: &mut World, request: &Recorded) -> Answer {
     }
     let id = world.add_container(name, body);
     Answer::Json(201, json!({ "Id": id, "Warnings": [] }))
+}
+
+fn archive(world: &World, container: &Container, request: &Recorded) -> Answer {
+    let path = request.parameter("path");
+    let image = world.image(&container.image).cloned().unwrap_or_default();
+    let Some(text) = image.files.get(path) else {
+        let text = format!("Could not find the file {path} in container {}", container.id);
+        return refuse(404, &text);
+    };
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let link = text.strip_prefix("-> ").unwrap_or_default();
+    let mode: u32 = if link.is_empty() { 0o644 } else { 1 << 27 | 0o777 };
+    let stat = json!({ "name": name, "size": text.len(), "mode": mode, "linkTarget": link });
+    let body = if request.method == "HEAD" { Vec::new() } else { wire::tar(name, text) };
+    Answer::Archive(stat.to_string(), body)
 }
 
 fn start(world: &mut World, container: &Container) -> Answer {

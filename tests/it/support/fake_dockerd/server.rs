@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -261,6 +262,15 @@ impl Connection {
             }
             Answer::Json(status, body) => {
                 wire::write_json(&mut self.stream, status, &body).await?;
+            }
+            Answer::Archive(stat, body) => {
+                let stat = BASE64_STANDARD.encode(stat);
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: {stat}\r\n\
+                     Content-Type: application/x-tar\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                self.stream.write_all(&[head.as_bytes(), &body].concat()).await?;
             }
             Answer::Hijack(takeover) => {
                 exec::play(&self.shared.world, &mut self.stream, takeover).await?;

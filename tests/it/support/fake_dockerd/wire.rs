@@ -169,3 +169,24 @@ fn decoded(text: &str) -> String {
     }
     String::from_utf8_lossy(&out).into_owned()
 }
+
+/// An archive of one plain file.
+pub(super) fn tar(name: &str, text: &str) -> Vec<u8> {
+    let mut header = [0_u8; 512];
+    let fields = [
+        (0, name.to_owned()),
+        (124, format!("{:011o}", text.len())),
+        (148, " ".repeat(8)),
+        (156, "0".to_owned()),
+        (257, "ustar".to_owned()),
+        (263, "00".to_owned()),
+    ];
+    for (at, field) in fields {
+        header[at..at + field.len()].copy_from_slice(field.as_bytes());
+    }
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut archive = [&header[..], text.as_bytes()].concat();
+    archive.resize(archive.len().next_multiple_of(512) + 1024, 0);
+    archive
+}

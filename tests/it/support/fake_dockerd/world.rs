@@ -74,6 +74,8 @@ pub(crate) struct Image {
     pub(crate) size: u64,
     /// Its `Config`.
     pub(crate) config: Value,
+    /// Plain files in it; what begins with `-> ` is a link to an absolute path.
+    pub(crate) files: BTreeMap<String, String>,
 }
 
 impl World {
@@ -288,7 +290,8 @@ impl World {
         let digest = if by_digest { name.clone() } else { format!("{repository}@{id}") };
         let tags = if by_digest { Vec::new() } else { vec![name] };
         let config = json!({ "User": "", "Labels": null });
-        Image { id, tags, digests: vec![digest], size: 1_234_567, config }
+        let files = BTreeMap::new();
+        Image { id, tags, digests: vec![digest], size: 1_234_567, config, files }
     }
 
     pub(super) fn fresh_id(&mut self) -> String {

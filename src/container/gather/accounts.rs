@@ -1,0 +1,32 @@
+//! Who is known inside the image a container is made of.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use crate::{
+    container::{error::ContainerError, room::Containers},
+    error::chain,
+    model::{accounts::Accounts, container::ContainerSpec, record::ImageRecord},
+    translate::plan::identity::needs_accounts,
+};
+
+impl Containers {
+    /// The accounts of the image. An image that cannot be looked into fails only a container
+    /// whose groups depend on it; of others nobody can tell their user.
+    pub(super) async fn accounts(
+        &self,
+        image: &ImageRecord,
+        spec: &ContainerSpec,
+    ) -> Result<Option<Arc<Accounts>>, ContainerError> {
+        match self.rootfs.accounts(&image.id).await {
+            Ok(accounts) => Ok(Some(accounts)),
+            Err(error) if needs_accounts(&spec.security.identity) => Err(error.into()),
+            Err(error) => {
+                let error = chain(&error);
+                warn!(image = %image.id, error, "the accounts of an image could not be read");
+                Ok(None)
+            }
+        }
+    }
+}

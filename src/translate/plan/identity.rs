@@ -1,0 +1,161 @@
+//! Who the process is: user and groups as CRI means them, told to the engine so that it comes to
+//! the same.
+//!
+//! The engine knows two manners: without a group stated it adds the groups the image lists the
+//! user in, which is CRI's Merge; with one it adds none, which is Strict. Where the two do not
+//! meet, everything is looked up here and stated by number.
+
+use std::collections::BTreeSet;
+
+use super::error::PlanError;
+use crate::model::{
+    accounts::{Account, Accounts, ProcessUser},
+    security::{GroupsPolicy, Identity, RunAs},
+};
+
+/// Who a process is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Who {
+    /// `User` of the create; none for the image's.
+    pub(super) user: Option<String>,
+    /// `GroupAdd` of the create.
+    pub(super) groups: Option<Vec<String>>,
+    /// What it comes to; none where the image's accounts are not known.
+    pub(super) process: Option<ProcessUser>,
+}
+
+/// Whether a process cannot be what is asked for unless the image's accounts are known.
+pub fn needs_accounts(asked: &Identity) -> bool {
+    match asked.groups_policy {
+        GroupsPolicy::Merge => asked.group.is_some(),
+        GroupsPolicy::Strict => asked.group.is_none(),
+    }
+}
+
+/// Who a process is; `image_user` is `Config.User` of the image.
+///
+/// # Errors
+/// User or group are not known inside the image, a group cannot be told from another, or the
+/// accounts are missing.
+pub(super) fn who(
+    asked: &Identity,
+    image_user: &str,
+    accounts: Option<&Accounts>,
+) -> Result<Who, PlanError> {
+    let Some(accounts) = accounts else {
+        return if needs_accounts(asked) {
+            Err(PlanError::NoAccounts)
+        } else {
+            Ok(as_asked(asked))
+        };
+    };
+    let found = Found::new(asked, image_user, accounts)?;
+    let process = found.process(asked, accounts)?;
+    let merge = asked.groups_policy == GroupsPolicy::Merge;
+    let who = if merge && found.group.is_none() && !accounts.disputed {
+        as_asked(asked)
+    } else {
+        stated(&process)
+    };
+    Ok(Who { process: Some(process), ..who })
+}
+
+/// What is asked for, for the engine to look up; a pause needs no more.
+pub(super) fn as_asked(asked: &Identity) -> Who {
+    let user = match &asked.user {
+        RunAs::Image => None,
+        RunAs::Uid(uid) => Some(uid.to_string()),
+        RunAs::Name(name) => Some(name.clone()),
+    };
+    let user = user.map(|user| match asked.group {
+        Some(group) => format!("{user}:{group}"),
+        None => user,
+    });
+    Who { user, groups: listed(&asked.supplemental_groups), process: None }
+}
+
+/// Nothing is left for the engine to look up.
+fn stated(process: &ProcessUser) -> Who {
+    let others = process.groups.iter().filter(|gid| **gid != process.gid);
+    Who {
+        user: Some(format!("{}:{}", process.uid, process.gid)),
+        groups: listed(&others.collect::<Vec<_>>()),
+        process: None,
+    }
+}
+
+/// A user, looked up.
+struct Found<'a> {
+    uid: u32,
+    account: Option<&'a Account>,
+    /// The primary group, where one is stated.
+    group: Option<u32>,
+}
+
+impl<'a> Found<'a> {
+    fn new(asked: &Identity, image_user: &str, accounts: &'a Accounts) -> Result<Self, PlanError> {
+        let (field, user, group) = match &asked.user {
+            RunAs::Uid(uid) => ("run_as_user", uid.to_string(), None),
+            RunAs::Name(name) => ("run_as_username", name.clone(), None),
+            RunAs::Image => {
+                let mut parts = image_user.split(':').map(str::to_owned);
+                ("the image's User", parts.next().unwrap_or_default(), parts.next())
+            }
+        };
+        let (uid, account) = self::user(&user, accounts)
+            .ok_or_else(|| PlanError::UnknownUser { field, user: user.clone() })?;
+        let group = asked.group.map(|gid| gid.to_string()).or(group);
+        let group = group.filter(|group| !group.is_empty());
+        let group = group.map(|group| {
+            self::group(&group, accounts).ok_or(PlanError::UnknownGroup { field, group })
+        });
+        Ok(Self { uid, account, group: group.transpose()? })
+    }
+
+    fn process(&self, asked: &Identity, accounts: &Accounts) -> Result<ProcessUser, PlanError> {
+        let own = self.account.map(|account| account.gid);
+        let gid = self.group.or(own).unwrap_or_default();
+        let mut groups = BTreeSet::from([gid]);
+        for gid in &asked.supplemental_groups {
+            let unknown =
+                || PlanError::UnknownGroup { field: "supplemental_groups", group: gid.to_string() };
+            groups.insert(u32::try_from(*gid).map_err(|_| unknown())?);
+        }
+        if let (GroupsPolicy::Merge, Some(account)) = (asked.groups_policy, self.account) {
+            groups.extend(accounts.groups_of(&account.name));
+        }
+        for gid in groups.iter().copied() {
+            if accounts.group_named(&gid.to_string()).is_some_and(|other| other != gid) {
+                return Err(PlanError::AmbiguousGroup { gid });
+            }
+        }
+        Ok(ProcessUser { uid: self.uid, gid, groups: groups.into_iter().collect() })
+    }
+}
+
+/// A user as engines read one: a number is an id even if it is also a name, nothing is root.
+fn user<'a>(text: &str, accounts: &'a Accounts) -> Option<(u32, Option<&'a Account>)> {
+    let text = if text.is_empty() { "0" } else { text };
+    let Ok(number) = text.parse::<i64>() else {
+        return accounts.named(text).map(|account| (account.uid, Some(account)));
+    };
+    let uid = u32::try_from(number).ok()?;
+    let account = accounts.numbered(uid);
+    (account.is_some() || i32::try_from(uid).is_ok()).then_some((uid, account))
+}
+
+/// A group as engines read one.
+fn group(text: &str, accounts: &Accounts) -> Option<u32> {
+    match text.parse::<i64>() {
+        Ok(number) => i32::try_from(number).ok().and_then(|gid| u32::try_from(gid).ok()),
+        Err(_) => accounts.group_named(text),
+    }
+}
+
+/// Absent rather than empty.
+fn listed<T: ToString>(gids: &[T]) -> Option<Vec<String>> {
+    (!gids.is_empty()).then(|| gids.iter().map(ToString::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Every combination of user, group, groups and policy. What the engine makes of `User` and
+//! `GroupAdd` is modelled here as it was measured on 20.10, 26.1 and 28.5.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
+
+use super::{Who, needs_accounts, who};
+use crate::{
+    error::Kind,
+    model::{
+        accounts::{Accounts, ProcessUser},
+        security::{GroupsPolicy, Identity, RunAs},
+    },
+    translate::plan::error::PlanError,
+};
+
+const PASSWD: &str = "root:x:0:0::/root:\napp:x:1000:1001::/:\nhigh:x:4000000000:5::/:\n";
+const GROUP: &str = "root:x:0:root\napp:x:1001:\nextra:x:2000:app\nmore:x:2001:root,app\n";
+
+fn accounts() -> Accounts {
+    Accounts::parse(PASSWD.as_bytes(), GROUP.as_bytes())
+}
+
+fn identity(
+    user: &RunAs,
+    group: Option<i64>,
+    supplemental: &[i64],
+    groups_policy: GroupsPolicy,
+) -> Identity {
+    let (user, supplemental_groups) = (user.clone(), supplemental.to_vec());
+    Identity { user, group, supplemental_groups, groups_policy }
+}
+
+/// User, group and groups of one row, and what it comes to under Merge and under Strict.
+type Row<'a> = (RunAs, &'a str, Option<i64>, (u32, u32), &'a [u32], &'a [u32]);
+
+#[test]
+fn every_combination_comes_to_what_cri_says() {
+    let (uid, name) = (RunAs::Uid, |name: &str| RunAs::Name(name.to_owned()));
+    let rows: &[Row<'_>] = &[
+        (RunAs::Image, "", None, (0, 0), &[0, 2001], &[0]),
+        (RunAs::Image, "app", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (RunAs::Image, "1000", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (RunAs::Image, "app:extra", None, (1000, 2000), &[2000, 2001], &[2000]),
+        (RunAs::Image, "1000:7", None, (1000, 7), &[7, 2000, 2001], &[7]),
+        (RunAs::Image, ":7", None, (0, 7), &[0, 7, 2001], &[7]),
+        (RunAs::Image, "app:", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (RunAs::Image, "4242", None, (4242, 0), &[0], &[0]),
+        (uid(1000), "root:extra", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (uid(1000), "", Some(7), (1000, 7), &[7, 2000, 2001], &[7]),
+        (uid(1000), "", Some(2000), (1000, 2000), &[2000, 2001], &[2000]),
+        (uid(4242), "", None, (4242, 0), &[0], &[0]),
+        (uid(4242), "", Some(7), (4242, 7), &[7], &[7]),
+        (name("app"), "", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (name("app"), "", Some(7), (1000, 7), &[7, 2000, 2001], &[7]),
+        (name("1000"), "", None, (1000, 1001), &[1001, 2000, 2001], &[1001]),
+        (name("high"), "", Some(7), (4_000_000_000, 7), &[7], &[7]),
+    ];
+    for (user, image, group, (uid, gid), merged, strict) in rows {
+        for added in [&[][..], &[5000], &[2000, 5000, 5000]] {
+            for (policy, groups) in [(GroupsPolicy::Merge, merged), (GroupsPolicy::Strict, strict)]
+            {
+                let asked = identity(user, *group, added, policy);
+                let more = added.iter().map(|gid| u32::try_from(*gid).unwrap());
+                let groups: BTreeSet<u32> = groups.iter().copied().chain(more).collect();
+                let wanted =
+                    ProcessUser { uid: *uid, gid: *gid, groups: groups.into_iter().collect() };
+                let who = who(&asked, image, Some(&accounts())).unwrap();
+                assert_eq!(who.process.as_ref(), Some(&wanted), "{asked:?} {image}");
+                assert_eq!(engine(&who, image, &accounts()), wanted, "{asked:?} {image} {who:?}");
+            }
+        }
+    }
+}
+
+/// What the engine comes to, lists without their repetitions.
+fn engine(who: &Who, image_user: &str, accounts: &Accounts) -> ProcessUser {
+    let spelt = who.user.as_deref().unwrap_or(image_user);
+    let (user, group) = spelt.split_once(':').unwrap_or((spelt, ""));
+    let user = if user.is_empty() { "0" } else { user };
+    let number = user.parse::<u32>().ok();
+    let account = match number {
+        Some(uid) => accounts.users.iter().find(|one| one.uid == uid),
+        None => accounts.users.iter().find(|one| one.name == user),
+    };
+    let uid = account.map_or_else(|| number.unwrap(), |one| one.uid);
+    let mut groups = BTreeSet::new();
+    let gid = match (group.parse(), account) {
+        (Ok(gid), _) => gid,
+        (Err(_), _) if !group.is_empty() => accounts.group_named(group).unwrap(),
+        (Err(_), None) => 0,
+        (Err(_), Some(one)) => {
+            let listed = accounts.groups.iter().filter(|group| group.members.contains(&one.name));
+            groups.extend(listed.map(|group| group.gid));
+            one.gid
+        }
+    };
+    groups.insert(gid);
+    groups.extend(who.groups.iter().flatten().map(|gid| gid.parse::<u32>().unwrap()));
+    ProcessUser { uid, gid, groups: groups.into_iter().collect() }
+}
+
+/// What an operator reads in the engine's inspect stays what was asked, wherever it can.
+#[test]
+fn the_engine_is_told_as_little_as_it_needs() {
+    let tell = |asked: Identity, image: &str, accounts: &Accounts| {
+        let who = who(&asked, image, Some(accounts)).unwrap();
+        (who.user.unwrap_or_default(), who.groups.unwrap_or_default().join(","))
+    };
+    let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
+    let app = RunAs::Name("app".to_owned());
+    let told = |user: &str, groups: &str| (user.to_owned(), groups.to_owned());
+    let clear = accounts();
+    assert_eq!(tell(Identity::default(), "app", &clear), told("", ""));
+    assert_eq!(tell(identity(&app, None, &[9], merge), "", &clear), told("app", "9"));
+    assert_eq!(tell(identity(&app, None, &[9], strict), "", &clear), told("1000:1001", "9"));
+    let asked = identity(&app, Some(7), &[], merge);
+    assert_eq!(tell(asked, "", &clear), told("1000:7", "2000,2001"));
+    // The engine would add none for an image that states a group; CRI's Merge does.
+    assert_eq!(tell(Identity::default(), "app:app", &clear), told("1000:1001", "2000,2001"));
+
+    let odd = Accounts::parse(format!("odd:x:?:?::/:\n{PASSWD}").as_bytes(), GROUP.as_bytes());
+    assert_eq!(tell(Identity::default(), "", &odd), told("0:0", "2001"));
+}
+
+#[test]
+fn strangers_are_refused_by_name() {
+    let name = |name: &str| RunAs::Name(name.to_owned());
+    for (user, image, needle) in [
+        (name("nobody"), "", "run_as_username: the image's /etc/passwd has no user \"nobody\""),
+        (RunAs::Image, "nobody", "the image's User: the image's /etc/passwd has no user"),
+        (RunAs::Image, "3000000000", "no user \"3000000000\""),
+        (RunAs::Image, "-1", "no user \"-1\""),
+        (RunAs::Image, "app:staff", "the image's User: the image's /etc/group has no group"),
+    ] {
+        let asked = identity(&user, None, &[], GroupsPolicy::Merge);
+        let error = who(&asked, image, Some(&accounts())).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        assert!(error.to_string().contains(needle), "{error}");
+    }
+}
+
+/// runc before 1.2 takes a group's number for its name.
+#[test]
+fn a_group_called_by_the_number_of_another_is_refused() {
+    let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");
+    let ask = |gid: i64| {
+        let asked = identity(&RunAs::Uid(1000), None, &[gid], GroupsPolicy::Merge);
+        who(&asked, "", Some(&trap))
+    };
+    assert!(matches!(ask(2500), Err(PlanError::AmbiguousGroup { gid: 2500 })));
+    assert_eq!(ask(2600).unwrap().process.unwrap().groups, [1001, 2600]);
+}
+
+#[test]
+fn without_accounts_only_what_needs_none_is_planned() {
+    let uid = RunAs::Uid(1000);
+    let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
+    for (group, policy, told) in [
+        (None, merge, Some("1000")),
+        (Some(7), strict, Some("1000:7")),
+        (Some(7), merge, None),
+        (None, strict, None),
+    ] {
+        let asked = identity(&uid, group, &[9], policy);
+        assert_eq!(needs_accounts(&asked), told.is_none());
+        match (who(&asked, "", None), told) {
+            (Ok(who), Some(told)) => {
+                assert_eq!(who.user.as_deref(), Some(told));
+                assert_eq!((who.groups, who.process), (Some(vec!["9".to_owned()]), None));
+            }
+            (Err(PlanError::NoAccounts), None) => {}
+            (outcome, _) => panic!("{outcome:?}"),
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is asked, the engine comes to what the status will say.
+    #[test]
+    fn status_and_engine_agree(
+        user in prop_oneof![
+            Just(RunAs::Image),
+            (0_i64..5).prop_map(RunAs::Uid),
+            "[a-c]".prop_map(RunAs::Name),
+        ],
+        image in prop_oneof![Just(String::new()), "[a-c0-4](:[a-c0-4])?"],
+        group in prop::option::of(0_i64..5),
+        added in prop::collection::vec(0_i64..5, 0..3),
+        strict in any::<bool>(),
+        users in prop::collection::vec("[a-c]:x:[0-4]:[0-4]", 0..4),
+        groups in prop::collection::vec("[a-c]:x:[0-4]:([a-c](,[a-c])?)?", 0..4),
+    ) {
+        let policy = if strict { GroupsPolicy::Strict } else { GroupsPolicy::Merge };
+        let accounts =
+            Accounts::parse(users.join("\n").as_bytes(), groups.join("\n").as_bytes());
+        let asked = identity(&user, group.filter(|_| user != RunAs::Image), &added, policy);
+        if let Ok(who) = who(&asked, &image, Some(&accounts)) {
+            let wanted = who.process.clone();
+            prop_assert_eq!(Some(engine(&who, &image, &accounts)), wanted);
+        }
+    }
+}
