@@ -17,11 +17,15 @@ use crate::{
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
     config::settings::Settings,
-    container::room::{Containers, Hands},
+    container::{
+        limits::resized::ResizedLimits,
+        room::{Containers, Hands},
+    },
     engine::client::{Engine, Patience},
     error::chain,
     flight::lock::Locks,
     host::{
+        cgroup::Cgroups,
         file,
         lock::{Lock, LockError},
     },
@@ -141,6 +145,7 @@ pub async fn run_within(
         "dockbridge serves the container runtime interface"
     );
     let (store, logs) = (rooms.runtime.store.clone(), rooms.logs);
+    let resized = rooms.runtime.containers.resized().clone();
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
@@ -152,7 +157,7 @@ pub async fn run_within(
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
-        never = sweep(&store, &logs, &rooms.rootfs) => match never {},
+        never = sweep(&store, &logs, &rooms.rootfs, &resized) => match never {},
         never = sweep_peeks_later(&rooms.rootfs) => match never {},
     };
     // Serving may have ended without being told to.
@@ -231,6 +236,8 @@ async fn build(
         logs: logs.clone(),
         rootfs: rootfs.clone(),
         cdi: Registry::new(settings.cdi_spec_dirs.clone()),
+        cgroups: Cgroups::default(),
+        resized: ResizedLimits::load(checkpoints.clone()).await,
     };
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
@@ -267,12 +274,13 @@ fn gate(logs: &Logs) -> Gate {
         .telling(move |id| leaving.gone(id))
 }
 
-/// Lets go of the logs and folders of containers that others have removed.
-async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs) -> Infallible {
+/// Lets go of what is kept for containers that others have removed.
+async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, resized: &ResizedLimits) -> Infallible {
     loop {
         if let Ok(now) = store.synced(Duration::MAX).await {
             logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
             rootfs.sweep().await;
+            resized.keep(&now).await;
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }

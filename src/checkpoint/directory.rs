@@ -16,7 +16,7 @@ use super::{
     error::CheckpointError,
     order::Order,
     quarantine::{self, DIRECTORY_MODE},
-    record::{Loaded, PulledImages, Quarantined, SandboxCheckpoint},
+    record::{Loaded, PulledImages, Quarantined, Resized, SandboxCheckpoint},
 };
 use crate::{
     host::{
@@ -125,6 +125,24 @@ impl Checkpoints {
         task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
     }
 
+    /// Stores which limits were changed.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn save_resized(&self, resized: &Resized) -> Result<(), CheckpointError> {
+        let bytes = envelope::seal(resized)
+            .map_err(|source| CheckpointError::Encode { subject: RESIZED.to_owned(), source })?;
+        self.write(self.places.resized.clone(), bytes, Durability::Written).await
+    }
+
+    /// The limits changed so far; none when the file is missing or cannot be trusted (it is then
+    /// moved aside, and what things were made with counts again).
+    pub async fn load_resized(&self) -> Resized {
+        let places = Arc::clone(&self.places);
+        let load = move || places.load_single(&places.resized);
+        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+    }
+
     async fn write(
         &self,
         path: PathBuf,
@@ -147,6 +165,7 @@ struct Places {
     sandboxes: PathBuf,
     pod_cidrs: PathBuf,
     pulled: PathBuf,
+    resized: PathBuf,
     quarantine: PathBuf,
 }
 
@@ -161,6 +180,7 @@ impl Places {
             sandboxes: state_dir.join("sandboxes"),
             pod_cidrs: state_dir.join(POD_CIDRS),
             pulled: state_dir.join(PULLED),
+            resized: state_dir.join(RESIZED),
             quarantine: state_dir.join("quarantine"),
         }
     }
@@ -207,7 +227,8 @@ impl Places {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let ours = |rest: &str| rest.starts_with(POD_CIDRS) || rest.starts_with(PULLED);
+            let singles = [POD_CIDRS, PULLED, RESIZED];
+            let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             let draft = name.strip_prefix('.').is_some_and(ours);
             if draft && name.ends_with(".tmp") {
                 sweep(&entry.path());
@@ -266,5 +287,6 @@ fn sweep(draft: &Path) {
 const SUFFIX: &str = ".json";
 const POD_CIDRS: &str = "pod-cidrs.json";
 const PULLED: &str = "pulled-images.json";
+const RESIZED: &str = "resized.json";
 /// Twice the largest request kubelet can send, which bounds what we could have written.
 const MAX_BYTES: u64 = 32 << 20;

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     document::SandboxDocument,
-    id::{ImageId, SandboxId},
+    id::{ContainerId, ImageId, SandboxId},
     network::Attachment,
+    resources::{PodResources, Resources},
     time::Nanos,
 };
 
@@ -35,6 +36,16 @@ pub struct SandboxCheckpoint {
 /// serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
+
+/// Limits that were changed after what they limit was made. Its serde form is a durable format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resized {
+    /// Of containers: all that was asked for in the end.
+    pub containers: BTreeMap<ContainerId, Resources>,
+    /// Of pods.
+    pub pods: BTreeMap<SandboxId, PodResources>,
+}
 
 /// Everything a state directory holds that can be trusted, and what could not.
 #[derive(Debug, Default)]

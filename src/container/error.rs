@@ -4,10 +4,18 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
 
+use super::limits::error::LimitError;
 use crate::{
-    cdi::error::CdiError, engine::error::EngineError, error::Kind, exec::error::ExecError,
-    flight::call::Lost, logs::error::LogError, model::id::InvalidId, rootfs::error::RootfsError,
-    store::error::StoreError, translate::plan::error::PlanError,
+    cdi::error::CdiError,
+    engine::error::EngineError,
+    error::{Kind, chain},
+    exec::error::ExecError,
+    flight::call::Lost,
+    logs::error::LogError,
+    model::id::InvalidId,
+    rootfs::error::RootfsError,
+    store::error::StoreError,
+    translate::plan::error::PlanError,
 };
 
 /// A container verb failed. Cheap to clone: several callers may wait for one task.
@@ -117,6 +125,19 @@ pub enum ContainerError {
         #[source]
         cause: Arc<RootfsError>,
     },
+    /// A limit that is not the engine's affair.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// Limits could not be changed.
+    #[error("limits of container {id} stay as they were: {}{}", chain(cause), not_put_back(left))]
+    NotResized {
+        /// Full id.
+        id: String,
+        /// Why.
+        cause: Box<ContainerError>,
+        /// What is not as it was after all.
+        left: Vec<String>,
+    },
     /// The request cannot be put into the engine's words.
     #[error(transparent)]
     Plan(Arc<PlanError>),
@@ -157,6 +178,8 @@ impl ContainerError {
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
             Self::Stopping { .. } => Kind::Unavailable,
+            Self::Limit(error) => error.kind(),
+            Self::NotResized { cause, .. } => cause.kind(),
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
             Self::ImageVolume { cause, .. } => cause.kind(),
@@ -180,4 +203,11 @@ impl From<PlanError> for ContainerError {
     fn from(error: PlanError) -> Self {
         Self::Plan(Arc::new(error))
     }
+}
+
+fn not_put_back(left: &[String]) -> String {
+    if left.is_empty() {
+        return String::new();
+    }
+    format!("; but for what could not be put back: {}", left.join("; "))
 }

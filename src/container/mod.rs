@@ -8,6 +8,7 @@ pub mod end;
 pub mod error;
 pub mod exec_sync;
 pub mod gather;
+pub mod limits;
 pub mod name_conflict;
 pub mod pod_files;
 pub mod remove;

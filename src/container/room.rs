@@ -9,12 +9,12 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{error::ContainerError, pod_files::PodFilesRoot};
+use super::{error::ContainerError, limits::resized::ResizedLimits, pod_files::PodFilesRoot};
 use crate::{
     cdi::registry::Registry,
     engine::client::Engine,
     flight::{call::Calls, lock::Locks},
-    host::capability::oom_floor,
+    host::{capability::oom_floor, cgroup::Cgroups},
     logs::room::Logs,
     model::{engine::EngineInfo, id::ContainerId},
     rootfs::room::Rootfs,
@@ -43,6 +43,11 @@ pub struct Containers {
     pub(super) tracker: TaskTracker,
     /// Cancelled when dockbridge ends: then commands have to.
     pub(super) leaving: CancellationToken,
+    pub(super) updating: Calls<(ContainerId, String), Result<(), ContainerError>>,
+    /// Where the kernel keeps limits.
+    pub(super) cgroups: Cgroups,
+    /// Limits that were changed since a container was made.
+    pub(super) resized: ResizedLimits,
     pub(super) reopening: Calls<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
@@ -71,6 +76,10 @@ pub struct Hands {
     pub rootfs: Rootfs,
     /// Knows vendors' devices.
     pub cdi: Registry,
+    /// Knows where the kernel keeps limits.
+    pub cgroups: Cgroups,
+    /// Remembers changed limits.
+    pub resized: ResizedLimits,
 }
 
 impl Containers {
@@ -82,7 +91,7 @@ impl Containers {
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
-        let Hands { engine, store, logs, rootfs, cdi } = hands;
+        let Hands { engine, store, logs, rootfs, cdi, cgroups, resized } = hands;
         let (tracker, stopping) = work;
         Self {
             engine,
@@ -98,6 +107,9 @@ impl Containers {
             removing: Calls::new(tracker.clone()),
             tracker: tracker.clone(),
             leaving: stopping.clone(),
+            updating: Calls::new(tracker.clone()),
+            cgroups,
+            resized,
             reopening: Calls::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),
@@ -107,6 +119,11 @@ impl Containers {
     /// Where the files the engine does not make for a pod are kept.
     pub const fn files(&self) -> &PodFilesRoot {
         &self.files
+    }
+
+    /// Limits that were changed after what they limit was made.
+    pub const fn resized(&self) -> &ResizedLimits {
+        &self.resized
     }
 
     /// The lowest `oom_score_adj` the engine may set on this host; lower wishes are clamped

@@ -33,6 +33,9 @@ impl Containers {
         let seen = self.store.refresh_container(id).await;
         started?;
         seen?;
+        if let Some(record) = self.store.snapshot().container(id) {
+            self.limit_started(record).await?;
+        }
         info!(container = id, name = container.name, "container started");
         if let Some(record) = self.store.snapshot().container(id)
             && let Err(error) = self.logs.started(record).await
@@ -40,6 +43,18 @@ impl Containers {
             warn!(container = id, error = chain(&error), "the log is not visible to the kubelet");
         }
         Ok(())
+    }
+
+    /// A container that cannot be limited as asked must not run.
+    async fn limit_started(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
+        let limited = self.apply_limits(record).await;
+        if limited.is_err()
+            && let Err(error) = self.kill(&record.id).await
+        {
+            let error = chain(&error);
+            warn!(container = %record.id, error, "a container without its limits still runs");
+        }
+        limited
     }
 
     /// The record of a container the caller names.

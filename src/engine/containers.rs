@@ -85,6 +85,30 @@ impl Engine {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
 
+    /// Changes limits of a container, running or not; what the body does not state stays.
+    ///
+    /// # Errors
+    /// [`EngineError::Rejected`] when the engine does not take the limits,
+    /// [`EngineError::Failed`] when the kernel does not.
+    pub async fn update_container(
+        &self,
+        id: &str,
+        body: &docker::ContainerUpdateBody,
+    ) -> Result<(), EngineError> {
+        let call = call("update", id);
+        let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
+            call: call.clone(),
+            message: reason.to_string(),
+        })?;
+        let update = self.post("update", id, "/update", &[])?;
+        let update = update.carrying("application/json", Bytes::from(json)).repeatable();
+        let answer: docker::CreateAnswer = self.json(update).await?;
+        for warning in &answer.warnings {
+            debug!(container = id, warning, "engine warns about new limits");
+        }
+        Ok(())
+    }
+
     /// Removes a container and its anonymous volumes, running or not, and returns once it is
     /// gone, also when somebody else was removing it, or had removed it already.
     ///

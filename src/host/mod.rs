@@ -8,7 +8,6 @@ pub mod beneath;
 pub mod capability;
 pub mod cgroup;
 pub mod clock;
-pub mod cgroup;
 pub mod error;
 pub mod file;
 mod inotify;

@@ -7,6 +7,7 @@ use super::{
     document::{ContainerDocument, SandboxDocument},
     id::{ContainerId, ImageId, SandboxId},
     network::{Attachment, NetworkMode},
+    resources::Resources,
     time::Nanos,
 };
 
@@ -84,6 +85,8 @@ pub struct ContainerRecord {
     pub stop_signal: Option<String>,
     /// The engine's log file, when its driver keeps one.
     pub engine_log: Option<std::path::PathBuf>,
+    /// Limits as the engine knows them: no huge pages, no keys of the unified hierarchy.
+    pub limits: Resources,
 }
 
 /// What an engine's container turns out to be.

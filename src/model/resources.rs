@@ -30,6 +30,76 @@ pub struct Resources {
     pub unified: BTreeMap<String, String>,
 }
 
+impl Resources {
+    /// These limits with newer ones laid over them: what those leave unset stays. Memory that is
+    /// given without a word on swap keeps as much swap beside it as there was.
+    pub fn updated(&self, newer: &Self) -> Self {
+        let mut unified = self.unified.clone();
+        if newer.memory_swap_limit != 0 {
+            unified.remove(SWAP_MAX);
+        }
+        unified.extend(newer.unified.clone());
+        Self {
+            cpu_period: stated(newer.cpu_period).unwrap_or(self.cpu_period),
+            cpu_quota: stated(newer.cpu_quota).unwrap_or(self.cpu_quota),
+            cpu_shares: stated(newer.cpu_shares).unwrap_or(self.cpu_shares),
+            memory_limit: stated(newer.memory_limit).unwrap_or(self.memory_limit),
+            memory_swap_limit: self.swap_beside(newer),
+            oom_score_adj: stated(newer.oom_score_adj).unwrap_or(self.oom_score_adj),
+            cpuset_cpus: longer(&newer.cpuset_cpus, &self.cpuset_cpus),
+            cpuset_mems: longer(&newer.cpuset_mems, &self.cpuset_mems),
+            hugepage_limits: self.hugepages_with(&newer.hugepage_limits),
+            unified,
+        }
+    }
+
+    /// Memory and swap together under newer limits.
+    fn swap_beside(&self, newer: &Self) -> i64 {
+        let (before, together) = (self.memory_limit, self.memory_swap_limit);
+        match (newer.memory_swap_limit, newer.memory_limit) {
+            // The key says how much swap there is beside whatever memory.
+            (0, _) if newer.unified.contains_key(SWAP_MAX) => 0,
+            (0, 0) => together,
+            (0, UNLIMITED) => UNLIMITED,
+            (0, memory) if before > 0 && together >= before => {
+                memory.saturating_add(together.saturating_sub(before))
+            }
+            (0, _) if together == UNLIMITED => UNLIMITED,
+            (stated, _) => stated,
+        }
+    }
+
+    fn hugepages_with(&self, newer: &[HugepageLimit]) -> Vec<HugepageLimit> {
+        let replaced =
+            |old: &&HugepageLimit| !newer.iter().any(|new| new.page_size == old.page_size);
+        self.hugepage_limits.iter().filter(replaced).chain(newer).cloned().collect()
+    }
+}
+
+/// Zero means "not set".
+fn stated(value: i64) -> Option<i64> {
+    (value != 0).then_some(value)
+}
+
+fn longer(newer: &str, older: &str) -> String {
+    if newer.is_empty() { older.to_owned() } else { newer.to_owned() }
+}
+
+/// No limit.
+pub const UNLIMITED: i64 = -1;
+/// The cgroup v2 key for swap alone.
+pub const SWAP_MAX: &str = "memory.swap.max";
+
+/// What kubelet said last of a pod as a whole; its cgroup is kubelet's own affair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodResources {
+    /// What the pod costs beyond its containers.
+    pub overhead: Option<Resources>,
+    /// Sum of the containers' resources.
+    pub resources: Option<Resources>,
+}
+
 /// One `HugepageLimit` of CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

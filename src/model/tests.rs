@@ -439,5 +439,6 @@ fn container(process: Process) -> ContainerRecord {
         process,
         stop_signal: None,
         engine_log: None,
+        limits: Default::default(),
     }
 }

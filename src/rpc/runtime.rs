@@ -116,7 +116,8 @@ impl RuntimeService for RuntimeRpc {
         let now = self.now().await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
-        let info = request.verbose.then(|| render::sandbox::info(sandbox, engine));
+        let resources = || self.sandboxes.resources(sandbox);
+        let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
         let pod = pod(&now, sandbox);
         Ok(Response::new(cri::PodSandboxStatusResponse {
             status: Some(render::sandbox::status(sandbox)),
@@ -211,10 +212,35 @@ impl RuntimeService for RuntimeRpc {
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let image = now.image(container.document.image_id.as_str());
         let info = request.verbose.then(|| render::container::info(container));
-        Ok(Response::new(cri::ContainerStatusResponse {
-            status: Some(render::container::status(container, image.map(|image| &**image))),
-            info: info.unwrap_or_default(),
-        }))
+        let limits = self.containers.limits(container).await;
+        let status = cri::ContainerStatus {
+            resources: limits.as_ref().map(render::container::resources),
+            ..render::container::status(container, image.map(|image| &**image))
+        };
+        let info = info.unwrap_or_default();
+        Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
+    }
+
+    async fn update_container_resources(
+        &self,
+        request: Request<cri::UpdateContainerResourcesRequest>,
+    ) -> Result<Response<cri::UpdateContainerResourcesResponse>, Status> {
+        let request = request.get_ref();
+        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
+        let limits = parse::resources::update(request).map_err(failed)?;
+        self.containers.update(&id, limits).await.map_err(failed)?;
+        Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
+    }
+
+    async fn update_pod_sandbox_resources(
+        &self,
+        request: Request<cri::UpdatePodSandboxResourcesRequest>,
+    ) -> Result<Response<cri::UpdatePodSandboxResourcesResponse>, Status> {
+        let request = request.get_ref();
+        let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        let resources = parse::resources::pod_update(request).map_err(failed)?;
+        self.sandboxes.resize(&id, resources).await.map_err(failed)?;
+        Ok(Response::new(cri::UpdatePodSandboxResourcesResponse {}))
     }
 
     async fn get_container_events(

@@ -32,6 +32,12 @@ pub enum SandboxError {
         /// Who has it.
         holder: String,
     },
+    /// No such sandbox.
+    #[error("sandbox {id} is not known")]
+    NotFound {
+        /// As the caller named it.
+        id: String,
+    },
     /// The pause ended before its network could be connected.
     #[error("the sandbox process of {id} ended while it was being set up")]
     Ended {
@@ -91,6 +97,7 @@ impl SandboxError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
+            Self::NotFound { .. } => Kind::NotFound,
             Self::Ended { .. } => Kind::FailedPrecondition,
             Self::Pin { source, .. } => source.kind(),
             Self::Lost(_) => Kind::Internal,

@@ -8,6 +8,7 @@ pub mod error;
 pub mod namespace;
 pub mod recover;
 pub mod remove;
+pub mod resize;
 pub mod room;
 pub mod run;
 pub mod stop;

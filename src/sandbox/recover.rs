@@ -23,10 +23,11 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores checkpoints and pins of sandboxes from what else there is, clears away what is
+    /// Restores limits of running containers, checkpoints and pins of sandboxes from what else there is, clears away what is
     /// nobody's, then lets plugins collect what no sandbox holds. To be called after the first
     /// look at the engine; verbs may be under way.
     pub async fn recover(&self) {
+        self.rooms.containers.restore_limits().await;
         let snapshot = self.rooms.store.snapshot();
         for sandbox in snapshot.sandboxes() {
             if let Err(error) = self.recover_one(&sandbox.id).await {

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 pub use bollard::models::{
-    ContainerCreateBody, DeviceMapping, DeviceRequest, ExecConfig, HealthConfig, HostConfig,
-    HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
-    MountImageOptions, MountType, PortBinding, ResourcesUlimits, RestartPolicy,
-    RestartPolicyNameEnum,
+    ContainerCreateBody, ContainerUpdateBody, DeviceMapping, DeviceRequest, ExecConfig,
+    HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
 

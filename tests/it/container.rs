@@ -4,13 +4,16 @@ use std::time::{Duration, Instant};
 
 use dockbridge::{
     cdi::registry::Registry,
+    checkpoint::directory::Checkpoints,
     container::{
         error::ContainerError,
+        limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
     engine::client::{Engine, Patience},
     error::Kind,
     flight::lock::Locks,
+    host::cgroup::Cgroups,
     logs::room::Logs,
     model::{
         container::ContainerLogFormat,
@@ -61,6 +64,8 @@ impl Node {
         let hands = Hands {
             rootfs: rootfs.clone(),
             cdi: Registry::default(),
+            cgroups: Cgroups::told_by(state.path()),
+            resized: ResizedLimits::load(Checkpoints::open(state.path()).unwrap()).await,
             engine,
             store: store.clone(),
             logs,

@@ -15,6 +15,7 @@ mod app;
 mod container;
 mod engine;
 mod image;
+mod resources;
 mod sandbox;
 mod server;
 mod store;

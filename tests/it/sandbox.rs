@@ -5,10 +5,13 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 use dockbridge::{
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
-    container::room::{Containers, Hands},
+    container::{
+        limits::resized::ResizedLimits,
+        room::{Containers, Hands},
+    },
     engine::client::{Engine, Patience},
     flight::lock::Locks,
-    host::file::Durability,
+    host::{cgroup::Cgroups, file::Durability},
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
     model::{
@@ -62,6 +65,8 @@ impl Node {
             logs,
             rootfs: Rootfs::new(engine.clone(), store.clone(), &state, &tracker),
             cdi: Registry::default(),
+            cgroups: Cgroups::told_by(&state),
+            resized: ResizedLimits::load(checkpoints.clone()).await,
         };
         let containers =
             Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));

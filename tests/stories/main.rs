@@ -33,6 +33,7 @@ mod many;
 mod mounts;
 mod pods;
 mod pulls;
+mod resources;
 mod restarts;
 mod signals;
 mod stats;
@@ -169,6 +170,13 @@ const STORIES: &[(&str, Story)] = stories![
     devices::refused,
     handlers::of_the_engine,
     signals::to_stop,
+    resources::changed_while_it_runs,
+    resources::too_small,
+    resources::changed_before_it_runs,
+    resources::impossible,
+    resources::beyond_the_engine,
+    resources::a_crash_in_the_middle,
+    resources::of_a_pod,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

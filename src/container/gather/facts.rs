@@ -28,6 +28,7 @@ impl Containers {
         image_volumes: &[ImageVolume],
     ) -> Result<ContainerPlan, ContainerError> {
         let engine = snapshot.described()?;
+        self.check_hugepages(&spec.resources, engine).await?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
         let seccomp =
             seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;

@@ -1,26 +1,11 @@
-//! Huge pages: which sizes the kernel knows, and the files that limit each.
+//! Huge pages: which sizes the kernel knows.
 
 use std::{fs, path::Path};
-
-use super::Hierarchy;
 
 /// The sizes this kernel has, as control group files spell them: `2MB`, `1GB`. Empty when it has
 /// none.
 pub fn page_sizes() -> Vec<String> {
     sizes_in(Path::new("/sys/kernel/mm/hugepages"))
-}
-
-/// The file that limits pages of a size.
-pub fn limit_file(hierarchy: Hierarchy, size: &str) -> String {
-    match hierarchy {
-        Hierarchy::Legacy => format!("hugetlb.{size}.limit_in_bytes"),
-        Hierarchy::Unified => format!("hugetlb.{size}.max"),
-    }
-}
-
-/// The file that limits reservations of pages of a size; kernels from 5.7 on have it.
-pub fn reservation_file(hierarchy: Hierarchy, size: &str) -> String {
-    limit_file(hierarchy, &format!("{size}.rsvd"))
 }
 
 pub(super) fn sizes_in(directory: &Path) -> Vec<String> {

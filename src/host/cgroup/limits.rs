@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{Cgroup, Hierarchy, read};
+use super::{Cgroup, Hierarchy, read, write};
+use crate::host::error::HostError;
 
 /// Limits in force. A field is none where the machine has no such controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,14 @@ impl Cgroup {
         let stat = read(place, "memory.stat").ok()?;
         let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
         Some(usage.saturating_sub(idle.unwrap_or(0)).max(0))
+    }
+
+    /// Sets the OOM score of a process of the group.
+    ///
+    /// # Errors
+    /// It has gone, or only the privileged may go so low.
+    pub fn set_oom_score_adj(&self, pid: u32, score: i64) -> Result<(), HostError> {
+        write(&self.proc.join(pid.to_string()), "oom_score_adj", &score.to_string())
     }
 
     fn cpu_quota(&self) -> (Option<i64>, Option<i64>) {

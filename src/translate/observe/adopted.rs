@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::container::bare_name;
+use super::{container::bare_name, limits};
 use crate::{
     model::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
@@ -13,7 +13,6 @@ use crate::{
         label,
         name::{self, ParsedName},
         network::NetworkMode,
-        resources::Resources,
         sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
         security::ContainerSecurity,
     },
@@ -73,7 +72,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         stdin: config.open_stdin,
         stdin_once: config.stdin_once,
         tty: config.tty,
-        resources: resources(host),
+        resources: limits::limits(host),
         resources_stated: true,
         pid,
         pid_target,
@@ -228,20 +227,6 @@ fn mount(mount: &InspectMount) -> Mount {
             _ => Propagation::Private,
         },
         ..Mount::default()
-    }
-}
-
-fn resources(host: &InspectHostConfig) -> Resources {
-    Resources {
-        cpu_period: host.cpu_period,
-        cpu_quota: host.cpu_quota,
-        cpu_shares: host.cpu_shares,
-        memory_limit: host.memory,
-        memory_swap_limit: host.memory_swap,
-        oom_score_adj: host.oom_score_adj,
-        cpuset_cpus: host.cpuset_cpus.clone(),
-        cpuset_mems: host.cpuset_mems.clone(),
-        ..Resources::default()
     }
 }
 

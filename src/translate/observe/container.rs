@@ -14,7 +14,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc};
 use serde::de::DeserializeOwned;
 
 use super::{
-    adopted,
+    adopted, limits,
     process::{self, instant},
 };
 use crate::{
@@ -69,6 +69,7 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         process: process::observe(&inspect.state, created_at),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
         engine_log: Some(PathBuf::from(&inspect.log_path)).filter(|path| path.is_absolute()),
+        limits: limits::limits(&inspect.host_config),
     })
 }
 

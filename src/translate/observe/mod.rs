@@ -10,6 +10,7 @@ pub mod container;
 pub mod engine;
 pub mod event;
 pub mod image;
+mod limits;
 mod process;
 
 #[cfg(test)]

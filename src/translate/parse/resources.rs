@@ -6,32 +6,84 @@ use super::{
     text,
 };
 use crate::{
-    model::resources::{HugepageLimit, Resources},
+    model::resources::{HugepageLimit, PodResources, Resources, SWAP_MAX, UNLIMITED},
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources`.
+/// Reads `LinuxContainerResources` of something to be made.
 ///
 /// # Errors
 /// Names the field that is out of the kernel's range.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
+    at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
+    changed(given)
+}
+
+/// Reads an UpdateContainerResourcesRequest; one that says nothing changes nothing.
+///
+/// # Errors
+/// As [`resources`], but -1 lifts the memory limit; and limits of another system.
+pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
+    if request.windows.is_some() {
+        return Err(ParseError::invalid("is of another system")).at("windows");
+    }
+    request.linux.as_ref().map(changed).transpose().at("linux").map(Option::unwrap_or_default)
+}
+
+/// Reads an UpdatePodSandboxResourcesRequest.
+///
+/// # Errors
+/// As [`update`].
+pub fn pod_update(
+    request: &cri::UpdatePodSandboxResourcesRequest,
+) -> Result<PodResources, ParseError> {
+    Ok(PodResources {
+        overhead: request.overhead.as_ref().map(changed).transpose().at("overhead")?,
+        resources: request.resources.as_ref().map(changed).transpose().at("resources")?,
+    })
+}
+
+fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     let unified = text::pairs(&given.unified).and_then(|pairs| {
-        pairs.keys().try_for_each(|key| cgroup_key(key).at(format_args!("[{key:?}]")))?;
+        let check = |(key, value): (&String, &String)| {
+            cgroup_key(key).and_then(|()| cgroup_value(key, value)).at(format_args!("[{key:?}]"))
+        };
+        pairs.iter().try_for_each(check)?;
         Ok(pairs)
     });
-    Ok(Resources {
+    let (memory, swap) = (given.memory_limit_in_bytes, given.memory_swap_limit_in_bytes);
+    if memory > 0 && (1..memory).contains(&swap) {
+        let reason = format!("{swap} is less than the memory limit, which it includes");
+        return Err(ParseError::invalid(reason)).at("memory_swap_limit_in_bytes");
+    }
+    let read = Resources {
         cpu_period: cpu_period(given.cpu_period).at("cpu_period")?,
         cpu_quota: cpu_quota(given.cpu_quota).at("cpu_quota")?,
         cpu_shares: at_least(0, given.cpu_shares).at("cpu_shares")?,
-        memory_limit: at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?,
-        memory_swap_limit: at_least(-1, given.memory_swap_limit_in_bytes)
-            .at("memory_swap_limit_in_bytes")?,
+        memory_limit: at_least(UNLIMITED, memory).at("memory_limit_in_bytes")?,
+        memory_swap_limit: at_least(UNLIMITED, swap).at("memory_swap_limit_in_bytes")?,
         oom_score_adj: oom_score(given.oom_score_adj).at("oom_score_adj")?,
         cpuset_cpus: cpu_list(&given.cpuset_cpus).at("cpuset_cpus")?,
         cpuset_mems: cpu_list(&given.cpuset_mems).at("cpuset_mems")?,
         hugepage_limits: text::each(&given.hugepage_limits, hugepages).at("hugepage_limits")?,
         unified: unified.at("unified")?,
-    })
+    };
+    one_word_on_swap(&read).at("unified").map(|()| read)
+}
+
+/// Swap can be said in two ways.
+fn one_word_on_swap(read: &Resources) -> Result<(), ParseError> {
+    let (memory, together) = (read.memory_limit, read.memory_swap_limit);
+    let Some(alone) = read.unified.get(SWAP_MAX).filter(|_| together != 0) else { return Ok(()) };
+    let agree = match together {
+        UNLIMITED => alone == "max",
+        _ => alone.parse() == Ok(together.saturating_sub(memory)),
+    };
+    if agree {
+        return Ok(());
+    }
+    let reason = format!("{alone} disagrees with memory_swap_limit_in_bytes");
+    Err(ParseError::invalid(reason)).at(format_args!("[{SWAP_MAX:?}]"))
 }
 
 fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
@@ -102,4 +154,21 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
         && !key.starts_with('.')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     if valid { Ok(()) } else { Err(ParseError::invalid("is no cgroup file like memory.high")) }
+}
+
+/// What the kernel would take, as far as its files are as simple as that.
+fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
+    text::line(value)?;
+    let number = || value.parse::<u64>().is_ok();
+    let valid = match key {
+        "memory.oom.group" => matches!(value, "0" | "1"),
+        "memory.min" | "memory.low" | "memory.high" | "memory.max" | "memory.swap.max"
+        | "memory.swap.high" | "pids.max" => value == "max" || number(),
+        "cpu.weight" => value.parse().is_ok_and(|weight: u64| (1..=10_000).contains(&weight)),
+        _ => !value.is_empty(),
+    };
+    if valid {
+        return Ok(());
+    }
+    Err(ParseError::invalid(format!("cannot be {}", text::shown(value))))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{
     cdi, cgroup, devices,
     error::PlanError,
-    identity, image, labels, mounts, name, read_only, resources, runtime,
+    extras, identity, image, labels, mounts, name, read_only, resources, runtime,
     sandbox::{SHM_SIZE, annotations, no_healthcheck},
     security,
 };
@@ -157,7 +157,9 @@ fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostC
         uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
         ..HostConfig::default()
     };
-    resources::limit(&mut host, &spec.resources, facts.oom_floor);
+    resources::limit(&mut host, &spec.resources, facts.oom_floor)?;
+    // What cannot be set later is refused now.
+    extras::extras(&spec.resources, facts.engine)?;
     devices::grant(&mut host, spec);
     security::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
     Ok(host)

@@ -152,6 +152,22 @@ pub enum PlanError {
         /// What else it has to be.
         needs: &'static str,
     },
+    /// Memory and swap are limited together or not at all.
+    #[error(
+        "linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit beside it"
+    )]
+    SwapWithoutMemory {
+        /// What was asked for, in bytes.
+        together: i64,
+    },
+    /// A key of the unified hierarchy, on a node without one.
+    #[error(
+        "linux.resources.unified[{key:?}]: the engine's node has cgroup v1, which has no such file"
+    )]
+    NotUnified {
+        /// The key.
+        key: String,
+    },
     /// The Engine API has no words for it.
     #[error("the engine (API {api}) cannot express {what}")]
     Inexpressible {
@@ -174,6 +190,7 @@ impl PlanError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::NoAccounts
+            | Self::NotUnified { .. }
             | Self::CgroupParent { .. }
             | Self::NoApparmor { .. }
             | Self::NoSeccomp { .. }
@@ -191,6 +208,7 @@ impl PlanError {
             | Self::AmbiguousGroup { .. }
             | Self::NoMountSource { .. }
             | Self::CdiClash { .. }
+            | Self::SwapWithoutMemory { .. }
             | Self::RecursiveReadOnly { .. }
             | Self::Document { .. } => Kind::InvalidArgument,
         }

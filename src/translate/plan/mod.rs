@@ -10,6 +10,7 @@ mod cgroup;
 pub mod container;
 mod devices;
 pub mod error;
+pub mod extras;
 pub mod files;
 pub mod identity;
 mod image;
@@ -19,12 +20,13 @@ mod mounts;
 mod name;
 mod ports;
 mod read_only;
-mod resources;
+pub mod resources;
 mod runtime;
 pub mod sandbox;
 mod seccomp;
 mod security;
 pub mod unstarted;
+pub mod update;
 
 #[cfg(test)]
 mod tests;

@@ -51,6 +51,7 @@ use crate::{
 struct Facts {
     api: u16,
     cgroup_driver: String,
+    cgroup_version: u8,
     network: NetworkMode,
     oom_floor: i64,
     security_options: Vec<String>,
@@ -101,6 +102,7 @@ impl Default for Facts {
         Self {
             api: 45,
             cgroup_driver: "cgroupfs".to_owned(),
+            cgroup_version: 2,
             network: NetworkMode::Cni,
             oom_floor: -1000,
             security_options: vec!["name=seccomp,profile=builtin".to_owned()],
@@ -122,6 +124,7 @@ impl Facts {
     fn engine(&self) -> EngineInfo {
         let info = json!({
             "CgroupDriver": self.cgroup_driver,
+            "CgroupVersion": self.cgroup_version.to_string(),
             "DockerRootDir": "/var/lib/docker",
             "Runtimes": {"runc": {"status": {FEATURES: r#"{"mountOptions":["rro"]}"#}}, "crun": {}},
             "KernelVersion": "6.1.0-13-amd64",
@@ -339,12 +342,11 @@ fn memory_and_swap() {
             ..Resources::default()
         };
         let spec = ContainerSpec { resources, ..workload() };
-        let plan = Facts::default().container(pod(), spec).unwrap();
-        plan.body.host_config.unwrap().memory_swap
+        let plan = Facts::default().container(pod(), spec)?;
+        Ok::<_, PlanError>(plan.body.host_config.unwrap().memory_swap)
     };
     for (memory, together, unified, expected) in [
         (0, 0, None, None),
-        (0, 100, None, None),
         (0, -1, None, Some(-1)),
         (100, 0, None, Some(100)),
         (100, 50, None, Some(100)),
@@ -356,8 +358,12 @@ fn memory_and_swap() {
         (100, 0, Some("rubbish"), Some(100)),
         (i64::MAX, 0, Some("20"), Some(i64::MAX)),
     ] {
-        assert_eq!(swap(memory, together, unified), expected, "{memory} {together} {unified:?}");
+        let planned = swap(memory, together, unified).unwrap();
+        assert_eq!(planned, expected, "{memory} {together} {unified:?}");
     }
+    let refused = swap(0, 100, None).unwrap_err();
+    assert_eq!(refused.kind(), Kind::InvalidArgument);
+    assert!(refused.to_string().contains("memory_swap_limit_in_bytes"), "{refused}");
 }
 
 /// The engine refuses a private bind of anything around or inside its data root.
@@ -453,6 +459,7 @@ fn facts() -> impl Strategy<Value = Facts> {
     let flags = any::<(bool, bool, bool)>();
     (41..54u16, driver, mode, -1000..=0i64, flags).prop_map(
         |(api, driver, network, oom_floor, (files, pid_target, all))| Facts {
+            cgroup_version: 2,
             api,
             cgroup_driver: driver.to_owned(),
             network,

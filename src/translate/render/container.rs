@@ -39,7 +39,7 @@ pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::Con
         annotations: unsorted(&spec.annotations),
         mounts: mounts(&record.document),
         log_path: log_path(spec),
-        resources: spec.resources_stated.then(|| container_resources(&spec.resources)),
+        resources: spec.resources_stated.then(|| resources(&spec.resources)),
         image_id: record.document.image_id.to_string(),
         user: record.document.user.as_ref().map(user),
         stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),
@@ -215,7 +215,8 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
     }
 }
 
-fn container_resources(given: &Resources) -> cri::ContainerResources {
+/// Limits, as they were asked for or as they are in force.
+pub fn resources(given: &Resources) -> cri::ContainerResources {
     let hugepage = |limit: &crate::model::resources::HugepageLimit| cri::HugepageLimit {
         page_size: limit.page_size.clone(),
         limit: limit.limit,

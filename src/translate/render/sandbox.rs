@@ -13,6 +13,7 @@ use crate::{
         engine::EngineInfo,
         network::{Attachment, NetworkMode},
         record::{SandboxRecord, SandboxState},
+        resources::PodResources,
         sandbox::{DEFAULT_HANDLER, PidMode, PodMetadata},
     },
     wire::cri,
@@ -49,7 +50,11 @@ pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
 }
 
 /// What a verbose status adds, for people (`crictl inspectp`) and for tools that want the pid.
-pub fn info(record: &SandboxRecord, engine: Option<&EngineInfo>) -> HashMap<String, String> {
+pub fn info(
+    record: &SandboxRecord,
+    engine: Option<&EngineInfo>,
+    resources: &PodResources,
+) -> HashMap<String, String> {
     let document = &record.document;
     let handler = document.spec.handler.as_str();
     let runtime = match handler {
@@ -70,6 +75,7 @@ pub fn info(record: &SandboxRecord, engine: Option<&EngineInfo>) -> HashMap<Stri
         "runtimeHandler": handler,
         "runtime": runtime,
         "shimGroup": document.shim_group,
+        "resources": verbose::part(resources),
         "config": verbose::part(&document.spec),
     }))
 }

@@ -91,6 +91,7 @@ fn container_record(process: Process) -> ContainerRecord {
         process,
         stop_signal: Some("RTMIN+3".to_owned()),
         engine_log: None,
+        limits: Default::default(),
     }
 }
 
@@ -228,14 +229,14 @@ fn a_creation_time_is_never_zero() {
 #[test]
 fn the_verbose_sandbox_tells_pid_and_network() {
     let record = sandbox_record();
-    let info = read_info(&sandbox::info(&record, Some(&engine())));
+    let info = read_info(&sandbox::info(&record, Some(&engine()), &Default::default()));
     assert_eq!(info["pid"], 4242);
     assert_eq!(info["netns"], "/run/netns/x");
     assert_eq!(info["networkResult"]["cniVersion"], "1.0.0");
     assert_eq!(info["runtime"], "kata");
     assert_eq!(info["config"]["metadata"]["name"], "web-0");
     let gone = SandboxRecord { process: None, attachment: None, ..record };
-    let info = read_info(&sandbox::info(&gone, None));
+    let info = read_info(&sandbox::info(&gone, None, &Default::default()));
     assert_eq!((&info["pid"], &info["netns"]), (&json!(0), &Value::Null));
 }
 

@@ -67,10 +67,9 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
             with(world, id, |world, one| kill(world, one, request))
         }
         ("POST", ["containers", id, "wait"]) => wait(world, id).await,
-        ("POST", ["containers", id, "update"]) => with(world, id, |world, one| {
-            world.container_event("update", &one.id);
-            ok(json!({ "Warnings": null }))
-        }),
+        ("POST", ["containers", id, "update"]) => {
+            with(world, id, |world, one| update(world, one, request))
+        }
         ("DELETE", ["containers", id]) => remove(world, id, request).await,
         ("POST", ["containers", id, "exec"]) => exec::create(&mut lock(world), id, request),
         ("POST", ["containers", id, "attach"]) => exec::attach(&mut lock(world), id),
@@ -290,6 +289,19 @@ fn begin_removal(world: &mut World, container: &Container) {
     if let Some(one) = world.container_mut(&container.id) {
         one.status = "removing".to_owned();
     }
+}
+
+/// What the body states is set, the rest stays.
+fn update(world: &mut World, container: &Container, request: &Recorded) -> Answer {
+    let stated = request.json();
+    if let Some(one) = world.container_mut(&container.id) {
+        let host = &mut one.body["HostConfig"];
+        for (key, value) in stated.as_object().into_iter().flatten() {
+            host[key] = value.clone();
+        }
+    }
+    world.container_event("update", &container.id);
+    ok(json!({ "Warnings": null }))
 }
 
 fn inspect(world: &World, container: &Container) -> Value {

@@ -1,0 +1,82 @@
+//! Why a limit cannot be had.
+
+use std::{io, sync::Arc};
+
+use thiserror::Error;
+
+use crate::{checkpoint::error::CheckpointError, error::Kind, host::error::HostError};
+
+/// A limit that is not the engine's affair was refused. Cheap to clone: several callers may wait
+/// for one task.
+#[derive(Clone, Debug, Error)]
+pub enum LimitError {
+    /// The kernel does not take it, or has no such file.
+    #[error("{field} = {value}")]
+    NotSet {
+        /// The field of the request.
+        field: String,
+        /// What it should be.
+        value: String,
+        /// The kernel's answer.
+        #[source]
+        cause: Arc<HostError>,
+    },
+    /// The container runs where we cannot see it.
+    #[error("{field}: the control group of the container cannot be found on this node")]
+    NoGroup {
+        /// The field of the request.
+        field: String,
+    },
+    /// Shrinking would end something in the container.
+    #[error(
+        "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
+    )]
+    InUse {
+        /// What was asked for, in bytes.
+        limit: i64,
+        /// The working set, in bytes.
+        used: i64,
+    },
+    /// The kernel has no huge pages of this size.
+    #[error("linux.resources.hugepage_limits[{size}].page_size: this node has {known}")]
+    PageSize {
+        /// What was asked for.
+        size: String,
+        /// The sizes there are.
+        known: String,
+    },
+    /// Nobody counts huge pages here.
+    #[error("linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller")]
+    NoHugepages {
+        /// The size to be limited.
+        size: String,
+    },
+    /// A restart would forget the limit.
+    #[error("the limits cannot be remembered")]
+    NotRemembered {
+        /// Why not.
+        #[source]
+        cause: Arc<CheckpointError>,
+    },
+}
+
+impl LimitError {
+    /// What sort of failure it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::PageSize { .. } => Kind::InvalidArgument,
+            Self::NotSet { cause, .. } => match cause.source.raw_os_error() {
+                Some(OUT_OF_RANGE) => Kind::InvalidArgument,
+                _ if cause.source.kind() == io::ErrorKind::InvalidInput => Kind::InvalidArgument,
+                _ => Kind::FailedPrecondition,
+            },
+            Self::NoGroup { .. } | Self::InUse { .. } | Self::NoHugepages { .. } => {
+                Kind::FailedPrecondition
+            }
+            Self::NotRemembered { cause } => cause.kind(),
+        }
+    }
+}
+
+/// ERANGE, which the standard library has no word for.
+const OUT_OF_RANGE: i32 = 34;

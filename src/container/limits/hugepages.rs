@@ -1,0 +1,44 @@
+//! Whether this node can limit huge pages at all: found out before anything is made.
+
+use super::error::LimitError;
+use crate::{
+    container::{error::ContainerError, room::Containers},
+    host::cgroup::{Hierarchy, hugetlb},
+    model::{engine::EngineInfo, resources::Resources},
+};
+
+impl Containers {
+    /// Refuses limits of huge pages that nobody could keep. A limit of zero is kept wherever
+    /// there are none.
+    pub(in crate::container) async fn check_hugepages(
+        &self,
+        limits: &Resources,
+        engine: &EngineInfo,
+    ) -> Result<(), ContainerError> {
+        let limited = limits.hugepage_limits.iter().filter(|pages| pages.limit > 0);
+        let sizes: Vec<String> = limited.map(|pages| pages.page_size.clone()).collect();
+        if sizes.is_empty() {
+            return Ok(());
+        }
+        let hierarchy = match engine.cgroup_version {
+            2 => Hierarchy::Unified,
+            _ => Hierarchy::Legacy,
+        };
+        let cgroups = self.cgroups.clone();
+        let look = move || {
+            (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
+        };
+        let (known, counted) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        for size in sizes {
+            if !known.contains(&size) {
+                let known =
+                    if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
+                return Err(LimitError::PageSize { size, known }.into());
+            }
+            if !counted {
+                return Err(LimitError::NoHugepages { size }.into());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! Limits of a container through its life: those the engine cannot set, changes of any of them,
+//! and what is in force.
+
+pub mod error;
+mod hugepages;
+mod place;
+pub mod resized;
+mod shown;
+mod start;
+mod status;
+mod update;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! A running container's control group as a place where limits are read and set. All of it blocks,
+//! but for what systemd is told.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use tracing::{debug, warn};
+
+use super::{error::LimitError, shown::shown};
+use crate::{
+    error::chain,
+    host::{
+        cgroup::{self, Cgroup, Cgroups, limits::Limits},
+        process::{Ending, Job, ProcessError, run},
+    },
+    model::{record::ContainerRecord, resources::Resources},
+    translate::plan::extras::{Absence, Setting},
+};
+
+/// The control group of one process of a container.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    group: Cgroup,
+    pid: u32,
+    /// For errors and for looking again.
+    id: String,
+    cgroups: Cgroups,
+}
+
+impl Place {
+    /// Where a container runs; none when it does not, or where that cannot be seen.
+    pub(super) fn find(cgroups: &Cgroups, record: &ContainerRecord) -> Option<Self> {
+        Self::of(cgroups, record.process.pid()?, record.id.as_str())
+    }
+
+    /// The control group of container `id` that its process `pid` is in; none as above.
+    pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
+        match cgroups.of(pid, id) {
+            Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
+            Err(error) => {
+                debug!(container = id, error = chain(&error), "no control group found");
+                None
+            }
+        }
+    }
+
+    /// Whether the process is still there.
+    pub(super) fn lives(&self) -> bool {
+        self.cgroups.of(self.pid, &self.id).is_ok()
+    }
+
+    /// What is in force, in the words of what was wished for.
+    pub(super) fn shown(&self, wished: &Resources, settings: &[Setting]) -> Resources {
+        let current = |setting: &Setting| self.current(setting);
+        shown(wished, &self.limits(), settings, current)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.group.limits(self.pid)
+    }
+
+    /// Memory that would have to be found elsewhere if the limit were below it.
+    pub(super) fn working_set(&self) -> Option<i64> {
+        self.group.working_set()
+    }
+
+    /// What a file holds now; none if it is not there.
+    pub(super) fn current(&self, setting: &Setting) -> Option<String> {
+        cgroup::read(self.group.directory(&setting.controller)?.1, &setting.file).ok()
+    }
+
+    /// Sets a file. What its absence means, the setting says; in a container that has ended
+    /// meanwhile nothing is left to limit.
+    pub(super) fn set(&self, setting: &Setting) -> Result<(), LimitError> {
+        let Some((_, directory)) = self.group.directory(&setting.controller) else {
+            return self.absent(setting, LimitError::NoGroup { field: setting.field() });
+        };
+        let Err(cause) = cgroup::write(directory, &setting.file, &setting.value) else {
+            return Ok(());
+        };
+        if !self.lives() {
+            return Ok(());
+        }
+        let is_absent = cause.is_not_found();
+        let (field, value) = (setting.field(), setting.value.clone());
+        let refused = LimitError::NotSet { field, value, cause: Arc::new(cause) };
+        if is_absent { self.absent(setting, refused) } else { Err(refused) }
+    }
+
+    fn absent(&self, setting: &Setting, refused: LimitError) -> Result<(), LimitError> {
+        match setting.absence {
+            Absence::Fails => return Err(refused),
+            Absence::IsFine => {}
+            Absence::IsTold => warn!(
+                container = self.id,
+                file = setting.file,
+                "this kernel has no such limit, which kubelet asks for"
+            ),
+        }
+        Ok(())
+    }
+
+    /// Sets the OOM score of the main process. Where that is not permitted, the score stays what
+    /// it is, as it would at a start: scores are clamped to what a host allows.
+    pub(super) fn set_score(&self, score: i64) -> Result<(), LimitError> {
+        if self.limits().oom_score_adj == Some(score) || !self.lives() {
+            return Ok(());
+        }
+        match self.group.set_oom_score_adj(self.pid, score) {
+            Err(cause) if cause.source.kind() == std::io::ErrorKind::PermissionDenied => {
+                warn!(container = self.id, score, "this host does not permit such an OOM score");
+                Ok(())
+            }
+            Err(cause) if self.lives() => Err(LimitError::NotSet {
+                field: "linux.oom_score_adj".to_owned(),
+                value: score.to_string(),
+                cause: Arc::new(cause),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells systemd, where it keeps the group, what it would otherwise undo when it is reloaded.
+    /// The files are written all the same, so its refusal is worth a warning, not an error.
+    pub(super) async fn tell_systemd(&self, settings: &[Setting]) {
+        let Some(scope) = self.group.scope() else { return };
+        let properties = settings.iter().flat_map(|setting| &setting.properties);
+        let properties: Vec<&str> = properties.map(String::as_str).collect();
+        if properties.is_empty() {
+            return;
+        }
+        let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
+        let told = run(Job {
+            program: Path::new("systemctl"),
+            arguments: &arguments,
+            environment: &[],
+            input: &[],
+            patience: SYSTEMD_PATIENCE,
+            output_limit: OUTPUT_LIMIT,
+        });
+        match told.await {
+            Ok(told) if told.ending == Ending::Code(0) => {}
+            Ok(told) => {
+                warn!(scope, error = told.stderr, "systemd does not keep a limit, and may undo it");
+            }
+            Err(ProcessError::Start { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                debug!(scope, "no systemctl here to tell systemd of a limit");
+            }
+            Err(error) => {
+                let error = chain(&error);
+                warn!(scope, error, "systemd was not told of a limit, and may undo it");
+            }
+        }
+    }
+}
+
+/// How long systemd may take for one call.
+const SYSTEMD_PATIENCE: Duration = Duration::from_secs(5);
+/// It says nothing when it succeeds.
+const OUTPUT_LIMIT: usize = 64 << 10;

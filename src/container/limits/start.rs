@@ -1,0 +1,120 @@
+//! What the engine cannot set, set right after it has started a container, and again where a crash
+//! came between.
+//!
+//! For a few milliseconds the process runs without. A limit that was asked for and cannot be had
+//! fails the start and ends the container; what kubelet asks for as a matter of course, on kernels
+//! without it too, is worth a warning.
+
+use tracing::warn;
+
+use super::{error::LimitError, place::Place};
+use crate::{
+    container::{error::ContainerError, room::Containers},
+    error::chain,
+    model::{id::ContainerId, record::ContainerRecord, resources::Resources},
+    translate::plan::extras::{Absence, Setting, extras},
+};
+
+impl Containers {
+    /// The limits that were asked for last: the engine knows some, we know others.
+    pub(in crate::container) fn wished(&self, record: &ContainerRecord) -> Resources {
+        let changed = self.resized.container(&record.id);
+        let engine = &record.limits;
+        let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
+        let ours = changed.as_ref().unwrap_or(&record.document.spec.resources);
+        Resources {
+            oom_score_adj,
+            hugepage_limits: ours.hugepage_limits.clone(),
+            unified: ours.unified.clone(),
+            ..engine.clone()
+        }
+    }
+
+    /// Sets what the engine does not, for a container that runs.
+    ///
+    /// # Errors
+    /// A limit that was asked for cannot be had.
+    pub(in crate::container) async fn apply_limits(
+        &self,
+        record: &ContainerRecord,
+    ) -> Result<(), ContainerError> {
+        let wished = self.wished(record);
+        let snapshot = self.store.snapshot();
+        let settings = extras(&wished, snapshot.described()?)?;
+        let score =
+            Some(wished.oom_score_adj).filter(|score| *score != record.limits.oom_score_adj);
+        if settings.is_empty() && score.is_none() {
+            return Ok(());
+        }
+        match self.place(record).await {
+            Some(place) => apply(place, settings, score).await,
+            None => self.nowhere(record, &settings).await,
+        }
+    }
+
+    /// Puts right what a crash left undone, in every container that runs.
+    pub async fn restore_limits(&self) {
+        for record in self.store.snapshot().containers() {
+            if record.process.is_running()
+                && let Err(error) = self.restore_one(&record.id).await
+            {
+                let error = chain(&error);
+                warn!(container = %record.id, error, "this container runs without a limit");
+            }
+        }
+    }
+
+    async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
+        let _held = self.locks.write(id.as_str()).await;
+        match self.store.snapshot().container(id.as_str()) {
+            Some(record) if record.process.is_running() => self.apply_limits(record).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The control group of a container, while it runs where we can see it.
+    pub(super) async fn place(&self, record: &ContainerRecord) -> Option<Place> {
+        let (cgroups, record) = (self.cgroups.clone(), record.clone());
+        tokio::task::spawn_blocking(move || Place::find(&cgroups, &record)).await.ok().flatten()
+    }
+
+    /// No control group was found: the container has ended meanwhile, or we cannot see it.
+    async fn nowhere(
+        &self,
+        record: &ContainerRecord,
+        settings: &[Setting],
+    ) -> Result<(), ContainerError> {
+        self.store.refresh_container(record.id.as_str()).await?;
+        let now = self.store.snapshot();
+        let runs = now.container(record.id.as_str()).is_some_and(|now| now.process.is_running());
+        let asked = settings.iter().find(|setting| setting.absence == Absence::Fails);
+        match asked {
+            Some(setting) if runs => Err(LimitError::NoGroup { field: setting.field() }.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sets what is not as it should be.
+async fn apply(
+    place: Place,
+    settings: Vec<Setting>,
+    score: Option<i64>,
+) -> Result<(), ContainerError> {
+    let look = {
+        let place = place.clone();
+        move || -> Vec<Setting> {
+            let differs =
+                |setting: &Setting| place.current(setting).as_ref() != Some(&setting.value);
+            settings.into_iter().filter(differs).collect()
+        }
+    };
+    let settings = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+    place.tell_systemd(&settings).await;
+    let set = move || -> Result<(), LimitError> {
+        settings.iter().try_for_each(|setting| place.set(setting))?;
+        score.map_or(Ok(()), |score| place.set_score(score))
+    };
+    let done = tokio::task::spawn_blocking(set).await.unwrap_or(Ok(()));
+    done.map_err(ContainerError::from)
+}

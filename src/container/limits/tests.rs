@@ -1,0 +1,148 @@
+//! What becomes of wishes, and how it is told.
+
+use std::collections::BTreeMap;
+
+use super::shown::shown;
+use crate::{
+    host::cgroup::limits::{CpuWeight, Limits, UNLIMITED},
+    model::resources::{HugepageLimit, Resources},
+    translate::plan::extras::{Absence, Extra, Setting},
+};
+
+fn wished() -> Resources {
+    Resources {
+        cpu_period: 100_000,
+        cpu_quota: 50_000,
+        cpu_shares: 512,
+        memory_limit: 100_000_001,
+        memory_swap_limit: 100_000_001,
+        cpuset_cpus: "0,1,2".to_owned(),
+        ..Resources::default()
+    }
+}
+
+fn kernel() -> Limits {
+    Limits {
+        cpu_period: Some(100_000),
+        cpu_quota: Some(50_000),
+        cpu_weight: Some(CpuWeight::Shares(512)),
+        memory: Some(99_999_744),
+        memory_and_swap: Some(99_999_744),
+        cpus: Some("0-2".to_owned()),
+        mems: Some("0".to_owned()),
+        oom_score_adj: Some(0),
+    }
+}
+
+#[test]
+fn what_the_kernel_rounds_is_told_as_it_was_asked_for() {
+    assert_eq!(shown(&wished(), &kernel(), &[], |_| None), wished());
+}
+
+#[test]
+fn what_somebody_else_changed_is_told_as_it_is() {
+    let changed = Limits {
+        cpu_quota: Some(UNLIMITED),
+        cpu_weight: Some(CpuWeight::Shares(2)),
+        memory: Some(64 << 20),
+        memory_and_swap: Some(UNLIMITED),
+        cpus: Some("0-1".to_owned()),
+        oom_score_adj: Some(-5),
+        ..kernel()
+    };
+    let shown = shown(&wished(), &changed, &[], |_| None);
+    assert_eq!((shown.cpu_quota, shown.cpu_period, shown.cpu_shares), (-1, 100_000, 2));
+    assert_eq!((shown.memory_limit, shown.memory_swap_limit), (64 << 20, -1));
+    assert_eq!((shown.cpuset_cpus.as_str(), shown.cpuset_mems.as_str()), ("0-1", ""));
+    assert_eq!(shown.oom_score_adj, -5);
+}
+
+#[test]
+fn no_limit_is_told_only_where_one_was_spoken_of() {
+    let kernel = Limits {
+        cpu_period: Some(100_000),
+        cpu_quota: Some(UNLIMITED),
+        cpu_weight: Some(CpuWeight::Weight(100)),
+        memory: Some(UNLIMITED),
+        memory_and_swap: Some(UNLIMITED),
+        ..Limits::default()
+    };
+    let nothing = Resources::default();
+    let usual = Resources { cpu_shares: 1024, ..Resources::default() };
+    assert_eq!(shown(&nothing, &kernel, &[], |_| None), usual);
+    let lifted = Resources { cpu_quota: -1, memory_limit: -1, memory_swap_limit: -1, ..nothing };
+    let told = shown(&lifted, &kernel, &[], |_| None);
+    assert_eq!((told.cpu_quota, told.memory_limit, told.memory_swap_limit), (-1, 0, -1));
+}
+
+/// (shares asked for, weight in the kernel, shares told): both formulas of runtimes.
+#[test]
+fn shares_survive_weights() {
+    for (asked, weight, told) in [
+        (2, 1, 2),
+        (100, 4, 100),
+        (100, 17, 100),
+        (512, 20, 512),
+        (512, 59, 512),
+        (1024, 39, 1024),
+        (1024, 100, 1024),
+        (262_144, 10_000, 262_144),
+        (0, 100, 1024),
+        (0, 39, 998),
+        (512, 10_000, 262_144),
+        (512, 1, 2),
+    ] {
+        let kernel = Limits { cpu_weight: Some(CpuWeight::Weight(weight)), ..Limits::default() };
+        let wished = Resources { cpu_shares: asked, ..Resources::default() };
+        assert_eq!(shown(&wished, &kernel, &[], |_| None).cpu_shares, told, "{asked} {weight}");
+    }
+}
+
+#[test]
+fn extras_are_told_from_their_files() {
+    let pages = |size: &str, limit: u64| HugepageLimit { page_size: size.to_owned(), limit };
+    let setting = |extra: Extra, file: &str, value: &str| Setting {
+        extra,
+        controller: String::new(),
+        file: file.to_owned(),
+        value: value.to_owned(),
+        absence: Absence::Fails,
+        properties: Vec::new(),
+    };
+    let key = |key: &str, value: &str| setting(Extra::Unified(key.to_owned()), key, value);
+    let huge = |size: &str, value: &str| setting(Extra::Hugepages(size.to_owned()), size, value);
+    let settings = [
+        huge("2MB", "5000000"),
+        huge("1GB", "0"),
+        huge("64KB", "65536"),
+        huge("16GB", "1"),
+        key("memory.high", "1000000"),
+        key("memory.low", "max"),
+        key("memory.oom.group", "1"),
+        key("io.weight", "50"),
+    ];
+    let files = BTreeMap::from([
+        ("2MB", "4194304"),
+        ("64KB", "0"),
+        ("memory.high", "999424"),
+        ("memory.low", "4096"),
+        ("io.weight", "default 50"),
+    ]);
+    let unified = ["memory.high", "memory.low", "memory.oom.group", "io.weight", "memory.swap.max"];
+    let unified = unified.map(|key| (key.to_owned(), "asked".to_owned()));
+    let wished = Resources { unified: unified.into(), ..Resources::default() };
+    let told = shown(&wished, &Limits::default(), &settings, |setting| {
+        files.get(setting.file.as_str()).map(|text| (*text).to_owned())
+    });
+    // A limit that is not there is not told, but none of nothing is.
+    assert_eq!(told.hugepage_limits, [pages("2MB", 5_000_000), pages("1GB", 0), pages("64KB", 0)]);
+    let expected = [
+        ("io.weight", "default 50"),
+        ("memory.high", "1000000"),
+        ("memory.low", "4096"),
+        // The engine's affair.
+        ("memory.swap.max", "asked"),
+    ];
+    let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(told.unified, BTreeMap::from(expected));
+}

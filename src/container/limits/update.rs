@@ -1,0 +1,245 @@
+//! UpdateContainerResources: all of the new limits, or all of the old ones.
+//!
+//! The engine is told first, then what it cannot set is written. Every step leaves behind how it is
+//! undone; the first failure undoes what went before. A crash in between leaves what the engine
+//! was told, which the status shows; the call was never answered, so kubelet makes it again.
+
+use tracing::{info, warn};
+
+use super::{error::LimitError, place::Place};
+use crate::{
+    container::{error::ContainerError, room::Containers},
+    engine::error::EngineError,
+    error::chain,
+    flight::call::Lost,
+    model::{id::ContainerId, record::ContainerRecord, resources::Resources},
+    translate::plan::{
+        error::PlanError,
+        extras::Setting,
+        resources::oom_score_adj,
+        update::{Update, UpdateCall, update},
+    },
+};
+
+impl Containers {
+    /// Changes limits of a container; what is not set in `asked` stays. For one that does not run
+    /// they count from its start.
+    ///
+    /// # Errors
+    /// The container is unknown, the limits cannot be expressed, the memory limit is below what is
+    /// in use, or a limit was refused: then the earlier ones are in force again, as far as the
+    /// error does not say otherwise.
+    pub async fn update(&self, id: &str, asked: Resources) -> Result<(), ContainerError> {
+        let container = self.known(id).await?;
+        if asked == Resources::default() {
+            return Ok(());
+        }
+        let wish = serde_json::to_string(&asked).map_err(PlanError::from)?;
+        let (room, id) = (self.clone(), container.id.clone());
+        self.updating
+            .run((id.clone(), wish), async move { room.update_known(&id, asked).await })
+            .await?
+    }
+
+    async fn update_known(
+        &self,
+        id: &ContainerId,
+        mut asked: Resources,
+    ) -> Result<(), ContainerError> {
+        let _held = self.locks.write(id.as_str()).await;
+        let now = self.store.snapshot();
+        let missing = || ContainerError::NotFound { id: id.to_string() };
+        let record = now.container(id.as_str()).ok_or_else(missing)?;
+        if asked.oom_score_adj != 0 {
+            asked.oom_score_adj = oom_score_adj(asked.oom_score_adj, self.oom_floor().await);
+        }
+        let wished = self.wished(record);
+        let after = wished.updated(&asked);
+        let engine = now.described()?;
+        self.check_hugepages(&asked, engine).await?;
+        let plan = update(&asked, &after, engine)?;
+        let place = self.place(record).await;
+        let before = look(place.clone(), &asked, wished, &plan).await?;
+        let mut change = Change { room: self, record, place, undo: Vec::new() };
+        if let Err(cause) = change.make(&plan, &before, &after).await {
+            let left = change.unmake().await;
+            let cause = Box::new(cause);
+            return Err(ContainerError::NotResized { id: id.to_string(), cause, left });
+        }
+        self.store.refresh_container(id.as_str()).await?;
+        info!(container = %id, "limits changed");
+        Ok(())
+    }
+}
+
+/// What is in force before anything is changed.
+///
+/// # Errors
+/// [`LimitError::InUse`]: shrinking would make the kernel end the container, or parts of it.
+async fn look(
+    place: Option<Place>,
+    asked: &Resources,
+    wished: Resources,
+    plan: &Update,
+) -> Result<Resources, ContainerError> {
+    let Some(place) = place else { return Ok(wished) };
+    let (limit, settings) = (asked.memory_limit, plan.settings.clone());
+    let look = move || {
+        let used = place.working_set().filter(|_| limit > 0);
+        match used {
+            Some(used) if used > limit => Err(LimitError::InUse { limit, used }),
+            _ => Ok(place.shown(&wished, &settings)),
+        }
+    };
+    let seen = tokio::task::spawn_blocking(look).await.map_err(|_| Lost)?;
+    seen.map_err(ContainerError::from)
+}
+
+/// A change under way.
+struct Change<'a> {
+    room: &'a Containers,
+    record: &'a ContainerRecord,
+    /// None when it does not run.
+    place: Option<Place>,
+    undo: Vec<Back>,
+}
+
+/// A step back.
+enum Back {
+    Engine(Box<UpdateCall>),
+    File(Setting),
+    Score(i64),
+}
+
+impl Change<'_> {
+    async fn make(
+        &mut self,
+        plan: &Update,
+        before: &Resources,
+        after: &Resources,
+    ) -> Result<(), ContainerError> {
+        if let Some(call) = &plan.call {
+            self.tell_engine(call, before).await?;
+        }
+        if let Some(place) = self.place.clone() {
+            self.write(&place, &plan.settings).await?;
+            self.score(&place, after.oom_score_adj).await?;
+        }
+        let earlier = self.room.wished(self.record);
+        let ours =
+            |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
+        if ours(&earlier) != ours(after) {
+            let saved = self.room.resized.put_container(&self.record.id, after).await;
+            saved.map_err(|cause| LimitError::NotRemembered { cause: cause.into() })?;
+        }
+        Ok(())
+    }
+
+    async fn tell_engine(
+        &mut self,
+        call: &UpdateCall,
+        before: &Resources,
+    ) -> Result<(), ContainerError> {
+        let told = self.room.engine.update_container(self.record.id.as_str(), &call.body).await;
+        // These refuse before anything is done.
+        let untouched = matches!(
+            told,
+            Err(EngineError::Rejected { .. }
+                | EngineError::NotFound { .. }
+                | EngineError::Unreachable { .. })
+        );
+        if !untouched {
+            self.undo_lists(call, before);
+            self.undo.push(Back::Engine(Box::new(call.undone(before))));
+        }
+        Ok(told?)
+    }
+
+    /// Lists of CPUs that were empty: the engine cannot be told to empty them.
+    fn undo_lists(&mut self, call: &UpdateCall, before: &Resources) {
+        let lists = [
+            (&call.body.cpuset_cpus, &before.cpuset_cpus, "cpuset.cpus"),
+            (&call.body.cpuset_mems, &before.cpuset_mems, "cpuset.mems"),
+        ];
+        let Some(place) = &self.place else { return };
+        let limits = place.limits();
+        for (set, before, file) in lists {
+            let held = if file == "cpuset.cpus" { &limits.cpus } else { &limits.mems };
+            if set.is_some()
+                && before.is_empty()
+                && let Some(held) = held
+            {
+                self.undo.push(Back::File(Setting::unified(file, held)));
+            }
+        }
+    }
+
+    async fn write(&mut self, place: &Place, settings: &[Setting]) -> Result<(), ContainerError> {
+        let mut changed = Vec::new();
+        for setting in settings {
+            let (seen, asked) = (place.clone(), setting.clone());
+            let now = tokio::task::spawn_blocking(move || seen.current(&asked)).await;
+            let now = now.ok().flatten();
+            if now.as_ref() != Some(&setting.value) {
+                changed.push((setting.clone(), now));
+            }
+        }
+        let new: Vec<Setting> = changed.iter().map(|(setting, _)| setting.clone()).collect();
+        place.tell_systemd(&new).await;
+        for (setting, now) in changed {
+            if let Some(now) = now {
+                self.undo.push(Back::File(setting.holding(&now)));
+            }
+            let place = place.clone();
+            let set = tokio::task::spawn_blocking(move || place.set(&setting)).await;
+            set.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    async fn score(&mut self, place: &Place, score: i64) -> Result<(), ContainerError> {
+        let place = place.clone();
+        let set = move || {
+            let now = place.limits().oom_score_adj;
+            (now, place.set_score(score))
+        };
+        let (now, set) = tokio::task::spawn_blocking(set).await.unwrap_or((None, Ok(())));
+        self.undo.extend(now.map(Back::Score));
+        Ok(set?)
+    }
+
+    /// Goes back, the latest step first; what that did not manage, and nothing else is left undone
+    /// for it.
+    async fn unmake(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        for step in std::mem::take(&mut self.undo).into_iter().rev() {
+            if let Err(error) = self.step_back(step).await {
+                let error = chain(&error);
+                warn!(container = %self.record.id, error, "a limit could not be put back");
+                left.push(error);
+            }
+        }
+        let id = self.record.id.as_str();
+        if let Err(error) = self.room.store.refresh_container(id).await {
+            warn!(container = id, error = chain(&error), "cannot see what limits it has now");
+        }
+        left
+    }
+
+    async fn step_back(&self, step: Back) -> Result<(), ContainerError> {
+        if let Back::Engine(call) = &step {
+            let id = self.record.id.as_str();
+            return Ok(self.room.engine.update_container(id, &call.body).await?);
+        }
+        let Some(place) = self.place.clone() else { return Ok(()) };
+        if let Back::File(setting) = &step {
+            place.tell_systemd(std::slice::from_ref(setting)).await;
+        }
+        let set = move || match step {
+            Back::File(setting) => place.set(&setting),
+            Back::Score(score) => place.set_score(score),
+            Back::Engine(_) => Ok(()),
+        };
+        Ok(tokio::task::spawn_blocking(set).await.unwrap_or(Ok(()))?)
+    }
+}

@@ -1,0 +1,19 @@
+//! Limits of a container in the engine's words. What was lifted by an update is written as a
+//! negative number there, as an unlimited quota is.
+
+use crate::{model::resources::Resources, wire::docker::InspectHostConfig};
+
+/// The limits the engine starts the container with, or has set since.
+pub(super) fn limits(host: &InspectHostConfig) -> Resources {
+    Resources {
+        cpu_period: host.cpu_period,
+        cpu_quota: host.cpu_quota,
+        cpu_shares: host.cpu_shares,
+        memory_limit: host.memory,
+        memory_swap_limit: host.memory_swap,
+        oom_score_adj: host.oom_score_adj,
+        cpuset_cpus: host.cpuset_cpus.clone(),
+        cpuset_mems: host.cpuset_mems.clone(),
+        ..Resources::default()
+    }
+}

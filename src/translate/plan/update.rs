@@ -1,0 +1,94 @@
+//! Changed limits of a container, in the engine's words, and the way back.
+
+use super::{
+    error::PlanError,
+    extras::{Setting, extras},
+    resources::{memory_swap, stated},
+};
+use crate::{
+    model::{
+        engine::EngineInfo,
+        resources::{Resources, SWAP_MAX, UNLIMITED},
+    },
+    wire::docker::ContainerUpdateBody,
+};
+
+/// What to ask of the engine, and to write beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// For the engine; none when nothing is its affair.
+    pub call: Option<UpdateCall>,
+    /// All that the engine does not set.
+    pub settings: Vec<Setting>,
+}
+
+/// One call of the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdateCall {
+    /// Its body.
+    pub body: ContainerUpdateBody,
+}
+
+/// Plans the step from limits to others, of which `asked` are new ([`Resources::updated`]). Memory
+/// and swap are sent together: alone, the engine measures the one against the old other.
+///
+/// # Errors
+/// When the limits cannot be expressed.
+pub fn update(
+    asked: &Resources,
+    after: &Resources,
+    engine: &EngineInfo,
+) -> Result<Update, PlanError> {
+    let memory = asked.memory_limit != 0
+        || asked.memory_swap_limit != 0
+        || (asked.unified.contains_key(SWAP_MAX) && after.memory_limit > 0);
+    let swap = memory_swap(after)?;
+    let body = ContainerUpdateBody {
+        cpu_period: stated(asked.cpu_period),
+        cpu_quota: stated(asked.cpu_quota),
+        cpu_shares: stated(asked.cpu_shares),
+        memory: stated(after.memory_limit).filter(|_| memory),
+        memory_swap: swap.filter(|_| memory),
+        cpuset_cpus: listed(&asked.cpuset_cpus),
+        cpuset_mems: listed(&asked.cpuset_mems),
+        ..ContainerUpdateBody::default()
+    };
+    let call = (body != ContainerUpdateBody::default()).then_some(UpdateCall { body });
+    Ok(Update { call, settings: extras(after, engine)? })
+}
+
+impl UpdateCall {
+    /// The call that puts back what this one changes. Where nothing was set, that is no limit; an
+    /// empty list of CPUs cannot be said, so one that was empty stays as it is.
+    pub fn undone(&self, before: &Resources) -> Self {
+        let set = &self.body;
+        let back =
+            |now: Option<i64>, was: i64, none: i64| now.map(|_| if was == 0 { none } else { was });
+        let memory = back(set.memory, before.memory_limit, UNLIMITED);
+        let together = back(set.memory_swap, before.memory_swap_limit, UNLIMITED);
+        Self {
+            body: ContainerUpdateBody {
+                cpu_period: back(set.cpu_period, before.cpu_period, USUAL_PERIOD),
+                cpu_quota: back(set.cpu_quota, before.cpu_quota, UNLIMITED),
+                cpu_shares: back(set.cpu_shares, before.cpu_shares, USUAL_SHARES),
+                memory,
+                memory_swap: together,
+                cpuset_cpus: set.cpuset_cpus.as_ref().and_then(|_| listed(&before.cpuset_cpus)),
+                cpuset_mems: set.cpuset_mems.as_ref().and_then(|_| listed(&before.cpuset_mems)),
+                ..ContainerUpdateBody::default()
+            },
+        }
+    }
+}
+
+fn listed(list: &str) -> Option<String> {
+    (!list.is_empty()).then(|| list.to_owned())
+}
+
+/// The kernel's own period in microseconds.
+const USUAL_PERIOD: i64 = 100_000;
+/// The kernel's own share.
+const USUAL_SHARES: i64 = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Fixture pairs: limits before, limits asked for → what the engine is told, what is written beside
+//! it, and how both are undone. `DOCKBRIDGE_BLESS=1` writes what came out into the fixtures.
+
+#![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::update;
+use crate::{
+    model::{
+        engine::{ApiVersion, EngineInfo},
+        resources::Resources,
+    },
+    translate::{observe, plan::error::PlanError},
+};
+
+/// What a fixture states.
+#[derive(Deserialize)]
+struct Case {
+    cgroup_version: u8,
+    before: Resources,
+    asked: Resources,
+}
+
+#[test]
+fn fixtures() {
+    let mut seen = 0;
+    for entry in fs::read_dir(FIXTURES).unwrap() {
+        check(&entry.unwrap().path());
+        seen += 1;
+    }
+    assert!(seen >= 8, "only {seen} fixtures were found");
+}
+
+fn check(path: &Path) {
+    let mut shown: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let case: Case = serde_json::from_value(shown.clone()).unwrap();
+    let outcome = planned(&case).unwrap_or_else(|error| {
+        json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
+    });
+    if std::env::var_os("DOCKBRIDGE_BLESS").is_some() {
+        shown["plan"] = outcome;
+        fs::write(path, serde_json::to_string_pretty(&shown).unwrap() + "\n").unwrap();
+    } else {
+        assert_eq!(shown["plan"], outcome, "{}", path.display());
+    }
+}
+
+fn planned(case: &Case) -> Result<Value, PlanError> {
+    let after = case.before.updated(&case.asked);
+    let plan = update(&case.asked, &after, &engine(case.cgroup_version))?;
+    let settings: Vec<Value> = plan
+        .settings
+        .iter()
+        .map(|one| {
+            let text = format!("{}: {} = {}", one.controller, one.file, one.value);
+            json!([text, format!("{:?}", one.absence), one.properties.join(" ")])
+        })
+        .collect();
+    let undo = plan.call.as_ref().map(|call| call.undone(&case.before).body);
+    Ok(json!({"body": plan.call.map(|call| call.body), "settings": settings, "undo": undo}))
+}
+
+fn engine(cgroup_version: u8) -> EngineInfo {
+    let info = json!({"CgroupVersion": cgroup_version.to_string()});
+    let info = serde_json::from_value(info).unwrap();
+    observe::engine::observe(&Default::default(), &info, ApiVersion::new(45))
+}
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/update");
