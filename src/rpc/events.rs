@@ -11,6 +11,7 @@ use tonic::{Status, codegen::BoxStream};
 
 use super::status::failed;
 use crate::{
+    container::room::Containers,
     host::clock,
     model::{
         record::{ContainerRecord, SandboxRecord},
@@ -22,7 +23,7 @@ use crate::{
         settings::SYNC_PATIENCE,
         snapshot::Snapshot,
     },
-    translate::render,
+    translate::render::event::{Held, Pod, event},
     wire::cri,
 };
 
@@ -32,11 +33,12 @@ use crate::{
 /// What is true now is not known yet, and does not become so in time.
 pub async fn events(
     store: Store,
+    containers: Containers,
     leaving: CancellationToken,
 ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
     let now = store.synced(SYNC_PATIENCE).await.map_err(failed)?;
     let follower = Follower::new(&now);
-    let listener = Listener { store, follower, now, waiting: VecDeque::new() };
+    let listener = Listener { store, containers, follower, now, waiting: VecDeque::new() };
     let told = stream::unfold(listener, |mut listener| async {
         let event = listener.next().await?;
         Some((Ok(event), listener))
@@ -47,6 +49,7 @@ pub async fn events(
 /// One who listens.
 struct Listener {
     store: Store,
+    containers: Containers,
     follower: Follower,
     now: Arc<Snapshot>,
     waiting: VecDeque<Change>,
@@ -63,16 +66,30 @@ impl Listener {
         }
         let change = self.waiting.pop_front()?;
         let now = Nanos(clock::nanos());
-        Some(render::event::event(&change.id, change.step, &pod(&self.now, &change.sandbox), now))
+        let pod = pod(&self.now, &change.sandbox, &self.containers).await;
+        Some(event(&change.id, change.step, &pod, now))
     }
 }
 
 /// A pod with all its containers, as `now` shows them.
-pub fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord) -> render::event::Pod<'a> {
-    let image = |record: &ContainerRecord| now.image(record.document.image_id.as_str());
-    let containers = now.containers_of(&sandbox.id).iter();
-    render::event::Pod {
-        sandbox,
-        containers: containers.map(|one| (&**one, image(one).map(|image| &**image))).collect(),
+pub async fn pod<'a>(
+    now: &'a Snapshot,
+    sandbox: &'a SandboxRecord,
+    containers: &Containers,
+) -> Pod<'a> {
+    let mut all = Vec::new();
+    for record in now.containers_of(&sandbox.id) {
+        all.push(held(now, record, containers).await);
     }
+    Pod { sandbox, containers: all }
+}
+
+/// A container as `now` shows it, with the limits in force.
+pub async fn held<'a>(
+    now: &'a Snapshot,
+    record: &'a ContainerRecord,
+    containers: &Containers,
+) -> Held<'a> {
+    let image = now.image(record.document.image_id.as_str()).map(|image| &**image);
+    Held { record, image, limits: containers.limits(record).await }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::{
-    events::{events, pod},
+    events::{events, held, pod},
     status::{failed, status},
 };
 use crate::{
@@ -118,7 +118,7 @@ impl RuntimeService for RuntimeRpc {
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
-        let pod = pod(&now, sandbox);
+        let pod = pod(&now, sandbox, &self.containers).await;
         Ok(Response::new(cri::PodSandboxStatusResponse {
             status: Some(render::sandbox::status(sandbox)),
             info: info.unwrap_or_default(),
@@ -210,13 +210,8 @@ impl RuntimeService for RuntimeRpc {
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let now = self.now().await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
-        let image = now.image(container.document.image_id.as_str());
         let info = request.verbose.then(|| render::container::info(container));
-        let limits = self.containers.limits(container).await;
-        let status = cri::ContainerStatus {
-            resources: limits.as_ref().map(render::container::resources),
-            ..render::container::status(container, image.map(|image| &**image))
-        };
+        let status = render::event::status(&held(&now, container, &self.containers).await);
         let info = info.unwrap_or_default();
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }
@@ -247,8 +242,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::GetEventsRequest>,
     ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
-        let (store, leaving) = (self.store.clone(), self.leaving.clone());
-        Ok(Response::new(events(store, leaving).await?))
+        let (store, containers) = (self.store.clone(), self.containers.clone());
+        Ok(Response::new(events(store, containers, self.leaving.clone()).await?))
     }
 
     async fn exec_sync(

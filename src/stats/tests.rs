@@ -58,6 +58,7 @@ fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
         process: running(pid),
         stop_signal: None,
         engine_log: None,
+        limits: Default::default(),
     })
 }
 

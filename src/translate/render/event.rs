@@ -5,17 +5,28 @@ use crate::{
     model::{
         life::Step,
         record::{ContainerRecord, ImageRecord, SandboxRecord},
+        resources::Resources,
         time::Nanos,
     },
     wire::cri,
 };
 
-/// A pod and its containers, each with its image while that exists.
+/// A pod and its containers.
 pub struct Pod<'a> {
     /// The pod itself; as it was last seen, when it is gone.
     pub sandbox: &'a SandboxRecord,
     /// Its containers.
-    pub containers: Vec<(&'a ContainerRecord, Option<&'a ImageRecord>)>,
+    pub containers: Vec<Held<'a>>,
+}
+
+/// A container and what is not in its record.
+pub struct Held<'a> {
+    /// The container.
+    pub record: &'a ContainerRecord,
+    /// What it was made of, while that exists.
+    pub image: Option<&'a ImageRecord>,
+    /// The limits in force; none where none were ever spoken of.
+    pub limits: Option<Resources>,
 }
 
 /// One event. `now` is when the pod was as told, which kubelet takes for the age of all of it.
@@ -37,5 +48,13 @@ pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerE
 
 /// ContainerStatus of every container of a pod.
 pub fn statuses(pod: &Pod<'_>) -> Vec<cri::ContainerStatus> {
-    pod.containers.iter().map(|(record, image)| container::status(record, *image)).collect()
+    pod.containers.iter().map(status).collect()
+}
+
+/// ContainerStatus.
+pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
+    cri::ContainerStatus {
+        resources: held.limits.as_ref().map(container::resources),
+        ..container::status(held.record, held.image)
+    }
 }
