@@ -76,15 +76,7 @@ impl Checkpoints {
     /// # Errors
     /// The disk refuses.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
-        let path = self.places.sandbox(id);
-        let turn = self.order.turn(&path);
-        // Not flushed: a file that comes back after a loss of power is removed again.
-        let removal = move || turn.take(|| file::remove_if_present(&path, Durability::Written));
-        match task::spawn_blocking(removal).await {
-            Ok(Some(removed)) => Ok(removed.map(|_| ())?),
-            Ok(None) => Ok(()),
-            Err(_) => Err(CheckpointError::Lost),
-        }
+        self.erase(self.places.sandbox(id)).await
     }
 
     /// Stores the pod CIDRs that kubelet told us.
@@ -125,11 +117,14 @@ impl Checkpoints {
         task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
     }
 
-    /// Stores which limits were changed.
+    /// Stores which limits were changed; where none were, there is no file.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn save_resized(&self, resized: &Resized) -> Result<(), CheckpointError> {
+        if *resized == Resized::default() {
+            return self.erase(self.places.resized.clone()).await;
+        }
         let bytes = envelope::seal(resized)
             .map_err(|source| CheckpointError::Encode { subject: RESIZED.to_owned(), source })?;
         self.write(self.places.resized.clone(), bytes, Durability::Written).await
@@ -141,6 +136,17 @@ impl Checkpoints {
         let places = Arc::clone(&self.places);
         let load = move || places.load_single(&places.resized);
         task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+    }
+
+    async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
+        let turn = self.order.turn(&path);
+        // Not flushed: a file that comes back after a loss of power is removed again.
+        let erase = move || turn.take(|| file::remove_if_present(&path, Durability::Written));
+        match task::spawn_blocking(erase).await {
+            Ok(Some(erased)) => Ok(erased.map(drop)?),
+            Ok(None) => Ok(()),
+            Err(_) => Err(CheckpointError::Lost),
+        }
     }
 
     async fn write(

@@ -1,7 +1,10 @@
 //! Limits of a container in the engine's words. What was lifted by an update is written as a
 //! negative number there, as an unlimited quota is.
 
-use crate::{model::resources::Resources, wire::docker::InspectHostConfig};
+use crate::{
+    model::resources::{ALL_MEMORY, Resources, UNLIMITED},
+    wire::docker::InspectHostConfig,
+};
 
 /// The limits the engine starts the container with, or has set since.
 pub(super) fn limits(host: &InspectHostConfig) -> Resources {
@@ -9,7 +12,7 @@ pub(super) fn limits(host: &InspectHostConfig) -> Resources {
         cpu_period: host.cpu_period,
         cpu_quota: host.cpu_quota,
         cpu_shares: host.cpu_shares,
-        memory_limit: host.memory,
+        memory_limit: if host.memory >= ALL_MEMORY { UNLIMITED } else { host.memory },
         memory_swap_limit: host.memory_swap,
         oom_score_adj: host.oom_score_adj,
         cpuset_cpus: host.cpuset_cpus.clone(),

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     model::{
         engine::EngineInfo,
-        resources::{Resources, SWAP_MAX, UNLIMITED},
+        resources::{ALL_MEMORY, Resources, SWAP_MAX, UNLIMITED},
     },
     wire::docker::ContainerUpdateBody,
 };
@@ -47,7 +47,7 @@ pub fn update(
         cpu_period: stated(asked.cpu_period),
         cpu_quota: stated(asked.cpu_quota),
         cpu_shares: stated(asked.cpu_shares),
-        memory: stated(after.memory_limit).filter(|_| memory),
+        memory: stated(after.memory_limit).map(in_numbers).filter(|_| memory),
         memory_swap: swap.filter(|_| memory),
         cpuset_cpus: listed(&asked.cpuset_cpus),
         cpuset_mems: listed(&asked.cpuset_mems),
@@ -64,7 +64,7 @@ impl UpdateCall {
         let set = &self.body;
         let back =
             |now: Option<i64>, was: i64, none: i64| now.map(|_| if was == 0 { none } else { was });
-        let memory = back(set.memory, before.memory_limit, UNLIMITED);
+        let memory = back(set.memory, before.memory_limit, UNLIMITED).map(in_numbers);
         let together = back(set.memory_swap, before.memory_swap_limit, UNLIMITED);
         Self {
             body: ContainerUpdateBody {
@@ -79,6 +79,11 @@ impl UpdateCall {
             },
         }
     }
+}
+
+/// A limit of memory in a form the engine takes.
+const fn in_numbers(memory: i64) -> i64 {
+    if memory == UNLIMITED { ALL_MEMORY } else { memory }
 }
 
 fn listed(list: &str) -> Option<String> {
