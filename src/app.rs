@@ -158,6 +158,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         never = sweep(&store, &logs, &rooms.rootfs, &resized) => match never {},
+        never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs) => match never {},
     };
     // Serving may have ended without being told to.

@@ -3,6 +3,7 @@
 
 use std::{
     any::Any,
+    fmt::Display,
     panic::AssertUnwindSafe,
     task::{Context, Poll},
     time::Instant,
@@ -12,7 +13,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use tonic::{Code, Status, body::Body, server::NamedService};
 use tower::{Layer, Service};
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
 /// Wraps a service in [`Guarded`].
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +54,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let span = info_span!("rpc", name = rpc);
+        let span = info_span!("rpc", name = rpc, about = field::Empty);
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let told = async move {
@@ -61,7 +62,7 @@ where
             let answer = match answer.await {
                 Ok(answer) => answer?,
                 Err(panic) => {
-                    error!(rpc, panic = panic_text(&*panic), "a request made us panic");
+                    error!(panic = panic_text(&*panic), "a request made us panic");
                     Status::internal("dockbridge panicked on this request; its log says where")
                         .into_http()
                 }
@@ -72,6 +73,11 @@ where
         };
         Box::pin(told.instrument(span))
     }
+}
+
+/// Notes in the log which pod or container the call under way is about.
+pub fn about(subject: impl Display) {
+    Span::current().record("about", field::display(subject));
 }
 
 /// tonic answers Internal to a message that is no protobuf or no whole frame, and OutOfRange to
@@ -93,15 +99,15 @@ fn corrected(answer: Response<Body>) -> Response<Body> {
 fn tell(rpc: &str, begun: Instant, answer: &Response<Body>) {
     let took = begun.elapsed();
     let Some(status) = Status::from_header_map(answer.headers()) else {
-        debug!(rpc, ?took, "answered");
+        debug!(?took, "answered");
         return;
     };
     match status.code() {
-        Code::Ok => debug!(rpc, ?took, "answered"),
-        Code::NotFound | Code::Unimplemented => {
-            debug!(rpc, ?took, code = ?status.code(), reason = status.message(), "refused");
+        Code::Ok => debug!(?took, "answered"),
+        Code::NotFound | Code::Unimplemented if !MAKING.contains(&rpc) => {
+            debug!(?took, code = ?status.code(), reason = status.message(), "refused");
         }
-        code => warn!(rpc, ?took, ?code, reason = status.message(), "failed"),
+        code => warn!(?took, ?code, reason = status.message(), "failed"),
     }
 }
 
@@ -110,6 +116,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
+/// Calls that make something of a pod: whoever looks for why it does not come looks here. Others
+/// ask for what is gone, or for what we cannot do, all the time.
+const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 /// How tonic's texts about requests it could not read begin.
 const MALFORMED: [&str; 4] = [
     "failed to decode Protobuf",

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::{
     events::{events, held, pod},
+    layer::about,
     status::{failed, status},
 };
 use crate::{
@@ -60,6 +61,14 @@ impl RuntimeRpc {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
     }
 
+    /// Notes in the log which pod or container, by name where it is known, a call is about.
+    fn about(&self, id: &str) {
+        let now = self.store.snapshot();
+        let container = now.container(id).map(|record| record.name.as_str());
+        let name = container.or_else(|| now.sandbox(id).map(|record| record.name.as_str()));
+        about(name.unwrap_or(id));
+    }
+
     /// What is true now, once the engine has described itself: that comes before its lists.
     async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_PATIENCE, |now| now.engine.is_some().then_some(())).await;
@@ -83,6 +92,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::RunPodSandboxResponse>, Status> {
         let request = request.into_inner();
         let config = request.config.as_ref();
+        about(pod_name(config));
         let spec =
             parse::sandbox::sandbox_spec(config, &request.runtime_handler).map_err(failed)?;
         let id = self.sandboxes.run(spec).await.map_err(failed)?;
@@ -93,6 +103,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StopPodSandboxRequest>,
     ) -> Result<Response<cri::StopPodSandboxResponse>, Status> {
+        self.about(&request.get_ref().pod_sandbox_id);
         let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
         self.sandboxes.stop(&id.map_err(failed)?).await.map_err(failed)?;
         Ok(Response::new(cri::StopPodSandboxResponse {}))
@@ -102,6 +113,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::RemovePodSandboxRequest>,
     ) -> Result<Response<cri::RemovePodSandboxResponse>, Status> {
+        self.about(&request.get_ref().pod_sandbox_id);
         let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
         self.sandboxes.remove(&id.map_err(failed)?).await.map_err(failed)?;
         Ok(Response::new(cri::RemovePodSandboxResponse {}))
@@ -143,6 +155,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::CreateContainerRequest>,
     ) -> Result<Response<cri::CreateContainerResponse>, Status> {
         let request = request.into_inner();
+        let metadata = request.config.as_ref().and_then(|config| config.metadata.as_ref());
+        let name = metadata.map_or("?", |metadata| metadata.name.as_str());
+        about(format_args!("{}/{name}", pod_name(request.sandbox_config.as_ref())));
         let sandbox =
             parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
         let spec = parse::container::container_spec(
@@ -157,6 +172,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StartContainerRequest>,
     ) -> Result<Response<cri::StartContainerResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let id = parse::id::object_id("container_id", &request.get_ref().container_id);
         self.containers.start(&id.map_err(failed)?).await.map_err(failed)?;
         Ok(Response::new(cri::StartContainerResponse {}))
@@ -167,6 +183,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StopContainerRequest>,
     ) -> Result<Response<cri::StopContainerResponse>, Status> {
         let request = request.into_inner();
+        self.about(&request.container_id);
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let grace = Duration::from_secs(u64::try_from(request.timeout).unwrap_or(0));
         self.containers.stop(&id, grace).await.map_err(failed)?;
@@ -177,6 +194,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::RemoveContainerRequest>,
     ) -> Result<Response<cri::RemoveContainerResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let id = parse::id::object_id("container_id", &request.get_ref().container_id);
         self.containers.remove(&id.map_err(failed)?).await.map_err(failed)?;
         Ok(Response::new(cri::RemoveContainerResponse {}))
@@ -186,6 +204,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ReopenContainerLogRequest>,
     ) -> Result<Response<cri::ReopenContainerLogResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let id = parse::id::object_id("container_id", &request.get_ref().container_id);
         self.containers.reopen_log(&id.map_err(failed)?).await.map_err(failed)?;
         Ok(Response::new(cri::ReopenContainerLogResponse {}))
@@ -221,6 +240,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::UpdateContainerResourcesRequest>,
     ) -> Result<Response<cri::UpdateContainerResourcesResponse>, Status> {
         let request = request.get_ref();
+        self.about(&request.container_id);
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let limits = parse::resources::update(request).map_err(failed)?;
         self.containers.update(&id, limits).await.map_err(failed)?;
@@ -232,6 +252,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::UpdatePodSandboxResourcesRequest>,
     ) -> Result<Response<cri::UpdatePodSandboxResourcesResponse>, Status> {
         let request = request.get_ref();
+        self.about(&request.pod_sandbox_id);
         let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
         let resources = parse::resources::pod_update(request).map_err(failed)?;
         self.sandboxes.resize(&id, resources).await.map_err(failed)?;
@@ -250,6 +271,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ExecSyncRequest>,
     ) -> Result<Response<cri::ExecSyncResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let spec = parse::exec::exec_sync_spec(request.get_ref()).map_err(failed)?;
         let outcome = self.containers.exec_sync(spec).await.map_err(failed)?;
         Ok(Response::new(cri::ExecSyncResponse {
@@ -263,6 +285,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ExecRequest>,
     ) -> Result<Response<cri::ExecResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let spec = parse::stream::exec_spec(request.get_ref()).map_err(failed)?;
         let url = self.streaming.exec(spec).await.map_err(failed)?;
         Ok(Response::new(cri::ExecResponse { url }))
@@ -272,6 +295,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::AttachRequest>,
     ) -> Result<Response<cri::AttachResponse>, Status> {
+        self.about(&request.get_ref().container_id);
         let spec = parse::stream::attach_spec(request.get_ref()).map_err(failed)?;
         let url = self.streaming.attach(spec).await.map_err(failed)?;
         Ok(Response::new(cri::AttachResponse { url }))
@@ -281,6 +305,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::PortForwardRequest>,
     ) -> Result<Response<cri::PortForwardResponse>, Status> {
+        self.about(&request.get_ref().pod_sandbox_id);
         let spec = parse::stream::forward_spec(request.get_ref()).map_err(failed)?;
         let url = self.streaming.forward(spec).await.map_err(failed)?;
         Ok(Response::new(cri::PortForwardResponse { url }))
@@ -393,6 +418,12 @@ impl RuntimeRpc {
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))
             .collect()
     }
+}
+
+/// A pod as people call it.
+fn pod_name(config: Option<&cri::PodSandboxConfig>) -> String {
+    let metadata = config.and_then(|config| config.metadata.as_ref());
+    metadata.map_or_else(String::new, |pod| format!("{}/{}", pod.namespace, pod.name))
 }
 
 fn missing(what: &str, id: &str) -> Status {

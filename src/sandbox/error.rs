@@ -23,7 +23,8 @@ use crate::{
 pub enum SandboxError {
     /// The identity belongs to a live sandbox that was asked for differently.
     #[error(
-        "pod {}/{} attempt {} already has sandbox {holder} with another configuration",
+        "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and \
+         remove that one, or ask with another attempt",
         pod.namespace, pod.name, pod.attempt
     )]
     AlreadyExists {

@@ -40,9 +40,11 @@ pub async fn seccomp_profile(
 
 fn read_profile(path: &Path) -> io::Result<String> {
     let bytes = read_if_present(path, LONGEST_PROFILE).map_err(|refused| refused.source)?;
-    let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
+    let bytes = bytes.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, MISSING))?;
     String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
 /// Far more than any profile needs; the engine would take the rest as well.
 const LONGEST_PROFILE: u64 = 1 << 20;
+/// Kubelet only names the file; whoever wrote the pod thinks it is everywhere.
+const MISSING: &str = "no such file; a profile has to be on every node its pods may run on";
