@@ -281,7 +281,7 @@ async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, resized: &ResizedLim
         if let Ok(now) = store.synced(Duration::MAX).await {
             logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
             rootfs.sweep().await;
-            resized.keep(&now).await;
+            resized.keep(store).await;
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }

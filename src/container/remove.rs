@@ -26,7 +26,7 @@ impl Containers {
             self.logs.forget(record).await;
             self.let_go_mounted(&record.document.image_volumes).await;
         }
-        self.resized.keep(&self.store.snapshot()).await;
+        self.resized.keep(&self.store).await;
         info!(container = %id, "container removed");
         Ok(())
     }

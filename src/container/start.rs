@@ -32,6 +32,9 @@ impl Containers {
         // Also after a failure: the record then says why, and counts as exited.
         let seen = self.store.refresh_container(id).await;
         started?;
+        if seen.is_err() && self.needs_limits(container) {
+            self.end_unlimited(&container.id).await;
+        }
         seen?;
         if let Some(record) = self.store.snapshot().container(id) {
             self.limit_started(record).await?;
@@ -48,13 +51,17 @@ impl Containers {
     /// A container that cannot be limited as asked must not run.
     async fn limit_started(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
         let limited = self.apply_limits(record).await;
-        if limited.is_err()
-            && let Err(error) = self.kill(&record.id).await
-        {
-            let error = chain(&error);
-            warn!(container = %record.id, error, "a container without its limits still runs");
+        if limited.is_err() {
+            self.end_unlimited(&record.id).await;
         }
         limited
+    }
+
+    async fn end_unlimited(&self, id: &ContainerId) {
+        if let Err(error) = self.kill(id).await {
+            let error = chain(&error);
+            warn!(container = %id, error, "a container without its limits still runs");
+        }
     }
 
     /// The record of a container the caller names.

@@ -88,8 +88,8 @@ fn longer(newer: &str, older: &str) -> String {
 /// No limit.
 pub const UNLIMITED: i64 = -1;
 /// No limit of memory where a number has to be said, as to the engine, which takes a negative one
-/// for too little: the largest the kernel counts, in whole pages of any size.
-pub const ALL_MEMORY: i64 = i64::MAX - 0xffff;
+/// for too little: the largest the kernel counts.
+pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 key for swap alone.
 pub const SWAP_MAX: &str = "memory.swap.max";
 

@@ -33,7 +33,7 @@ impl Sandboxes {
         SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
         self.remove_pause(id).await?;
         self.forget(id).await?;
-        self.rooms.containers.resized().keep(&self.rooms.store.snapshot()).await;
+        self.rooms.containers.resized().keep(&self.rooms.store).await;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())
     }

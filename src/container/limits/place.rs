@@ -8,6 +8,7 @@ use tracing::{debug, warn};
 use super::{error::LimitError, shown::shown};
 use crate::{
     error::chain,
+    flight::call::Lost,
     host::{
         cgroup::{self, Cgroup, Cgroups, limits::Limits},
         process::{Ending, Job, ProcessError, run},
@@ -123,36 +124,47 @@ impl Place {
     /// The files are written all the same, so its refusal is worth a warning, not an error.
     pub(super) async fn tell_systemd(&self, settings: &[Setting]) {
         let Some(scope) = self.group.scope() else { return };
-        let properties = settings.iter().flat_map(|setting| &setting.properties);
-        let properties: Vec<&str> = properties.map(String::as_str).collect();
-        if properties.is_empty() {
-            return;
-        }
-        let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
-        let told = run(Job {
-            program: Path::new("systemctl"),
-            arguments: &arguments,
-            environment: &[],
-            input: &[],
-            patience: SYSTEMD_PATIENCE,
-            output_limit: OUTPUT_LIMIT,
-        });
-        match told.await {
-            Ok(told) if told.ending == Ending::Code(0) => {}
-            Ok(told) => {
-                warn!(scope, error = told.stderr, "systemd does not keep a limit, and may undo it");
-            }
-            Err(ProcessError::Start { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                debug!(scope, "no systemctl here to tell systemd of a limit");
-            }
-            Err(error) => {
-                let error = chain(&error);
-                warn!(scope, error, "systemd was not told of a limit, and may undo it");
-            }
+        // One at a time: systemd takes all of a call or nothing, and older ones know fewer names.
+        for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
+            tell_systemd(scope, &setting.properties).await;
         }
     }
+}
+
+/// One call of systemctl.
+async fn tell_systemd(scope: &str, properties: &[String]) {
+    let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
+    let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
+    let told = run(Job {
+        program: Path::new("systemctl"),
+        arguments: &arguments,
+        environment: &[],
+        input: &[],
+        patience: SYSTEMD_PATIENCE,
+        output_limit: OUTPUT_LIMIT,
+    });
+    match told.await {
+        Ok(told) if told.ending == Ending::Code(0) => {}
+        Ok(told) => {
+            warn!(scope, error = told.stderr, "systemd does not keep a limit, and may undo it");
+        }
+        Err(ProcessError::Start { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            debug!(scope, "no systemctl here to tell systemd of a limit");
+        }
+        Err(error) => {
+            let error = chain(&error);
+            warn!(scope, error, "systemd was not told of a limit, and may undo it");
+        }
+    }
+}
+
+/// Work that blocks, away from those who must not.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Lost> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Lost)
 }
 
 /// How long systemd may take for one call.

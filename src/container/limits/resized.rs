@@ -12,7 +12,7 @@ use crate::{
         id::{ContainerId, SandboxId},
         resources::{PodResources, Resources},
     },
-    store::snapshot::Snapshot,
+    store::handle::Store,
 };
 
 /// The changed limits. Clones share them.
@@ -82,16 +82,25 @@ impl ResizedLimits {
             return Ok(());
         }
         self.known().pods.insert(id.clone(), after);
-        self.save().await
+        let saved = self.save().await;
+        if saved.is_err() {
+            self.known().pods.insert(id.clone(), before);
+        }
+        saved
     }
 
-    /// Forgets what is gone.
-    pub async fn keep(&self, now: &Snapshot) {
+    /// Forgets what is gone, as far as everything was looked at.
+    pub async fn keep(&self, store: &Store) {
+        let _turn = self.saving.lock().await;
+        // Not older than the turn: what was changed before it is in there.
+        let now = store.snapshot();
+        if !now.is_synced() {
+            return;
+        }
         let is_kept = |known: &Resized| {
             known.containers.keys().all(|id| now.container(id.as_str()).is_some())
                 && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
         };
-        let _turn = self.saving.lock().await;
         if is_kept(&self.known()) {
             return;
         }

@@ -7,7 +7,10 @@
 
 use tracing::warn;
 
-use super::{error::LimitError, place::Place};
+use super::{
+    error::LimitError,
+    place::{Place, blocking},
+};
 use crate::{
     container::{error::ContainerError, room::Containers},
     error::chain,
@@ -52,6 +55,12 @@ impl Containers {
         }
     }
 
+    /// Whether the container needs limits that the engine does not set.
+    pub(in crate::container) fn needs_limits(&self, record: &ContainerRecord) -> bool {
+        let wished = self.wished(record);
+        !wished.unified.is_empty() || !wished.hugepage_limits.is_empty()
+    }
+
     /// Puts right what a crash left undone, in every container that runs.
     pub async fn restore_limits(&self) {
         for record in self.store.snapshot().containers() {
@@ -79,7 +88,7 @@ impl Containers {
     }
 
     /// No control group was found: the container has ended meanwhile, or we cannot see it.
-    async fn nowhere(
+    pub(super) async fn nowhere(
         &self,
         record: &ContainerRecord,
         settings: &[Setting],
@@ -109,12 +118,11 @@ async fn apply(
             settings.into_iter().filter(differs).collect()
         }
     };
-    let settings = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+    let settings = blocking(look).await?;
     place.tell_systemd(&settings).await;
     let set = move || -> Result<(), LimitError> {
         settings.iter().try_for_each(|setting| place.set(setting))?;
         score.map_or(Ok(()), |score| place.set_score(score))
     };
-    let done = tokio::task::spawn_blocking(set).await.unwrap_or(Ok(()));
-    done.map_err(ContainerError::from)
+    Ok(blocking(set).await??)
 }

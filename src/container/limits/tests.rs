@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::shown::shown;
+use super::{resized::ResizedLimits, shown::shown};
 use crate::{
+    checkpoint::directory::Checkpoints,
     host::cgroup::limits::{CpuWeight, Limits, UNLIMITED},
-    model::resources::{HugepageLimit, Resources},
+    model::{
+        id::SandboxId,
+        resources::{HugepageLimit, PodResources, Resources},
+    },
     translate::plan::extras::{Absence, Extra, Setting},
 };
 
@@ -145,4 +149,23 @@ fn extras_are_told_from_their_files() {
     ];
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(told.unified, BTreeMap::from(expected));
+}
+
+/// The caller asks again when the disk refused, and must not be told that it is done.
+#[tokio::test]
+async fn what_the_disk_refuses_is_not_remembered() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::open(state.path()).unwrap();
+    let resized = ResizedLimits::load(checkpoints).await;
+    let in_the_way = state.path().join("resized.json");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let pod = SandboxId::try_from("a".repeat(64)).unwrap();
+    let wish = PodResources { overhead: Some(Resources::default()), resources: None };
+    for _ in 0..2 {
+        resized.put_pod(&pod, wish.clone()).await.unwrap_err();
+        assert_eq!(resized.pod(&pod), PodResources::default());
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    resized.put_pod(&pod, wish.clone()).await.unwrap();
+    assert_eq!(resized.pod(&pod), wish);
 }

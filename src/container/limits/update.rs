@@ -6,18 +6,20 @@
 
 use tracing::{info, warn};
 
-use super::{error::LimitError, place::Place};
+use super::{
+    error::LimitError,
+    place::{Place, blocking},
+};
 use crate::{
     container::{error::ContainerError, room::Containers},
     engine::error::EngineError,
     error::chain,
-    flight::call::Lost,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
         error::PlanError,
         extras::Setting,
         resources::oom_score_adj,
-        update::{Update, UpdateCall, update},
+        update::{Lists, Update, UpdateCall, update},
     },
 };
 
@@ -91,15 +93,14 @@ async fn look(
             _ => Ok(place.shown(&wished, &settings)),
         }
     };
-    let seen = tokio::task::spawn_blocking(look).await.map_err(|_| Lost)?;
-    seen.map_err(ContainerError::from)
+    Ok(blocking(look).await??)
 }
 
 /// A change under way.
 struct Change<'a> {
     room: &'a Containers,
     record: &'a ContainerRecord,
-    /// None when it does not run.
+    /// None when it does not run, or where its group cannot be seen.
     place: Option<Place>,
     undo: Vec<Back>,
 }
@@ -121,9 +122,12 @@ impl Change<'_> {
         if let Some(call) = &plan.call {
             self.tell_engine(call, before).await?;
         }
-        if let Some(place) = self.place.clone() {
-            self.write(&place, &plan.settings).await?;
-            self.score(&place, after.oom_score_adj).await?;
+        match self.place.clone() {
+            Some(place) => {
+                self.write(&place, &plan.settings).await?;
+                self.score(&place, after.oom_score_adj).await?;
+            }
+            None => self.room.nowhere(self.record, &plan.settings).await?,
         }
         let earlier = self.room.wished(self.record);
         let ours =
@@ -140,6 +144,8 @@ impl Change<'_> {
         call: &UpdateCall,
         before: &Resources,
     ) -> Result<(), ContainerError> {
+        let snapshot = self.room.store.snapshot();
+        let back = call.undone(before, &self.lists().await?, snapshot.described()?);
         let told = self.room.engine.update_container(self.record.id.as_str(), &call.body).await;
         // These refuse before anything is done.
         let untouched = matches!(
@@ -149,52 +155,33 @@ impl Change<'_> {
                 | EngineError::Unreachable { .. })
         );
         if !untouched {
-            self.undo_lists(call, before);
-            self.undo.push(Back::Engine(Box::new(call.undone(before))));
+            self.undo.push(Back::Engine(Box::new(back)));
         }
         Ok(told?)
     }
 
-    /// Lists of CPUs that were empty: the engine cannot be told to empty them.
-    fn undo_lists(&mut self, call: &UpdateCall, before: &Resources) {
-        let lists = [
-            (&call.body.cpuset_cpus, &before.cpuset_cpus, "cpuset.cpus"),
-            (&call.body.cpuset_mems, &before.cpuset_mems, "cpuset.mems"),
-        ];
-        let Some(place) = &self.place else { return };
-        let limits = place.limits();
-        for (set, before, file) in lists {
-            let held = if file == "cpuset.cpus" { &limits.cpus } else { &limits.mems };
-            if set.is_some()
-                && before.is_empty()
-                && let Some(held) = held
-            {
-                self.undo.push(Back::File(Setting::unified(file, held)));
-            }
-        }
+    /// The CPUs and nodes it has now.
+    async fn lists(&self) -> Result<Lists, ContainerError> {
+        let Some(place) = self.place.clone() else { return Ok(Lists::default()) };
+        let held = blocking(move || place.limits()).await?;
+        Ok(Lists { cpus: held.cpus, mems: held.mems })
     }
 
     async fn write(&mut self, place: &Place, settings: &[Setting]) -> Result<(), ContainerError> {
-        let mut changed = Vec::new();
-        for setting in settings {
-            let (seen, asked) = (place.clone(), setting.clone());
-            let now = tokio::task::spawn_blocking(move || seen.current(&asked)).await;
-            let now = now.ok().flatten();
-            if now.as_ref() != Some(&setting.value) {
-                changed.push((setting.clone(), now));
-            }
-        }
-        let new: Vec<Setting> = changed.iter().map(|(setting, _)| setting.clone()).collect();
+        let (seen, asked) = (place.clone(), settings.to_vec());
+        let look = move || -> Vec<(Setting, Option<String>)> {
+            let looked = asked.into_iter().map(|setting| (seen.current(&setting), setting));
+            let other = looked.filter(|(now, setting)| now.as_ref() != Some(&setting.value));
+            other.map(|(now, setting)| (setting, now)).collect()
+        };
+        let changed = blocking(look).await?;
+        // systemd sets what it is told at once, so the way back is known before it is told.
+        let held = changed.iter().filter_map(|(new, now)| Some(new.holding(now.as_deref()?)));
+        self.undo.extend(held.map(Back::File));
+        let new: Vec<Setting> = changed.into_iter().map(|(setting, _)| setting).collect();
         place.tell_systemd(&new).await;
-        for (setting, now) in changed {
-            if let Some(now) = now {
-                self.undo.push(Back::File(setting.holding(&now)));
-            }
-            let place = place.clone();
-            let set = tokio::task::spawn_blocking(move || place.set(&setting)).await;
-            set.unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        let place = place.clone();
+        Ok(blocking(move || new.iter().try_for_each(|setting| place.set(setting))).await??)
     }
 
     async fn score(&mut self, place: &Place, score: i64) -> Result<(), ContainerError> {
@@ -203,7 +190,7 @@ impl Change<'_> {
             let now = place.limits().oom_score_adj;
             (now, place.set_score(score))
         };
-        let (now, set) = tokio::task::spawn_blocking(set).await.unwrap_or((None, Ok(())));
+        let (now, set) = blocking(set).await?;
         self.undo.extend(now.map(Back::Score));
         Ok(set?)
     }
@@ -240,6 +227,6 @@ impl Change<'_> {
             Back::Score(score) => place.set_score(score),
             Back::Engine(_) => Ok(()),
         };
-        Ok(tokio::task::spawn_blocking(set).await.unwrap_or(Ok(()))?)
+        Ok(blocking(set).await??)
     }
 }

@@ -12,11 +12,16 @@ pub(super) fn limits(host: &InspectHostConfig) -> Resources {
         cpu_period: host.cpu_period,
         cpu_quota: host.cpu_quota,
         cpu_shares: host.cpu_shares,
-        memory_limit: if host.memory >= ALL_MEMORY { UNLIMITED } else { host.memory },
-        memory_swap_limit: host.memory_swap,
+        memory_limit: unlimited(host.memory),
+        memory_swap_limit: unlimited(host.memory_swap),
         oom_score_adj: host.oom_score_adj,
         cpuset_cpus: host.cpuset_cpus.clone(),
         cpuset_mems: host.cpuset_mems.clone(),
         ..Resources::default()
     }
+}
+
+/// The number that no limit was written as.
+const fn unlimited(memory: i64) -> i64 {
+    if memory >= ALL_MEMORY { UNLIMITED } else { memory }
 }

@@ -1,6 +1,8 @@
 //! Limits: zero and empty mean "not set" all through CRI, so only what no kernel could mean is
 //! refused here. What the engine itself bounds (minimum memory, CPUs that exist) it says itself.
 
+use std::collections::BTreeMap;
+
 use super::{
     error::{At, ParseError},
     text,
@@ -45,6 +47,7 @@ pub fn pod_update(
 
 fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     let unified = text::pairs(&given.unified).and_then(|pairs| {
+        bounded(&pairs)?;
         let check = |(key, value): (&String, &String)| {
             cgroup_key(key).and_then(|()| cgroup_value(key, value)).at(format_args!("[{key:?}]"))
         };
@@ -88,6 +91,18 @@ fn one_word_on_swap(read: &Resources) -> Result<(), ParseError> {
 
 fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     if value >= least { Ok(value) } else { Err(out_of_range(value)) }
+}
+
+/// What is asked is kept, so it cannot be anything whatever; no kernel has as many files, nor as
+/// long values for them.
+fn bounded(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
+    if pairs.len() > MOST_KEYS {
+        return Err(ParseError::invalid(format!("are more than {MOST_KEYS} keys")));
+    }
+    match pairs.iter().find(|(key, value)| key.len() + value.len() > LONGEST_KEY) {
+        Some(_) => Err(ParseError::invalid(format!("has one of more than {LONGEST_KEY} bytes"))),
+        None => Ok(()),
+    }
 }
 
 /// The kernel takes 1 ms to 1 s.
@@ -172,3 +187,6 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
     }
     Err(ParseError::invalid(format!("cannot be {}", text::shown(value))))
 }
+
+const MOST_KEYS: usize = 256;
+const LONGEST_KEY: usize = 1024;

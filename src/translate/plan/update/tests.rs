@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::update;
+use super::{Lists, UpdateCall, update};
 use crate::{
     model::{
         engine::{ApiVersion, EngineInfo},
@@ -23,6 +23,15 @@ struct Case {
     cgroup_version: u8,
     before: Resources,
     asked: Resources,
+    /// The CPUs it has, as the kernel lists them.
+    #[serde(default)]
+    cpus: Option<String>,
+}
+
+impl Case {
+    fn held(&self) -> Lists {
+        Lists { cpus: self.cpus.clone(), mems: None }
+    }
 }
 
 #[test]
@@ -60,7 +69,9 @@ fn planned(case: &Case) -> Result<Value, PlanError> {
             json!([text, format!("{:?}", one.absence), one.properties.join(" ")])
         })
         .collect();
-    let undo = plan.call.as_ref().map(|call| call.undone(&case.before).body);
+    let undone =
+        |call: &UpdateCall| call.undone(&case.before, &case.held(), &engine(case.cgroup_version));
+    let undo = plan.call.as_ref().map(|call| undone(call).body);
     Ok(json!({"body": plan.call.map(|call| call.body), "settings": settings, "undo": undo}))
 }
 
