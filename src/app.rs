@@ -145,7 +145,7 @@ pub async fn run_within(
         "dockbridge serves the container runtime interface"
     );
     let (store, logs) = (rooms.runtime.store.clone(), rooms.logs);
-    let resized = rooms.runtime.containers.resized().clone();
+    let containers = rooms.runtime.containers.clone();
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
@@ -157,7 +157,7 @@ pub async fn run_within(
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
-        never = sweep(&store, &logs, &rooms.rootfs, &resized) => match never {},
+        never = sweep(&store, &logs, &rooms.rootfs, &containers) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs) => match never {},
     };
@@ -275,13 +275,15 @@ fn gate(logs: &Logs) -> Gate {
         .telling(move |id| leaving.gone(id))
 }
 
-/// Lets go of what is kept for containers that others have removed.
-async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, resized: &ResizedLimits) -> Infallible {
+/// Lets go of what is kept for containers that others have removed, and puts right what others
+/// have set back.
+async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Containers) -> Infallible {
     loop {
         if let Ok(now) = store.synced(Duration::MAX).await {
             logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
             rootfs.sweep().await;
-            resized.keep(store).await;
+            containers.resized().keep(store).await;
+            containers.restore_limits().await;
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }

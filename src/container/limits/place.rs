@@ -3,6 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{error::LimitError, shown::shown};
@@ -126,13 +127,34 @@ impl Place {
         let Some(scope) = self.group.scope() else { return };
         // One at a time: systemd takes all of a call or nothing, and older ones know fewer names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
-            tell_systemd(scope, &setting.properties).await;
+            let before = self.read(setting).await;
+            if tell_systemd(scope, &setting.properties).await {
+                self.until_set(setting, before).await;
+            }
         }
+    }
+
+    /// systemd sets what it was told, and files it was not told of to what it takes for right, a
+    /// moment after it has answered: only then do ours last.
+    async fn until_set(&self, setting: &Setting, before: Option<String>) {
+        let deadline = Instant::now() + SETTLING;
+        while Instant::now() < deadline {
+            let now = self.read(setting).await;
+            if now != before || now.as_ref() == Some(&setting.value) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn read(&self, setting: &Setting) -> Option<String> {
+        let (place, setting) = (self.clone(), setting.clone());
+        blocking(move || place.current(&setting)).await.ok().flatten()
     }
 }
 
-/// One call of systemctl.
-async fn tell_systemd(scope: &str, properties: &[String]) {
+/// One call of systemctl; whether systemd took it.
+async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
     let told = run(Job {
@@ -144,7 +166,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) {
         output_limit: OUTPUT_LIMIT,
     });
     match told.await {
-        Ok(told) if told.ending == Ending::Code(0) => {}
+        Ok(told) if told.ending == Ending::Code(0) => return true,
         Ok(told) => {
             warn!(scope, error = told.stderr, "systemd does not keep a limit, and may undo it");
         }
@@ -158,6 +180,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) {
             warn!(scope, error, "systemd was not told of a limit, and may undo it");
         }
     }
+    false
 }
 
 /// Work that blocks, away from those who must not.
@@ -169,5 +192,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// How long systemd may take for one call.
 const SYSTEMD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to do what it has agreed to, and how often that is looked for.
+const SETTLING: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It says nothing when it succeeds.
 const OUTPUT_LIMIT: usize = 64 << 10;

@@ -155,7 +155,7 @@ fn page_bytes(size: &str) -> u64 {
 }
 
 /// The text of a file, or the wish that the kernel rounded to it.
-fn text(wished: &str, now: String) -> String {
+pub(super) fn text(wished: &str, now: String) -> String {
     match (wished.parse(), now.parse()) {
         (Ok(number), Ok(held)) if bounded(number, Some(held), ROUNDING) == number => {
             wished.to_owned()

@@ -10,6 +10,7 @@ use tracing::warn;
 use super::{
     error::LimitError,
     place::{Place, blocking},
+    shown::text,
 };
 use crate::{
     container::{error::ContainerError, room::Containers},
@@ -61,16 +62,27 @@ impl Containers {
         !wished.unified.is_empty() || !wished.hugepage_limits.is_empty()
     }
 
-    /// Puts right what a crash left undone, in every container that runs.
+    /// Puts right, in every container that runs, what a crash left undone, and what a reload of
+    /// systemd has set back.
     pub async fn restore_limits(&self) {
         for record in self.store.snapshot().containers() {
             if record.process.is_running()
+                && self.needs_limits(record)
+                && self.lacks_limits(record).await
                 && let Err(error) = self.restore_one(&record.id).await
             {
                 let error = chain(&error);
                 warn!(container = %record.id, error, "this container runs without a limit");
             }
         }
+    }
+
+    /// Looked at without the lock, which a stop may hold for as long as its grace.
+    async fn lacks_limits(&self, record: &ContainerRecord) -> bool {
+        let Some(engine) = self.store.snapshot().engine.clone() else { return false };
+        let Ok(settings) = extras(&self.wished(record), &engine) else { return false };
+        let Some(place) = self.place(record).await else { return false };
+        blocking(move || differing(&place, settings)).await.is_ok_and(|other| !other.is_empty())
     }
 
     async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
@@ -112,11 +124,7 @@ async fn apply(
 ) -> Result<(), ContainerError> {
     let look = {
         let place = place.clone();
-        move || -> Vec<Setting> {
-            let differs =
-                |setting: &Setting| place.current(setting).as_ref() != Some(&setting.value);
-            settings.into_iter().filter(differs).collect()
-        }
+        move || differing(&place, settings)
     };
     let settings = blocking(look).await?;
     place.tell_systemd(&settings).await;
@@ -125,4 +133,12 @@ async fn apply(
         score.map_or(Ok(()), |score| place.set_score(score))
     };
     Ok(blocking(set).await??)
+}
+
+/// Those of which the kernel holds something else than what becomes of them. Blocks.
+fn differing(place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
+    let holds = |setting: &Setting| {
+        place.current(setting).is_some_and(|now| text(&setting.value, now) == setting.value)
+    };
+    settings.into_iter().filter(|setting| !holds(setting)).collect()
 }
