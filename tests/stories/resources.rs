@@ -12,7 +12,7 @@ use tonic::Code;
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
-    patience::patient,
+    patience::{Looks, patient},
     stage::Stage,
     world::World,
 };
