@@ -100,9 +100,16 @@ impl Containers {
         let Err(error) = self.relabel_mounts(engine, &plan.document.spec, id).await else {
             return Ok(());
         };
-        self.engine.remove_container(id).await?;
-        self.store.refresh_container(id).await?;
+        if let Err(cause) = self.take_back(id).await {
+            let cause = chain(&cause);
+            warn!(container = id, error = cause, "a container that cannot be used stays behind");
+        }
         Err(error)
+    }
+
+    async fn take_back(&self, id: &str) -> Result<(), ContainerError> {
+        self.engine.remove_container(id).await?;
+        Ok(self.store.refresh_container(id).await?)
     }
 }
 

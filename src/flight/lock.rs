@@ -28,6 +28,12 @@ impl Locks {
         self.lock_of(name).write_owned().await
     }
 
+    /// Keeps `name` to the caller while the guard lives, if nobody uses it or waits for it: for
+    /// work that can be left, as a waiting writer holds up all who come after it.
+    pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
+        self.lock_of(name).try_write_owned().ok()
+    }
+
     fn lock_of(&self, name: &str) -> Arc<RwLock<()>> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = table.get(name).and_then(Weak::upgrade) {

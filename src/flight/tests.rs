@@ -79,3 +79,16 @@ async fn readers_share_and_a_writer_waits() {
     let _held = write.await;
     let _other = locks.write("another pod").await;
 }
+
+#[tokio::test]
+async fn what_can_be_left_does_not_wait() {
+    let locks = Locks::default();
+    let reader = locks.read("pod").await;
+    assert!(locks.try_write("pod").is_none());
+    let another = locks.read("pod").await;
+    drop((reader, another));
+    let writer = locks.try_write("pod");
+    assert!(writer.is_some() && locks.try_write("pod").is_none());
+    drop(writer);
+    assert!(locks.try_write("pod").is_some());
+}

@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::OwnedRwLockReadGuard, time::sleep};
+use tokio::{
+    sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard},
+    time::sleep,
+};
 use tracing::{debug, warn};
 
 use super::{error::RootfsError, room::Rootfs};
@@ -78,14 +81,23 @@ impl Rootfs {
     /// # Errors
     /// The engine does not answer, or something is in the way.
     pub async fn let_go(&self, image: &ImageId) -> Result<(), RootfsError> {
-        let _alone = self.locks.write(image.as_str()).await;
+        let alone = self.locks.write(image.as_str()).await;
+        self.let_go_alone(image, alone).await
+    }
+
+    /// The holder goes first: what a sweep finds is the folder.
+    async fn let_go_alone(
+        &self,
+        image: &ImageId,
+        _alone: OwnedRwLockWriteGuard<()>,
+    ) -> Result<(), RootfsError> {
         let now = self.store.synced(SYNC_PATIENCE).await?;
         if is_needed(&now, image) {
             return Ok(());
         }
+        self.release(image).await?;
         let root = self.folder_of(image);
         blocking(move || overlay::hide(&root)).await?;
-        self.release(image).await?;
         debug!(%image, "nothing of this image is unpacked any more");
         Ok(())
     }
@@ -145,10 +157,12 @@ impl Rootfs {
         self.let_go_of(shown).await;
     }
 
+    /// An image that is in somebody's hands is left to them: they let it go if need be.
     async fn let_go_of(&self, images: Vec<ImageId>) {
         for image in images {
             if !is_needed(&self.store.snapshot(), &image)
-                && let Err(error) = self.let_go(&image).await
+                && let Some(alone) = self.locks.try_write(image.as_str())
+                && let Err(error) = self.let_go_alone(&image, alone).await
             {
                 warn!(%image, error = chain(&error), "the folder of an image stays behind");
             }

@@ -49,9 +49,11 @@ impl Rootfs {
     /// # Errors
     /// The engine fails; whatever could be removed is.
     pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
+        let all = self.engine.containers_named(PEEK_START, label::PEEK).await?;
+        // Listed last, so that it has whatever of ours the first list has.
         let mine = self.engine.containers_named(&self.peek_start(), label::PEEK).await?;
         let mut outcome = Ok(());
-        for id in self.engine.containers_named(PEEK_START, label::PEEK).await? {
+        for id in all {
             if mine.contains(&id) {
                 continue;
             }

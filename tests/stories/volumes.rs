@@ -106,7 +106,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
         (writable, Code::InvalidArgument),
         (both, Code::InvalidArgument),
         (above, Code::InvalidArgument),
-        (shared, Code::Unimplemented),
+        (shared, Code::InvalidArgument),
     ] {
         let mut container = stage.recipes.sleeper("main");
         container.mounts = vec![mount.clone()];

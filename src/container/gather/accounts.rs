@@ -21,7 +21,7 @@ impl Containers {
     ) -> Result<Option<Arc<Accounts>>, ContainerError> {
         match self.rootfs.accounts(&image.id).await {
             Ok(accounts) => Ok(Some(accounts)),
-            Err(error) if needs_accounts(&spec.security.identity) => Err(error.into()),
+            Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
             Err(error) => {
                 let error = chain(&error);
                 warn!(image = %image.id, error, "the accounts of an image could not be read");

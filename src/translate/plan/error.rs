@@ -135,6 +135,8 @@ pub enum PlanError {
         target: String,
         /// Why not.
         reason: &'static str,
+        /// Whose fault that is.
+        kind: Kind,
     },
     /// Kubelet reads the prefix.
     #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]
@@ -195,7 +197,8 @@ impl PlanError {
             | Self::NoApparmor { .. }
             | Self::NoSeccomp { .. }
             | Self::NoCdi { .. } => Kind::FailedPrecondition,
-            Self::ImageVolume { .. } | Self::Inexpressible { .. } => Kind::Unimplemented,
+            Self::ImageVolume { kind, .. } => *kind,
+            Self::Inexpressible { .. } => Kind::Unimplemented,
             Self::UnknownHandler { .. }
             | Self::Name { .. }
             | Self::NoPidTarget

@@ -24,10 +24,14 @@ pub(super) struct Who {
     pub(super) process: Option<ProcessUser>,
 }
 
-/// Whether a process cannot be what is asked for unless the image's accounts are known.
-pub fn needs_accounts(asked: &Identity) -> bool {
+/// Whether a process cannot be what is asked for unless the image's accounts are known;
+/// `image_user` is `Config.User` of the image.
+pub fn needs_accounts(asked: &Identity, image_user: &str) -> bool {
+    let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
     match asked.groups_policy {
-        GroupsPolicy::Merge => asked.group.is_some(),
+        GroupsPolicy::Merge => {
+            asked.group.is_some() || (asked.user == RunAs::Image && image_group)
+        }
         GroupsPolicy::Strict => asked.group.is_none(),
     }
 }
@@ -43,7 +47,7 @@ pub(super) fn who(
     accounts: Option<&Accounts>,
 ) -> Result<Who, PlanError> {
     let Some(accounts) = accounts else {
-        return if needs_accounts(asked) {
+        return if needs_accounts(asked, image_user) {
             Err(PlanError::NoAccounts)
         } else {
             Ok(as_asked(asked))

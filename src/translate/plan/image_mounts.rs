@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::error::PlanError;
 use crate::{
+    error::Kind,
     model::{
         container::{Mount, Propagation},
         id::ImageId,
@@ -30,15 +31,18 @@ impl<'a> ImageMounts<'a> {
 
     /// The next one: `mount` is where it goes, `image` what the caller calls it.
     pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
-        let refused = |reason| PlanError::ImageVolume {
+        let failed = |kind, reason| PlanError::ImageVolume {
             image: image.to_owned(),
             target: mount.container_path.clone(),
             reason,
+            kind,
         };
+        let refused = |reason| failed(Kind::InvalidArgument, reason);
         if mount.propagation != Propagation::Private {
             return Err(refused("its propagation is not private, and nothing is mounted below it"));
         }
-        let volume = self.ready.next().ok_or_else(|| refused("it was not looked for"))?;
+        let unready = || failed(Kind::Internal, "it was not looked for");
+        let volume = self.ready.next().ok_or_else(unready)?;
         Ok(match &volume.source {
             VolumeSource::Folder { path } => {
                 let source = path.to_str().ok_or_else(|| refused("its path is no UTF-8"))?;

@@ -155,19 +155,24 @@ fn a_group_called_by_the_number_of_another_is_refused() {
 
 #[test]
 fn without_accounts_only_what_needs_none_is_planned() {
-    let uid = RunAs::Uid(1000);
+    let (uid, none) = (&RunAs::Uid(1000), &RunAs::Image);
     let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
-    for (group, policy, told) in [
-        (None, merge, Some("1000")),
-        (Some(7), strict, Some("1000:7")),
-        (Some(7), merge, None),
-        (None, strict, None),
+    for (user, image, group, policy, told) in [
+        (uid, "", None, merge, Some(Some("1000"))),
+        (uid, "", Some(7), strict, Some(Some("1000:7"))),
+        (uid, "", Some(7), merge, None),
+        (uid, "", None, strict, None),
+        (uid, "app:staff", None, merge, Some(Some("1000"))),
+        (none, "app", None, merge, Some(None)),
+        (none, "app:", None, merge, Some(None)),
+        (none, "app:staff", None, merge, None),
+        (none, ":7", None, merge, None),
     ] {
-        let asked = identity(&uid, group, &[9], policy);
-        assert_eq!(needs_accounts(&asked), told.is_none());
-        match (who(&asked, "", None), told) {
+        let asked = identity(user, group, &[9], policy);
+        assert_eq!(needs_accounts(&asked, image), told.is_none());
+        match (who(&asked, image, None), told) {
             (Ok(who), Some(told)) => {
-                assert_eq!(who.user.as_deref(), Some(told));
+                assert_eq!(who.user.as_deref(), told);
                 assert_eq!((who.groups, who.process), (Some(vec!["9".to_owned()]), None));
             }
             (Err(PlanError::NoAccounts), None) => {}
