@@ -242,6 +242,7 @@ fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {
         user: String::new(),
         labels: BTreeMap::new(),
         stop_signal: None,
+        volumes: Default::default(),
     }
 }
 

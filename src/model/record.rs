@@ -187,4 +187,6 @@ pub struct ImageRecord {
     pub labels: std::collections::BTreeMap<String, String>,
     /// `Config.StopSignal` of the image.
     pub stop_signal: Option<String>,
+    /// `Config.Volumes` of the image: paths in its containers.
+    pub volumes: std::collections::BTreeSet<String>,
 }

@@ -16,7 +16,8 @@ impl Rootfs {
             Err(error) if error.is_not_found() => {}
             answer => return Ok(answer.map(|_| false)?),
         }
-        match self.engine.create_container(&name, &unstarted(image, label::KEEPS)).await {
+        let body = unstarted(image, &self.volumes_of(image), label::KEEPS);
+        match self.engine.create_container(&name, &body).await {
             Ok(_) => Ok(true),
             Err(EngineError::NameTaken { .. }) => Ok(false),
             Err(error) if error.is_not_found() => Err(RootfsError::NoImage),

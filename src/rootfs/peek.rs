@@ -34,7 +34,7 @@ impl Rootfs {
     /// There is no such image, or the engine fails.
     pub async fn peek(&self, image: &ImageId) -> Result<Peek, RootfsError> {
         let name = format!("{}{:016x}", self.peek_start(), rand::rng().random::<u64>());
-        let body = unstarted(image, label::PEEK);
+        let body = unstarted(image, &self.volumes_of(image), label::PEEK);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
         // On a task of its own: a caller who goes away meanwhile leaves nothing behind.
         let opening = self.tracker.spawn(async move {

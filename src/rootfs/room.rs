@@ -1,7 +1,7 @@
 //! The handle to the insides of images.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -53,5 +53,12 @@ impl Rootfs {
             accounts: Arc::default(),
             reading: Calls::new(tracker.clone()),
         }
+    }
+
+    /// Where containers of an image get volumes; none of an image that the store does not know
+    /// yet, which costs a copy.
+    pub(super) fn volumes_of(&self, image: &ImageId) -> BTreeSet<String> {
+        let now = self.store.snapshot();
+        now.image(image.as_str()).map(|known| known.volumes.clone()).unwrap_or_default()
     }
 }

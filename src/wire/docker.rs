@@ -268,6 +268,9 @@ pub struct ImageConfig {
     /// Stop signal.
     #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
+    /// Paths that get a volume each.
+    #[serde(deserialize_with = "nullable")]
+    pub volumes: BTreeMap<String, serde::de::IgnoredAny>,
 }
 
 /// One message of `GET /events`.

@@ -47,6 +47,8 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     }
     ensure_eq!(engine.inside(&ids[1], "cat /vol/model/file").await?, "hello");
     told_back(&stage, &ids[0], &first, &model.id, &base).await?;
+    // The image has a volume; nothing of it was copied to keep the image or to look into it.
+    ensure_eq!(engine.docker(&["volume", "ls", "-q"]).await?, "");
 
     let listed = |images: Vec<cri::Image>| images.into_iter().find(|image| image.id == model.id);
     ensure!(listed(cri.list_images().await?).is_some_and(|image| image.pinned), "not pinned");
@@ -207,7 +209,8 @@ impl Model {
                     ln -s /nowhere /dangling; ln -s ring /ring";
         let made = ["run", "--name", "model-maker", "--network", "none", base, "sh", "-c", line];
         engine.docker(&made).await?;
-        let id = engine.docker(&["commit", "model-maker", NAME]).await?;
+        let volume = "VOLUME /model/deep";
+        let id = engine.docker(&["commit", "--change", volume, "model-maker", NAME]).await?;
         engine.docker(&["rm", "model-maker"]).await?;
         // The store is told of it by an event.
         let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));

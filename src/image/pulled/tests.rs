@@ -19,6 +19,7 @@ fn image(tags: &[&str]) -> ImageRecord {
         user: String::new(),
         labels: std::collections::BTreeMap::new(),
         stop_signal: None,
+        volumes: Default::default(),
     }
 }
 

@@ -19,6 +19,7 @@ fn image(tags: &[&str], digests: &[&str], labels: &[(&str, &str)]) -> ImageRecor
         user: String::new(),
         labels: labels.iter().map(pair).collect::<BTreeMap<_, _>>(),
         stop_signal: None,
+        volumes: Default::default(),
     }
 }
 

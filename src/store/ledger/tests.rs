@@ -302,6 +302,7 @@ fn image(number: u64, tags: &BTreeSet<u64>) -> ImageRecord {
         user: String::new(),
         labels: BTreeMap::new(),
         stop_signal: None,
+        volumes: BTreeSet::new(),
     }
 }
 

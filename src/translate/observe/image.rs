@@ -16,6 +16,7 @@ pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
         user: inspect.config.user.clone(),
         labels: inspect.config.labels.clone(),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|signal| !signal.is_empty()),
+        volumes: inspect.config.volumes.keys().cloned().collect(),
     })
 }
 

@@ -29,9 +29,7 @@ pub(super) struct Who {
 pub fn needs_accounts(asked: &Identity, image_user: &str) -> bool {
     let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
     match asked.groups_policy {
-        GroupsPolicy::Merge => {
-            asked.group.is_some() || (asked.user == RunAs::Image && image_group)
-        }
+        GroupsPolicy::Merge => asked.group.is_some() || (asked.user == RunAs::Image && image_group),
         GroupsPolicy::Strict => asked.group.is_none(),
     }
 }

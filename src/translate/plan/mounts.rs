@@ -125,7 +125,8 @@ pub(super) fn same_place(one: &str, other: &str) -> bool {
     clean(one) == clean(other)
 }
 
-fn clean(path: &str) -> PathBuf {
+/// As the engine takes a path in a container.
+pub(super) fn clean(path: &str) -> PathBuf {
     let mut cleaned = PathBuf::from("/");
     for component in Path::new(path).components() {
         match component {

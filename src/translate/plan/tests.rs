@@ -708,6 +708,7 @@ fn image() -> ImageRecord {
         user: String::new(),
         labels: BTreeMap::new(),
         stop_signal: None,
+        volumes: Default::default(),
     }
 }
 

@@ -114,6 +114,7 @@ fn image_record(tags: &[&str]) -> ImageRecord {
         user: String::new(),
         labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
         stop_signal: None,
+        volumes: Default::default(),
     }
 }
 
