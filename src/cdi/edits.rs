@@ -1,8 +1,8 @@
 //! From descriptions to what a container is asked to be.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fs, iter, path::Path, sync::Arc};
 
-use tracing::debug;
+use tracing::info;
 
 use super::{
     catalogue::{Catalogue, Entry},
@@ -28,6 +28,7 @@ pub(super) fn collect(catalogue: &Catalogue, devices: &[String]) -> Result<CdiEd
         }
         let entry = catalogue.find(device)?;
         let Entry { file, specification, index, .. } = entry;
+        let own = specification.devices.get(*index).map(|device| &device.container_edits);
         let refused = |obstacle| {
             let (device, file, obstacle) = (device.clone(), file.clone(), Arc::new(obstacle));
             CdiError::Unusable { device, file, obstacle }
@@ -36,11 +37,25 @@ pub(super) fn collect(catalogue: &Catalogue, devices: &[String]) -> Result<CdiEd
             common.push(specification);
             add(&mut edits, &specification.container_edits).map_err(refused)?;
         }
-        if let Some(device) = specification.devices.get(*index) {
-            add(&mut edits, &device.container_edits).map_err(refused)?;
+        if let Some(own) = own {
+            add(&mut edits, own).map_err(refused)?;
         }
+        tell_of_wordless(device, iter::once(&specification.container_edits).chain(own));
     }
     Ok(edits)
+}
+
+/// Options of mounts that every vendor writes and the engine has no word for: a bind keeps those
+/// its source has on the host.
+const WORDLESS: [&str; 3] = ["nosuid", "nodev", "noexec"];
+
+fn tell_of_wordless<'a>(device: &str, edits: impl Iterator<Item = &'a Edits>) {
+    let options = edits.flat_map(|edits| &edits.mounts).flat_map(|mount| &mount.options);
+    let wordless: BTreeSet<&String> =
+        options.filter(|option| WORDLESS.contains(&option.as_str())).collect();
+    if !wordless.is_empty() {
+        info!(device, options = ?wordless, "mounts of a CDI device keep what their sources have");
+    }
 }
 
 fn add(edits: &mut CdiEdits, wanted: &Edits) -> Result<(), Obstacle> {
@@ -117,13 +132,7 @@ fn apply(edit: &mut CdiMount, option: &str) -> bool {
         "shared" | "rshared" => mount.propagation = Propagation::Bidirectional,
         // What a bind is anyway.
         "defaults" | "suid" | "dev" | "exec" => {}
-        // Every vendor writes them, and the engine has no word for them: a bind keeps the
-        // options its source has on the host.
-        "nosuid" | "nodev" | "noexec" => {
-            let (option, target) = (option, &mount.container_path);
-            debug!(option, target, "a CDI mount keeps what its source has instead of the option");
-        }
-        _ => return false,
+        option => return WORDLESS.contains(&option),
     }
     true
 }

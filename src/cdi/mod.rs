@@ -2,8 +2,9 @@
 //! read here, and the devices they describe become device nodes, mounts and environment.
 //!
 //! What an engine cannot be told (hooks, changed nodes, …) is refused with the device, the file
-//! and the reason; nothing of a device is left out. Files are read at each use, as vendors rewrite
-//! them, and one that cannot be understood hurts its own devices only.
+//! and the reason. Only `nosuid`, `nodev` and `noexec` of its mounts are left out, which the log
+//! tells: nearly every specification has them. Files are read at each use, as vendors rewrite them,
+//! and one that cannot be understood hurts its own devices only.
 
 mod catalogue;
 mod edits;

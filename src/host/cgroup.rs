@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::error::HostError;
+use super::{error::HostError, mounts::Entry};
 
 pub mod hugetlb;
 pub mod limits;
@@ -155,16 +155,13 @@ impl Cgroup {
 impl Mount {
     /// A line of the mount table; none for what shows no control groups.
     fn read(line: &str) -> Option<Self> {
-        let (place, source) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(3);
-        let (root, point) = (unescaped(place.next()?), unescaped(place.next()?));
-        let mut source = source.split(' ');
-        let options = match source.next()? {
+        let entry = Entry::read(line)?;
+        let options = match entry.kind {
             "cgroup2" => None,
-            "cgroup" => Some(source.nth(1)?.split(',').map(str::to_owned).collect()),
+            "cgroup" => Some(entry.options.split(',').map(str::to_owned).collect()),
             _ => return None,
         };
-        Some(Self { options, root, point })
+        Some(Self { options, root: entry.root, point: entry.point })
     }
 
     fn serves(&self, controller: &str) -> bool {
@@ -223,13 +220,6 @@ fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     // The outermost: what a container makes within itself may repeat its name.
     let group = path.ancestors().filter(owned).last()?;
     Some((controllers, group.to_owned()))
-}
-
-/// Blanks are written in octal there.
-fn unescaped(text: &str) -> PathBuf {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    let plain = escapes.iter().fold(text.to_owned(), |text, (code, sign)| text.replace(code, sign));
-    PathBuf::from(plain)
 }
 
 #[cfg(test)]

@@ -1,11 +1,30 @@
-//! Whether mounts made at a place are seen elsewhere, read from the kernel's table.
+//! The kernel's table of mounts, and whether mounts made at a place are seen elsewhere.
 
 use std::{
+    ffi::OsString,
     fs, io,
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
 use super::capability::listener;
+
+/// A line of `/proc/<pid>/mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Of the file system, `major:minor`.
+    pub device: &'a str,
+    /// Which directory of the file system is seen.
+    pub root: PathBuf,
+    /// And where.
+    pub point: PathBuf,
+    /// Who sees what is mounted below.
+    pub sharing: Sharing,
+    /// The file system's type.
+    pub kind: &'a str,
+    /// The file system's own options, [`unescaped`] one by one; empty when there are none.
+    pub options: &'a str,
+}
 
 /// Who sees what is mounted below a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,37 +61,89 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
 
 /// The last line wins where mounts lie upon each other.
 fn of_place(table: &str, place: &Path) -> Sharing {
-    let mounts = table.lines().filter_map(mount);
-    let holding = mounts.filter(|(point, _)| place.starts_with(point));
+    let mounts = table.lines().filter_map(Entry::read);
+    let holding = mounts.filter(|mount| place.starts_with(&mount.point));
     holding
-        .max_by_key(|(point, _)| point.components().count())
-        .map(|held| held.1)
+        .max_by_key(|mount| mount.point.components().count())
+        .map(|mount| mount.sharing)
         .unwrap_or_default()
 }
 
-/// Fields of a line: id, parent, device, root, mount point, options, any number of tags, `-`.
-fn mount(line: &str) -> Option<(PathBuf, Sharing)> {
-    let (point, tags) = {
-        let mut fields = line.split(' ').skip(4);
-        (fields.next()?, fields.skip(1).take_while(|field| *field != "-"))
-    };
-    let sharing = tags.fold(Sharing::default(), |sharing, tag| Sharing {
-        shared: sharing.shared || tag.starts_with("shared:"),
-        follows: sharing.follows || tag.starts_with("master:"),
-    });
-    Some((PathBuf::from(unescaped(point)), sharing))
+impl<'a> Entry<'a> {
+    /// Fields of a line: id, parent, device, root, mount point, options, any number of tags, `-`,
+    /// type, source, options of the file system. None for what is no such line.
+    pub fn read(line: &'a str) -> Option<Self> {
+        let (place, source) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(2);
+        let (device, root, point) = (place.next()?, place.next()?, place.next()?);
+        let sharing = place.skip(1).fold(Sharing::default(), |sharing, tag| Sharing {
+            shared: sharing.shared || tag.starts_with("shared:"),
+            follows: sharing.follows || tag.starts_with("master:"),
+        });
+        let mut source = source.splitn(3, ' ');
+        Some(Self {
+            device,
+            root: unescaped(root),
+            point: unescaped(point),
+            sharing,
+            kind: source.next()?,
+            options: source.nth(1).unwrap_or_default(),
+        })
+    }
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes as octal numbers.
-fn unescaped(field: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
+/// The kernel writes what would part fields or options (blanks, tabs, newlines, backslashes,
+/// commas) as three octal digits behind a backslash.
+pub fn unescaped(field: &str) -> PathBuf {
+    let mut parts = field.split('\\');
+    let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let escaped = part.split_at_checked(3).and_then(|(code, rest)| {
+            let byte = u8::from_str_radix(code, 8).ok()?;
+            Some((byte, rest))
+        });
+        let (byte, rest) = escaped.unwrap_or((b'\\', part));
+        plain.push(byte);
+        plain.extend_from_slice(rest.as_bytes());
+    }
+    PathBuf::from(OsString::from_vec(plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_read_whole() {
+        let line = "23 21 8:2 /a\\134b /srv/a\\040b rw shared:7 - overlay  rw,upperdir=/c\\054d";
+        let entry = Entry::read(line).unwrap();
+        assert_eq!((entry.device, entry.kind), ("8:2", "overlay"));
+        assert_eq!((entry.root.as_path(), entry.point.as_path()), places());
+        assert_eq!(entry.sharing, Sharing { shared: true, follows: false });
+        assert_eq!(entry.options, "rw,upperdir=/c\\054d");
+        assert_eq!(Entry::read("1 2 0:3 / / rw - proc").unwrap().options, "");
+        for rubbish in ["", " - ", "1 2 0:3 / - proc", "1 2 0:3 / / rw"] {
+            assert_eq!(Entry::read(rubbish), None, "{rubbish}");
+        }
+    }
+
+    fn places() -> (&'static Path, &'static Path) {
+        (Path::new("/a\\b"), Path::new("/srv/a b"))
+    }
+
+    #[test]
+    fn escapes_are_read_once() {
+        for (field, plain) in [
+            ("/plain", "/plain"),
+            ("/a\\040b\\011\\012", "/a b\t\n"),
+            ("/a\\134040", "/a\\040"),
+            ("/a\\054b\\303\\244", "/a,bä"),
+            ("/a\\", "/a\\"),
+            ("/a\\9\\ää", "/a\\9\\ää"),
+        ] {
+            assert_eq!(unescaped(field), Path::new(plain), "{field}");
+        }
+    }
 
     #[test]
     fn the_nearest_mount_counts() {

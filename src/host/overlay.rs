@@ -20,7 +20,7 @@ use nix::{
     sys::stat::{major, minor},
 };
 
-use super::{capability::listener, error::HostError};
+use super::{capability::listener, error::HostError, mounts::Entry};
 
 /// Shows `layers`, the topmost first, as one read-only directory at `at`, which is made with what
 /// is missing above it. Only root can look into the directory above: what lies in there may have
@@ -81,31 +81,13 @@ pub fn is_seen_by(socket: &Path, at: &Path) -> bool {
     let Ok(facts) = fs::symlink_metadata(at) else { return false };
     let device = format!("{}:{}", major(facts.dev()), minor(facts.dev()));
     let Ok(table) = fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { return false };
-    let at = escaped(at);
-    table.lines().any(|line| {
-        let mut fields = line.split(' ');
-        fields.nth(2) == Some(&device) && fields.nth(1) == Some(&at)
-    })
+    let mut mounts = table.lines().filter_map(Entry::read);
+    mounts.any(|mount| mount.device == device && mount.point == at)
 }
 
 fn directory(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-/// As the kernel writes a path into its table.
-fn escaped(path: &Path) -> String {
-    let mut text = String::new();
-    for letter in path.to_string_lossy().chars() {
-        match letter {
-            ' ' => text.push_str("\\040"),
-            '\t' => text.push_str("\\011"),
-            '\n' => text.push_str("\\012"),
-            '\\' => text.push_str("\\134"),
-            other => text.push(other),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::{
+    future::join_all,
+    stream::{self, StreamExt},
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, codegen::BoxStream};
 
@@ -36,9 +39,10 @@ pub async fn events(
     containers: Containers,
     leaving: CancellationToken,
 ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
+    let at = Nanos(clock::nanos());
     let now = store.synced(SYNC_PATIENCE).await.map_err(failed)?;
     let follower = Follower::new(&now);
-    let listener = Listener { store, containers, follower, now, waiting: VecDeque::new() };
+    let listener = Listener { store, containers, follower, now, at, waiting: VecDeque::new() };
     let told = stream::unfold(listener, |mut listener| async {
         let event = listener.next().await?;
         Some((Ok(event), listener))
@@ -52,6 +56,9 @@ struct Listener {
     containers: Containers,
     follower: Follower,
     now: Arc<Snapshot>,
+    /// Just before `now` was looked at: the kubelet takes the time of an event for the age of what
+    /// it says.
+    at: Nanos,
     waiting: VecDeque<Change>,
 }
 
@@ -60,14 +67,14 @@ impl Listener {
     async fn next(&mut self) -> Option<cri::ContainerEventResponse> {
         while self.waiting.is_empty() {
             let last = Arc::clone(&self.now);
-            let news = |now: &Arc<Snapshot>| (!Arc::ptr_eq(now, &last)).then(|| Arc::clone(now));
-            self.now = self.store.when(news).await?;
+            self.store.when(|now| (!Arc::ptr_eq(now, &last)).then_some(())).await?;
+            self.at = Nanos(clock::nanos());
+            self.now = self.store.snapshot();
             self.waiting.extend(self.follower.changes(&self.now));
         }
         let change = self.waiting.pop_front()?;
-        let now = Nanos(clock::nanos());
         let pod = pod(&self.now, &change.sandbox, &self.containers).await;
-        Some(event(&change.id, change.step, &pod, now))
+        Some(event(&change.id, change.step, &pod, self.at))
     }
 }
 
@@ -77,11 +84,8 @@ pub async fn pod<'a>(
     sandbox: &'a SandboxRecord,
     containers: &Containers,
 ) -> Pod<'a> {
-    let mut all = Vec::new();
-    for record in now.containers_of(&sandbox.id) {
-        all.push(held(now, record, containers).await);
-    }
-    Pod { sandbox, containers: all }
+    let all = now.containers_of(&sandbox.id).iter().map(|record| held(now, record, containers));
+    Pod { sandbox, containers: join_all(all).await }
 }
 
 /// A container as `now` shows it, with the limits in force.

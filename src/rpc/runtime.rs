@@ -125,6 +125,8 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
         let request = request.into_inner();
         let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        // The kubelet takes it for the age of the answer: it must not be younger than that.
+        let timestamp = clock::nanos();
         let now = self.now().await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
@@ -135,7 +137,7 @@ impl RuntimeService for RuntimeRpc {
             status: Some(render::sandbox::status(sandbox)),
             info: info.unwrap_or_default(),
             containers_statuses: render::event::statuses(&pod),
-            timestamp: clock::nanos(),
+            timestamp,
         }))
     }
 

@@ -154,6 +154,8 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<Step> {
         (one, other) if one == other => &[],
         // It cannot become unstarted; an engine that says so is not followed.
         (_, Stage::Created) => &[],
+        // The engine thought better of when it ended.
+        (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if run == same => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
         (_, Stage::Running(_)) => &[Started],
         (Stage::Running(began), Stage::Ended(run, _)) if run.is_none_or(|run| run == began) => {

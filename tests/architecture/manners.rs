@@ -64,6 +64,27 @@ fn a_mod_file_only_declares() {
 }
 
 #[test]
+fn every_file_is_part_of_the_crate() {
+    let files = source::files("src");
+    let declared: Vec<Vec<String>> = files.iter().flat_map(declarations).collect();
+    let orphans = files.iter().filter(|file| {
+        let root = matches!(file.path.as_str(), "src/lib.rs" | "src/main.rs");
+        !root && !declared.contains(&file.module())
+    });
+    hold("files that no mod declares", &orphans.map(|file| file.path.clone()).collect::<Vec<_>>());
+}
+
+/// The modules that a file declares with `mod NAME;`, those of its tests too.
+fn declarations(file: &File) -> Vec<Vec<String>> {
+    let trees: Vec<TokenTree> = file.text.parse::<TokenStream>().unwrap().into_iter().collect();
+    let named = trees.windows(3).filter(|three| {
+        word(three.first()).as_deref() == Some("mod") && is_mark(three.get(2), ';')
+    });
+    let names = named.filter_map(|three| word(three.get(1)));
+    names.map(|name| file.module().into_iter().chain([name]).collect()).collect()
+}
+
+#[test]
 fn names_are_plain() {
     let mut breaches = Vec::new();
     for file in shipped() {

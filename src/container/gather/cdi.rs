@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::host::patiently;
 use crate::{
     cdi::registry::Registry,
     container::{error::ContainerError, room::Containers},
@@ -18,11 +19,16 @@ impl Containers {
         if spec.cdi_devices.is_empty() {
             return Ok(None);
         }
-        if engine.cdi_spec_dirs.is_empty() {
-            return Ok(Some(self.cdi.edits(&spec.cdi_devices).await?));
-        }
-        let theirs = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
-        Registry::new(theirs).ensure_known(&spec.cdi_devices).await?;
-        Ok(None)
+        let devices = spec.cdi_devices.clone();
+        let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
+        let ours = self.cdi.clone();
+        patiently("the CDI specifications", async move {
+            if theirs.is_empty() {
+                return Ok(Some(ours.edits(&devices).await?));
+            }
+            Registry::new(theirs).ensure_known(&devices).await?;
+            Ok(None)
+        })
+        .await
     }
 }

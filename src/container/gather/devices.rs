@@ -51,9 +51,9 @@ fn has_device(directory: &Path) -> bool {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             seen += 1;
             match entry.file_type() {
+                _ if seen > MOST => return true,
                 Ok(kind) if kind.is_char_device() || kind.is_block_device() => return true,
                 Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
-                _ if seen > MOST => return true,
                 _ => {}
             }
         }

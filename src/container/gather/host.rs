@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
+use tokio::{sync::Semaphore, task::JoinError};
 use tracing::warn;
 
 use super::{devices, mounts, selinux};
@@ -55,20 +56,40 @@ impl Containers {
     }
 }
 
-/// Off the async threads: a host path may be on a file system that does not answer.
+/// Off the async threads.
 async fn look(
     check: impl FnOnce() -> Result<(), PlanError> + Send + 'static,
 ) -> Result<(), ContainerError> {
-    let looking = tokio::task::spawn_blocking(check);
+    let lost = |lost: JoinError| ContainerError::file("look at", "/", lost.into());
+    patiently("the host's devices and mount sources", async move {
+        Ok(tokio::task::spawn_blocking(check).await.map_err(lost)??)
+    })
+    .await
+}
+
+/// Looks at what others chose on this host, which may be on a file system that never answers: the
+/// caller waits for so long, and what hangs is let alone, with the thread it holds. There is room
+/// for as many as leave the threads that all other work needs.
+pub(super) async fn patiently<T: Send + 'static>(
+    what: &'static str,
+    work: impl Future<Output = Result<T, ContainerError>> + Send + 'static,
+) -> Result<T, ContainerError> {
+    let hangs = |action| ContainerError::File {
+        action,
+        path: PathBuf::from(what),
+        cause: Arc::new(io::Error::new(io::ErrorKind::TimedOut, HANGS)),
+        kind: Kind::DeadlineExceeded,
+    };
+    let Ok(seat) = SEATS.try_acquire() else { return Err(hangs("look, as others do, at")) };
+    let looking = tokio::spawn(async move {
+        let seen = work.await;
+        drop(seat);
+        seen
+    });
     match tokio::time::timeout(PATIENCE, looking).await {
-        Ok(Ok(checked)) => Ok(checked?),
-        Ok(Err(lost)) => Err(ContainerError::file("look at", PathBuf::from("/"), lost.into())),
-        Err(_) => Err(ContainerError::File {
-            action: "look at the host's devices and mount sources below",
-            path: PathBuf::from("/"),
-            cause: Arc::new(io::ErrorKind::TimedOut.into()),
-            kind: Kind::DeadlineExceeded,
-        }),
+        Ok(Ok(seen)) => seen,
+        Ok(Err(lost)) => Err(ContainerError::file("look at", what, lost.into())),
+        Err(_) => Err(hangs("look at")),
     }
 }
 
@@ -96,5 +117,9 @@ fn check_apparmor(
     }
 }
 
+/// Half of the threads there are for what blocks.
+static SEATS: Semaphore = Semaphore::const_new(256);
+/// What to look for on the host.
+const HANGS: &str = "a file system of this host does not answer (a dead network mount?)";
 /// Longer than any healthy disk takes.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,7 +8,10 @@ use std::{
 
 use crate::{
     host::mounts::{Sharing, sharing},
-    model::container::{Mount, Propagation},
+    model::{
+        container::{Mount, Propagation},
+        path::parts,
+    },
     translate::plan::error::PlanError,
 };
 
@@ -91,11 +94,6 @@ fn refuse_place(mount: &Mount, all: &[Mount]) -> Option<String> {
             mount.container_path, around.container_path
         )
     })
-}
-
-/// A path without what leads nowhere.
-fn parts(path: &str) -> Vec<&str> {
-    path.split('/').filter(|part| !matches!(*part, "" | ".")).collect()
 }
 
 #[cfg(test)]

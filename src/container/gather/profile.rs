@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use super::host::patiently;
 use crate::{
     container::error::ContainerError, error::Kind, host::file::read_if_present,
     model::security::Profile,
@@ -26,16 +27,19 @@ pub async fn seccomp_profile(
     }
     let path = PathBuf::from(path);
     let place = path.clone();
-    let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
-    match read.unwrap_or_else(|lost| Err(lost.into())) {
-        Ok(text) => Ok(Some(text)),
-        Err(cause) => Err(ContainerError::File {
-            action: "read the seccomp profile",
-            path,
-            cause: Arc::new(cause),
-            kind: Kind::InvalidArgument,
-        }),
-    }
+    patiently("the seccomp profile", async move {
+        let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
+        match read.unwrap_or_else(|lost| Err(lost.into())) {
+            Ok(text) => Ok(Some(text)),
+            Err(cause) => Err(ContainerError::File {
+                action: "read the seccomp profile",
+                path,
+                cause: Arc::new(cause),
+                kind: Kind::InvalidArgument,
+            }),
+        }
+    })
+    .await
 }
 
 fn read_profile(path: &Path) -> io::Result<String> {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{escaped, hide, is_seen_by, is_shown, show};
+use super::{hide, is_seen_by, is_shown, show};
 
 fn layer(root: &std::path::Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
     let layer = root.join(name);
@@ -52,9 +52,4 @@ fn a_missing_layer_is_named() {
     let error = show(std::slice::from_ref(&missing), &room.path().join("at")).unwrap_err();
     assert_eq!(error.path, missing);
     hide(&room.path().join("at")).unwrap();
-}
-
-#[test]
-fn paths_are_written_as_the_kernel_does() {
-    assert_eq!(escaped(std::path::Path::new("/a b\\c\td")), "/a\\040b\\134c\\011d");
 }

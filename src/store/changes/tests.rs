@@ -93,6 +93,8 @@ fn every_exit_is_told_once() {
     assert_eq!(step(Process::Unknown), []);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
+    // The same exit at another time.
+    assert_eq!(step(exited(2, 5, ExitReason::OomKilled)), []);
     // Started again, its end missed, started once more.
     assert_eq!(step(running(4)), [(3, Started)]);
     assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);

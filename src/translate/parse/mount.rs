@@ -8,7 +8,10 @@ use super::{
     image, text,
 };
 use crate::{
-    model::container::{Device, Mount, Propagation},
+    model::{
+        container::{Device, Mount, Propagation},
+        path::parts,
+    },
     wire::cri,
 };
 
@@ -16,7 +19,7 @@ use crate::{
 pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
     let mut taken = BTreeSet::new();
     for (at, mount) in given.iter().enumerate() {
-        if !taken.insert(components(&mount.container_path)) {
+        if !taken.insert(parts(&mount.container_path)) {
             let reason = format!("is mounted twice: {}", text::shown(&mount.container_path));
             return Err(ParseError::invalid(reason)).at(format_args!("[{at}].container_path"));
         }
@@ -113,13 +116,8 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
 
 /// The engine refuses to mount over the root itself.
 fn target(path: &str) -> Result<String, ParseError> {
-    if !path.is_empty() && components(path).is_empty() {
+    if !path.is_empty() && parts(path).is_empty() {
         return Err(ParseError::invalid("must not be the root"));
     }
     text::path(path)
-}
-
-/// A path without what leads nowhere, so that two spellings of one place are equal.
-fn components(path: &str) -> Vec<&str> {
-    path.split('/').filter(|part| !matches!(*part, "" | ".")).collect()
 }

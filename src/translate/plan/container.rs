@@ -101,7 +101,9 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
         image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
     let handler = &facts.sandbox.document.spec.handler;
-    read_only::check(&document.spec.mounts, handler, facts.engine)?;
+    let of_devices = facts.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
+    let all = document.spec.mounts.iter().chain(of_devices);
+    read_only::check(all, handler, facts.engine)?;
     let mounts = mounts::mounts(&document.spec.mounts, facts)?;
     let mut host = host_config(&document.spec, facts)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());

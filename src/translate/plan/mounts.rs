@@ -4,13 +4,14 @@
 //! on, before that by the caller ([`Mounts::directories`]). SELinux relabelling has no field in
 //! a mount and comes with the rest of the specification.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::{container::ContainerFacts, error::PlanError, image_mounts::ImageMounts, read_only};
 use crate::{
     model::{
         container::{Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
+        path::parts,
     },
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
@@ -122,22 +123,7 @@ fn pod_file(source: &Path, target: &str) -> docker::Mount {
 
 /// Whether two paths in a container are the same once cleaned.
 pub(super) fn same_place(one: &str, other: &str) -> bool {
-    clean(one) == clean(other)
-}
-
-/// As the engine takes a path in a container.
-pub(super) fn clean(path: &str) -> PathBuf {
-    let mut cleaned = PathBuf::from("/");
-    for component in Path::new(path).components() {
-        match component {
-            Component::Normal(part) => cleaned.push(part),
-            Component::ParentDir => {
-                cleaned.pop();
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    cleaned
+    parts(one) == parts(other)
 }
 
 /// From here the engine makes missing sources of mounts (23.0).

@@ -12,28 +12,28 @@ use crate::{
 
 /// Refuses what the engine and the runtime of `handler` cannot make read-only all the way down,
 /// first; then what contradicts itself.
-pub(super) fn check(mounts: &[Mount], handler: &str, engine: &EngineInfo) -> Result<(), PlanError> {
-    mounts.iter().filter(|mount| mount.recursive_read_only && mount.image.is_none()).try_for_each(
-        |mount| {
-            let target = mount.container_path.clone();
-            let unsupported =
-                |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
-            if engine.api < ApiVersion::RECURSIVE_READ_ONLY {
-                return Err(unsupported("the engine is older than 25.0"));
-            }
-            if !engine.recursive_read_only(runtime(handler, engine)) {
-                return Err(unsupported("the kernel or the OCI runtime cannot do it"));
-            }
-            let needs = match (mount.propagation, mount.readonly) {
-                (Propagation::Private, true) => return Ok(()),
-                (Propagation::Private, false) => "readonly",
-                (Propagation::HostToContainer | Propagation::Bidirectional, _) => {
-                    "private propagation"
-                }
-            };
-            Err(PlanError::NotReadOnly { target, needs })
-        },
-    )
+pub(super) fn check<'a>(
+    mounts: impl IntoIterator<Item = &'a Mount>,
+    handler: &str,
+    engine: &EngineInfo,
+) -> Result<(), PlanError> {
+    let deep = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
+    mounts.into_iter().filter(deep).try_for_each(|mount| {
+        let target = mount.container_path.clone();
+        let unsupported = |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
+        if engine.api < ApiVersion::RECURSIVE_READ_ONLY {
+            return Err(unsupported("the engine is older than 25.0"));
+        }
+        if !engine.recursive_read_only(runtime(handler, engine)) {
+            return Err(unsupported("the kernel or the OCI runtime cannot do it"));
+        }
+        let needs = match (mount.propagation, mount.readonly) {
+            (Propagation::Private, true) => return Ok(()),
+            (Propagation::Private, false) => "readonly",
+            (Propagation::HostToContainer | Propagation::Bidirectional, _) => "private propagation",
+        };
+        Err(PlanError::NotReadOnly { target, needs })
+    })
 }
 
 /// The options that say so. From API 1.44 on a read-only bind is recursive where the kernel can,

@@ -66,14 +66,8 @@ fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<Str
     match profile {
         None | Some(Profile::RuntimeDefault) => Ok(None),
         Some(Profile::Unconfined) => Ok(on.then(|| "apparmor=unconfined".to_owned())),
-        Some(Profile::Localhost(name)) => {
-            let name = name.strip_prefix("localhost/").unwrap_or(name);
-            if on {
-                Ok(Some(format!("apparmor={name}")))
-            } else {
-                Err(PlanError::NoApparmor { profile: name.to_owned() })
-            }
-        }
+        Some(Profile::Localhost(name)) if on => Ok(Some(format!("apparmor={name}"))),
+        Some(Profile::Localhost(name)) => Err(PlanError::NoApparmor { profile: name.clone() }),
     }
 }
 

@@ -1,13 +1,9 @@
 //! A container that is never started: the engine shows the inside of an image only through one.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::Path,
-};
+use std::collections::{BTreeSet, HashMap};
 
-use super::mounts::clean;
 use crate::{
-    model::{id::ImageId, label},
+    model::{id::ImageId, label, path::parts},
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType},
 };
 
@@ -17,8 +13,8 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, mark: &str) -> Con
     let labels = [(label::TYPE, ""), (mark, "1")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     // The engine refuses two mounts at one place, and any at the root.
-    let mut places: BTreeSet<_> = volumes.iter().map(|path| clean(path)).collect();
-    places.remove(Path::new("/"));
+    let places = volumes.iter().map(|path| format!("/{}", parts(path).join("/")));
+    let places: BTreeSet<String> = places.filter(|place| place != "/").collect();
     ContainerCreateBody {
         image: Some(image.to_string()),
         // An image need not say what to run, a create has to.
@@ -27,7 +23,7 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, mark: &str) -> Con
         host_config: Some(HostConfig {
             network_mode: Some("none".to_owned()),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-            mounts: Some(places.iter().map(|place| in_place_of(place)).collect()),
+            mounts: Some(places.into_iter().map(in_place_of).collect()),
             ..HostConfig::default()
         }),
         ..ContainerCreateBody::default()
@@ -36,12 +32,8 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, mark: &str) -> Con
 
 /// Of a volume: at the create the engine would copy into it what the image has there, be it 50 GB.
 /// What never starts has nothing mounted, so that the image's own files are seen.
-fn in_place_of(volume: &Path) -> Mount {
-    Mount {
-        typ: Some(MountType::TMPFS),
-        target: volume.to_str().map(str::to_owned),
-        ..Mount::default()
-    }
+fn in_place_of(volume: String) -> Mount {
+    Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }
 
 /// What would be run: a folder, which cannot.
