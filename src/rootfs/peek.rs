@@ -38,8 +38,14 @@ impl Rootfs {
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
         // On a task of its own: a caller who goes away meanwhile leaves nothing behind.
         let opening = self.tracker.spawn(async move {
-            let container = Some(engine.create_container(&name, &body).await?);
-            Ok(Peek { container, engine, tracker })
+            match engine.create_container(&name, &body).await {
+                Ok(container) => Ok(Peek { container: Some(container), engine, tracker }),
+                Err(error) => {
+                    // A broken answer does not tell whether it was made.
+                    remove(&engine, &name).await;
+                    Err(error.into())
+                }
+            }
         });
         opening.await.map_err(|_| RootfsError::Lost)?
     }
