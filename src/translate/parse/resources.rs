@@ -62,7 +62,7 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
     let read = Resources {
         cpu_period: cpu_period(given.cpu_period).at("cpu_period")?,
         cpu_quota: cpu_quota(given.cpu_quota).at("cpu_quota")?,
-        cpu_shares: at_least(0, given.cpu_shares).at("cpu_shares")?,
+        cpu_shares: cpu_shares(given.cpu_shares).at("cpu_shares")?,
         memory_limit: at_least(UNLIMITED, memory).at("memory_limit_in_bytes")?,
         memory_swap_limit: at_least(UNLIMITED, swap).at("memory_swap_limit_in_bytes")?,
         oom_score_adj: oom_score(given.oom_score_adj).at("oom_score_adj")?,
@@ -116,7 +116,16 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
 
 /// The kernel takes 1 ms and up; -1 lifts the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
-    if matches!(value, -1 | 0) || value >= 1_000 { Ok(value) } else { Err(out_of_range(value)) }
+    if matches!(value, -1 | 0) || (1_000..=LARGEST_QUOTA).contains(&value) {
+        Ok(value)
+    } else {
+        Err(out_of_range(value))
+    }
+}
+
+/// Runtimes refuse what the kernel would quietly make something else of.
+fn cpu_shares(value: i64) -> Result<i64, ParseError> {
+    if value == 0 || (2..=1 << 18).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
 
 fn oom_score(value: i64) -> Result<i64, ParseError> {
@@ -190,3 +199,5 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
 
 const MOST_KEYS: usize = 256;
 const LONGEST_KEY: usize = 1024;
+/// The kernel's own bound, in microseconds.
+const LARGEST_QUOTA: i64 = (1 << 44) - 1;
