@@ -44,6 +44,7 @@ use crate::{
     stats::room::Stats,
     store::{gate::Gate, handle::Store, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
+    telemetry::log::LevelControl,
 };
 
 /// dockbridge could not start, or could not go on.
@@ -86,9 +87,17 @@ pub enum AppError {
 /// See [`AppError`].
 pub async fn run(
     settings: Settings,
+    surroundings: Surroundings,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    run_within(settings, Deadlines::default(), stop).await
+    run_within(settings, surroundings, Deadlines::default(), stop).await
+}
+
+/// What the process was started in, as far as those who look at it from outside use it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// How much is logged.
+    pub level: LevelControl,
 }
 
 /// How long the outside world may take, where no setting says so.
@@ -118,9 +127,11 @@ impl Default for Deadlines {
 /// See [`AppError`].
 pub async fn run_within(
     settings: Settings,
+    surroundings: Surroundings,
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
+    let Surroundings { level: _ } = surroundings;
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();

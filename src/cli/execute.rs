@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::verb::{Order, Verb};
 use crate::{
-    app,
+    app::{self, Surroundings},
     check::command,
     config::{resolve::resolve, settings::Settings},
     telemetry,
@@ -53,14 +53,14 @@ pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
 
 /// Serves until a signal comes.
 fn serve(settings: &Settings, warnings: &[String]) -> Result<(), Box<dyn Error>> {
-    telemetry::log::start(settings.log.format, settings.log.level)?;
+    let level = telemetry::log::start(settings.log.format, settings.log.level)?;
     for warning in warnings {
         warn!("{warning}");
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
-        Ok(app::run(settings.clone(), stop).await?)
+        Ok(app::run(settings.clone(), Surroundings { level }, stop).await?)
     });
     // A thread may be stuck for ever, in a directory of logs that does not answer for one.
     runtime.shutdown_timeout(THREADS_PATIENCE);

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use dockbridge::{
-    app,
+    app::{self, Surroundings},
     config::{
         key::Key,
         resolve::{Given, Source, resolve},
@@ -16,14 +16,16 @@ use tokio::{sync::oneshot, time::timeout};
 async fn a_state_directory_has_one_owner() {
     let room = tempfile::tempdir().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let first = tokio::spawn(app::run(settings(room.path(), "first"), async {
-        let _ = stopped.await;
-    }));
+    let first =
+        tokio::spawn(app::run(settings(room.path(), "first"), Surroundings::default(), async {
+            let _ = stopped.await;
+        }));
     let lock = room.path().join("state/lock");
     while std::fs::read_to_string(&lock).unwrap_or_default().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let second = app::run(settings(room.path(), "second"), std::future::ready(()));
+    let second =
+        app::run(settings(room.path(), "second"), Surroundings::default(), std::future::ready(()));
     let refused = timeout(SOON, second).await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     assert!(refused.to_string().contains("--state-dir"), "{refused}");
@@ -32,7 +34,8 @@ async fn a_state_directory_has_one_owner() {
 
     stop.send(()).unwrap();
     timeout(SOON, first).await.unwrap().unwrap().unwrap();
-    let third = app::run(settings(room.path(), "third"), std::future::ready(()));
+    let third =
+        app::run(settings(room.path(), "third"), Surroundings::default(), std::future::ready(()));
     timeout(SOON, third).await.unwrap().unwrap();
 }
 
@@ -62,7 +65,7 @@ async fn an_address_in_use_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut settings = settings(room.path(), "first");
     settings.streaming_addr = taken.local_addr().unwrap();
-    let refused = app::run(settings, std::future::ready(()));
+    let refused = app::run(settings, Surroundings::default(), std::future::ready(()));
     let refused = timeout(SOON, refused).await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("--streaming-addr"), "{refused}");
 }

@@ -8,7 +8,7 @@ use std::{
 use tracing::{debug, info, level_filters::LevelFilter, warn};
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
-use super::{Format, lines};
+use super::{Format, LevelControl, lines};
 
 #[test]
 fn a_library_that_sees_bodies_cannot_be_turned_up() {
@@ -45,9 +45,34 @@ fn text_without_a_terminal_has_no_colours() {
     assert!(text.contains("pod is up") && !text.contains('\u{1b}'), "{text}");
 }
 
+#[test]
+fn the_level_can_be_changed_while_lines_are_written() {
+    let control = LevelControl::new(LevelFilter::INFO);
+    let text = controlled(Format::Text, &control, || {
+        for (level, line) in [
+            (LevelFilter::INFO, "quiet"),
+            (LevelFilter::TRACE, "loud"),
+            (LevelFilter::ERROR, "quiet again"),
+        ] {
+            control.set(level);
+            assert_eq!(control.level(), level);
+            // The same place each time: what it remembers has to be forgotten.
+            debug!(line);
+            debug!(target: "hyper::proto", line, "body with a password");
+        }
+    });
+    assert!(text.contains("loud") && !text.contains("quiet"), "{text}");
+    assert!(!text.contains("password"), "{text}");
+}
+
 fn written(format: Format, level: LevelFilter, speak: impl FnOnce()) -> String {
+    controlled(format, &LevelControl::new(level), speak)
+}
+
+fn controlled(format: Format, control: &LevelControl, speak: impl FnOnce()) -> String {
     let sink = Sink::default();
-    let subscriber = tracing_subscriber::registry().with(lines(format, level, false, sink.clone()));
+    let lines = lines(format, control.clone(), false, sink.clone());
+    let subscriber = tracing_subscriber::registry().with(lines);
     tracing::subscriber::with_default(subscriber, speak);
     String::from_utf8(sink.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
 }

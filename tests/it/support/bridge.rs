@@ -8,7 +8,7 @@ use std::{
 };
 
 use dockbridge::{
-    app::{self, AppError, Deadlines},
+    app::{self, AppError, Deadlines, Surroundings},
     config::settings::{CniSettings, LogSettings, Settings},
     engine::client::Patience,
     model::{
@@ -149,9 +149,14 @@ impl Bridge {
         settings.request_timeout = patience;
         let listen = settings.listen.clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(app::run_within(settings, deadlines(patience), async {
-            let _ = stopped.await;
-        }));
+        let served = tokio::spawn(app::run_within(
+            settings,
+            Surroundings::default(),
+            deadlines(patience),
+            async {
+                let _ = stopped.await;
+            },
+        ));
         let channel = connect(&listen).await;
         Self {
             runtime: RuntimeServiceClient::new(channel.clone())
