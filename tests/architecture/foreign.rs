@@ -9,7 +9,7 @@ struct Foreign {
     only: &'static [&'static str],
 }
 
-const FOREIGN: [Foreign; 9] = [
+const FOREIGN: [Foreign; 10] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
@@ -32,6 +32,7 @@ const FOREIGN: [Foreign; 9] = [
         paths: &["hyperlocal", "hyper_util::client", "hyper::client"],
         only: &["engine", "check"],
     },
+    Foreign { what: "metrics", paths: &["prometheus_client"], only: &["telemetry"] },
     Foreign { what: "raw system calls", paths: &["nix", "libc"], only: &["host"] },
     Foreign {
         what: "other programs",
