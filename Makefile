@@ -104,6 +104,11 @@ bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEE
 	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle --bench logs
 	$(CARGO) bench --bench forward
 
+.PHONY: soak
+soak: toolchain ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
+	$(CARGO) bench --bench soak --no-run
+	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench soak
+
 ##@ Care
 
 .PHONY: check

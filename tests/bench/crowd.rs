@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use dockbridge::wire::cri;
 
 use crate::{
-    amount,
+    amount, daemons,
     lives::RAW,
     raw::RawEngine,
     support::{
@@ -41,6 +41,7 @@ pub(crate) async fn measure(
             reads("peer", peer, &mut table).await?;
         }
     }
+    daemons::measure(stage, peer).await?;
     println!("resident memory: {before:.1} MB empty, {:.1} MB beside the crowd", resident(stage)?);
     let begun = Instant::now();
     disperse(&stage.cri, &crowd).await?;
@@ -59,7 +60,7 @@ async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<Vec<(String, Strin
         let sandbox = cri.run(&pod).await?;
         let mut last = String::new();
         for name in ["one", "two"] {
-            last = cri.create(&sandbox, &stage.recipes.sleeper(name), &pod).await?;
+            last = cri.create(&sandbox, &stage.recipes.container(name, QUIET), &pod).await?;
             cri.start(&last).await?;
         }
         crowd.push((sandbox, last));
@@ -106,7 +107,7 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     filesystem(who, cri, table).await
 }
 
-/// A peer need not have them of pods.
+/// Those of pods and the metrics are not had by everybody.
 async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.all_stats(None).await?;
@@ -114,6 +115,10 @@ async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome 
     let step = Instant::now();
     if cri.all_pod_stats(None).await.is_ok() {
         table.since(who, "ListPodSandboxStats", step);
+    }
+    let step = Instant::now();
+    if cri.pod_metrics().await.is_ok() {
+        table.since(who, "ListPodSandboxMetrics", step);
     }
     Ok(())
 }
@@ -158,3 +163,7 @@ fn resident(stage: &Stage) -> Outcome<f64> {
         line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
     Ok(f64::from(kilobytes) * 1.024 / 1000.0)
 }
+
+/// Waits without doing anything, and stops at once when asked: a crowd that counts the seconds
+/// would be measured itself.
+const QUIET: &str = "trap 'exit 0' TERM; sleep 1000000 & wait $!";

@@ -17,6 +17,9 @@
 
 mod commands;
 mod crowd;
+mod daemons;
+mod exits;
+mod kubelet;
 mod lives;
 mod plugins;
 mod raw;
@@ -58,7 +61,7 @@ async fn measure(world: &World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
     let mut recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
     let recording = recording::record(&mut recorder, &proxy).await?;
-    let stage = Stage::cni(world, "bench").await?;
+    let stage = Stage::usual(world, "bench").await?;
     let peer = peer().await?;
 
     let mut table = Table::default();
@@ -84,6 +87,7 @@ async fn measure(world: &World) -> Outcome {
     table.print("one pod, one container, on CNI");
 
     commands::measure(&stage, &raw.engine).await?.print("commands in a container");
+    exits::measure(&stage, &raw.engine).await?.print("the end of a process");
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
     remote::measure(&stage, &raw.engine).await?.print("commands in a container");
     recorder.bridge.spawn().await?;

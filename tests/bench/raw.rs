@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response, body::Incoming};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
@@ -129,19 +129,29 @@ impl RawEngine {
         }
     }
 
+    /// The engine's own events from now on, as it filters them.
+    pub(crate) async fn events(&self, filters: &str) -> Outcome<Incoming> {
+        let filters = filters.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+        Ok(self.send(Method::GET, &format!("/events?filters={filters}"), "").await?.into_body())
+    }
+
     /// Any read.
     pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
         self.ask(Method::GET, path, "").await
     }
 
-    async fn ask(&self, method: Method, path: &str, body: &str) -> Outcome<Bytes> {
+    async fn send(&self, method: Method, path: &str, body: &str) -> Outcome<Response<Incoming>> {
         let request = Request::builder()
             .method(method)
             .uri(Uri::new(&self.socket, &format!("{}{path}", self.version)))
             .header("content-type", "application/json")
             .header("host", "engine")
             .body(Full::from(body.to_owned()))?;
-        let response = self.client.request(request).await?;
+        Ok(self.client.request(request).await?)
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &str) -> Outcome<Bytes> {
+        let response = self.send(method, path, body).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if status.is_client_error() || status.is_server_error() {

@@ -88,6 +88,7 @@ impl Bridge {
             ("--log-level", "debug".to_owned()),
         ]
         .into_iter()
+        .filter(|(flag, _)| !flags.contains(flag))
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .chain(flags.iter().map(|flag| (*flag).to_owned()))
         .collect();
@@ -159,7 +160,10 @@ impl Bridge {
     /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`].
     pub(crate) async fn spawn(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dockbridge"));
+        // Measurements may be of another build than the one at hand.
+        let program = std::env::var("BRIDGE");
+        let program = program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_dockbridge"));
+        let mut command = Command::new(program);
         command.arg("serve").args(&self.command).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // The world's variables begin like dockbridge's own.

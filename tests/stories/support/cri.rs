@@ -125,6 +125,15 @@ impl Cri {
         Ok(call!(self.runtime.list_pod_sandbox(request))?.items)
     }
 
+    /// ListPodSandbox of those that are ready.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) async fn ready_sandboxes(&self) -> Answer<Vec<cri::PodSandbox>> {
+        let state = cri::PodSandboxState::SandboxReady.into();
+        let state = Some(cri::PodSandboxStateValue { state });
+        let filter = Some(cri::PodSandboxFilter { state, ..Default::default() });
+        Ok(call!(self.runtime.list_pod_sandbox(cri::ListPodSandboxRequest { filter }))?.items)
+    }
+
     /// CreateContainer; the id.
     pub(crate) async fn create(
         &self,
@@ -168,6 +177,15 @@ impl Cri {
     pub(crate) async fn containers(&self) -> Answer<Vec<cri::Container>> {
         let request = cri::ListContainersRequest { filter: None };
         Ok(call!(self.runtime.list_containers(request))?.containers)
+    }
+
+    /// ListContainers of those that run.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) async fn running_containers(&self) -> Answer<Vec<cri::Container>> {
+        let state = cri::ContainerState::ContainerRunning.into();
+        let state = Some(cri::ContainerStateValue { state });
+        let filter = Some(cri::ContainerFilter { state, ..Default::default() });
+        Ok(call!(self.runtime.list_containers(cri::ListContainersRequest { filter }))?.containers)
     }
 
     /// ReopenContainerLog.
@@ -258,6 +276,13 @@ impl Cri {
     ) -> Answer<Vec<cri::PodSandboxStats>> {
         let request = cri::ListPodSandboxStatsRequest { filter };
         Ok(call!(self.runtime.list_pod_sandbox_stats(request))?.stats)
+    }
+
+    /// ListPodSandboxMetrics.
+    #[allow(dead_code, reason = "measurements ask for it")]
+    pub(crate) async fn pod_metrics(&self) -> Answer<Vec<cri::PodSandboxMetrics>> {
+        let request = cri::ListPodSandboxMetricsRequest {};
+        Ok(call!(self.runtime.list_pod_sandbox_metrics(request))?.pod_metrics)
     }
 
     /// ImageFsInfo: the images' part and the containers' part.

@@ -32,10 +32,32 @@ impl Process {
 
     /// Its memory in KiB.
     pub(crate) fn resident(self) -> Outcome<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// How many threads it has.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn threads(self) -> Outcome<u64> {
+        self.status("Threads:")
+    }
+
+    /// How many files and directories it watches through inotify.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) fn watches(self) -> Outcome<usize> {
+        let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
+        // A descriptor may be closed between the two looks.
+        let infos = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        let watches =
+            |info: String| info.lines().filter(|line| line.starts_with("inotify ")).count();
+        Ok(infos.map(watches).sum())
+    }
+
+    /// A number in its status.
+    fn status(self, name: &str) -> Outcome<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
-            .ok_or_else(|| Failure(format!("process {} has no memory", self.0)))
+            .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
     /// Waits until it has at most that many descriptors.

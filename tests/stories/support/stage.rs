@@ -50,6 +50,12 @@ impl Stage {
         Self::set(world, story, ("docker", &world.docker), flags).await
     }
 
+    /// A dockbridge as on a node: it connects pods by CNI, and its log tells what matters.
+    #[allow(dead_code, reason = "measurements ask for it, stories do not")]
+    pub(crate) async fn usual(world: &World, story: &str) -> Outcome<Self> {
+        Self::set(world, story, ("cni", &world.docker), &["--log-level", "info"]).await
+    }
+
     async fn set(
         world: &World,
         story: &str,

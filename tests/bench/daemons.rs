@@ -1,0 +1,124 @@
+//! Processor time that daemons use while a kubelet asks its questions, and while nobody does.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use tokio::{net::UnixStream, time::sleep};
+
+use crate::{
+    amount,
+    kubelet::Kubelet,
+    support::{
+        cri::Cri,
+        failure::{Failure, Outcome},
+        stage::Stage,
+    },
+};
+
+/// Watches them beside the crowd, a minute each way. Where a peer is, it has a crowd as large.
+pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
+    let length = Duration::from_secs(amount("POLLING", 60));
+    let watch = Watch::of(stage).await?;
+    print!("{:<30}", "CPU seconds a minute");
+    watch.names.iter().for_each(|name| print!("{name:>12}"));
+    println!("{:>12}", "sum");
+    stage.bridge.freeze()?;
+    let engine_alone = watch.over("the engine without a bridge", length).await;
+    stage.bridge.thaw()?;
+    engine_alone?;
+    watch.over("nobody asks", length).await?;
+    let kubelet = Kubelet::of(&stage.cri);
+    watch.over("a kubelet asks dockbridge", length).await?;
+    kubelet.is_content()?;
+    drop(kubelet);
+    let kubelet = Kubelet::of(&stage.cri).with_features();
+    watch.over("and for metrics, too", length).await?;
+    kubelet.is_content()?;
+    drop(kubelet);
+    let Some(peer) = peer else { return Ok(println!()) };
+    let kubelet = Kubelet::of(peer);
+    stage.bridge.freeze()?;
+    let outcome = watch.over("a kubelet asks the peer", length).await;
+    stage.bridge.thaw()?;
+    outcome?;
+    kubelet.is_content()?;
+    Ok(println!())
+}
+
+/// Which processes belong to whom.
+#[derive(Debug)]
+struct Watch {
+    names: Vec<&'static str>,
+    known: BTreeMap<u32, &'static str>,
+}
+
+impl Watch {
+    async fn of(stage: &Stage) -> Outcome<Self> {
+        let mut known = BTreeMap::new();
+        known.extend(stage.bridge.pid().map(|pid| (pid, "dockbridge")));
+        let mut names = vec!["dockbridge", "dockerd", "containerd", "shims"];
+        if let Some(path) =
+            std::env::var("PEER").ok().as_deref().and_then(|peer| peer.strip_prefix("unix://"))
+        {
+            let pid = UnixStream::connect(path).await?.peer_cred()?.pid();
+            known.extend(pid.and_then(|pid| Some((u32::try_from(pid).ok()?, "peer"))));
+            names.insert(1, "peer");
+        }
+        Ok(Self { names, known })
+    }
+
+    /// Prints what each used, by the minute.
+    async fn over(&self, title: &str, length: Duration) -> Outcome {
+        // What was done before has an end of its own.
+        sleep(Duration::from_secs(3)).await;
+        let (before, begun) = (self.used()?, Instant::now());
+        sleep(length).await;
+        let (after, took) = (self.used()?, begun.elapsed());
+        print!("{title:<30}");
+        let mut sum = 0.0;
+        for name in &self.names {
+            let of = |used: &BTreeMap<&str, f64>| used.get(name).copied().unwrap_or_default();
+            let used = (of(&after) - of(&before)) * 60.0 / took.as_secs_f64();
+            sum += used;
+            print!("{used:>12.2}");
+        }
+        Ok(println!("{sum:>12.2}"))
+    }
+
+    /// Seconds so far, of children that were waited for as well.
+    fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
+        let mut used = BTreeMap::new();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            // It may be gone by now.
+            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+            let (owner, seconds) = self.attribute(pid, &stat)?;
+            if let Some(owner) = owner {
+                *used.entry(owner).or_default() += seconds;
+            }
+        }
+        Ok(used)
+    }
+
+    fn attribute(&self, pid: u32, stat: &str) -> Outcome<(Option<&'static str>, f64)> {
+        let (head, tail) = stat.rsplit_once(") ").ok_or_else(|| Failure(stat.to_owned()))?;
+        let command = head.split_once('(').map_or("", |(_, command)| command);
+        let owner = self.known.get(&pid).copied().or(match command {
+            "dockerd" => Some("dockerd"),
+            "containerd" => Some("containerd"),
+            shim if shim.starts_with("containerd-shim") => Some("shims"),
+            _ => None,
+        });
+        // User and system time, and the same of children.
+        let ticks = tail.split(' ').skip(11).take(4).map(str::parse::<u32>);
+        let ticks = ticks.sum::<Result<u32, _>>()?;
+        Ok((owner, f64::from(ticks) / TICKS))
+    }
+}
+
+/// The kernel counts processor time for its readers in hundredths of a second.
+const TICKS: f64 = 100.0;

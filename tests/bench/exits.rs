@@ -1,0 +1,90 @@
+//! From the end of a process to the event that tells of it: at a listener of the CRI, and at one
+//! of the engine's own events for the same end.
+
+use std::time::{Duration, Instant};
+
+use dockbridge::wire::cri::{self, ContainerEventType};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::time::timeout;
+
+use crate::{
+    amount,
+    lives::RAW,
+    raw::RawEngine,
+    support::{
+        cri::Cri,
+        failure::{Failure, Outcome, ensure},
+        stage::Stage,
+    },
+    table::Table,
+};
+
+/// Kills one container after the other, in a pod that stays.
+pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
+    let pod = stage.recipes.pod("exits");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut table = Table::default();
+    // As everywhere: the first round is not counted.
+    for round in 0..=amount("EXITS", 30) {
+        let main = stage.recipes.sleeper(&format!("ends{round}"));
+        let id = stage.cri.create(&sandbox, &main, &pod).await?;
+        stage.cri.start(&id).await?;
+        let mut times = Table::default();
+        end(&stage.cri, raw, &id, &mut times).await?;
+        if round > 0 {
+            table.merge(times);
+        }
+    }
+    stage.cri.clear().await?;
+    Ok(table)
+}
+
+/// One end. The first clock starts when the kill is sent from here; the second where the engine
+/// says that the process ended, which is a moment later.
+async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome {
+    let request = cri::GetEventsRequest {};
+    let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();
+    let mut engines = raw.events(r#"{"event":["die"]}"#).await?;
+    let pid = Pid::from_raw(i32::try_from(raw.pid(id).await?)?);
+    let heard_by_raw = async {
+        while let Some(frame) = engines.frame().await {
+            let text = frame?.into_data().unwrap_or_default();
+            if String::from_utf8_lossy(&text).contains(id) {
+                return Ok((Instant::now(), Timestamp::now()));
+            }
+        }
+        Err(Failure("the engine's events ended".to_owned()))
+    };
+    let heard = async {
+        while let Some(event) = told.message().await? {
+            let stopped = event.container_event_type() == ContainerEventType::ContainerStoppedEvent;
+            if stopped && event.container_id == id {
+                return Ok((Instant::now(), Timestamp::now()));
+            }
+        }
+        Err(Failure("the events ended".to_owned()))
+    };
+    let killed = Instant::now();
+    kill(pid, Signal::SIGKILL)?;
+    let both = async { tokio::try_join!(heard, heard_by_raw) };
+    let (ours, theirs) = timeout(PATIENCE, both).await.map_err(|_late| {
+        Failure(format!("nobody tells of the end of {id} within {PATIENCE:?}"))
+    })??;
+    times.note("dockbridge", BY_KILL, ours.0 - killed);
+    times.note(RAW, BY_KILL, theirs.0 - killed);
+    let status = cri.container(id).await?;
+    let ended = Timestamp::from_nanosecond(status.finished_at.into())?;
+    ensure!(ended <= ours.1, "told at {} of an end at {ended}", ours.1);
+    times.note("dockbridge", BY_STAMP, ours.1.duration_since(ended).unsigned_abs());
+    times.note(RAW, BY_STAMP, theirs.1.duration_since(ended).unsigned_abs());
+    Ok(())
+}
+
+const BY_KILL: &str = "kill sent → stopped event";
+const BY_STAMP: &str = "engine's stamp → stopped event";
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,170 @@
+//! What a kubelet asks when nothing happens: the same questions as often as it asks them.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dockbridge::wire::cri;
+use tokio::{task::JoinSet, time::sleep};
+use tonic::Code;
+
+use crate::support::{
+    cri::{Answer, Cri, Refused},
+    failure::{Failure, Outcome},
+};
+
+/// A kubelet that asks until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Kubelet {
+    mind: Arc<Mind>,
+    loops: JoinSet<()>,
+}
+
+/// What it asks for, and how many seconds it waits after the answer.
+const HABITS: [(Question, u64); 9] = [
+    (Question::Lists, 1),
+    (Question::Housekeeping, 2),
+    (Question::Status, 5),
+    (Question::Version, 10),
+    (Question::Statistics, 10),
+    (Question::Disks, 10),
+    (Question::Rotation, 10),
+    (Question::Images, 30),
+    (Question::Lists, 60),
+];
+
+/// What some ask for besides, by features that are off at first.
+const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question::Metrics, 10)];
+
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    /// What there is.
+    Lists,
+    /// What runs.
+    Housekeeping,
+    Status,
+    Version,
+    /// For evictions and summaries.
+    Statistics,
+    /// The images' file system, and whether the containers' is another one.
+    Disks,
+    /// Of every running container, where its log is.
+    Rotation,
+    Images,
+    PodStatistics,
+    Metrics,
+}
+
+#[derive(Debug)]
+struct Mind {
+    cri: Cri,
+    asked: AtomicU64,
+    refused: Mutex<Option<String>>,
+}
+
+impl Kubelet {
+    /// The questions of a kubelet as it is installed.
+    pub(crate) fn of(cri: &Cri) -> Self {
+        let mind = Mind { cri: cri.clone(), asked: AtomicU64::new(0), refused: Mutex::new(None) };
+        let mut kubelet = Self { mind: Arc::new(mind), loops: JoinSet::new() };
+        kubelet.takes_up(&HABITS);
+        kubelet
+    }
+
+    /// And those of pods' figures and of metrics.
+    pub(crate) fn with_features(mut self) -> Self {
+        self.takes_up(&FEATURES);
+        self
+    }
+
+    /// How many rounds of questions are over.
+    #[allow(dead_code, reason = "the soak asks")]
+    pub(crate) fn asked(&self) -> u64 {
+        self.mind.asked.load(Ordering::Relaxed)
+    }
+
+    /// Fails if an answer was a refusal.
+    pub(crate) fn is_content(&self) -> Outcome {
+        match &*self.mind.refused.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(refusal) => Err(Failure(format!("kubelet was refused: {refusal}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn takes_up(&mut self, habits: &[(Question, u64)]) {
+        for &(question, seconds) in habits {
+            let mind = Arc::clone(&self.mind);
+            self.loops.spawn(async move {
+                loop {
+                    mind.wonders(question).await;
+                    sleep(Duration::from_secs(seconds)).await;
+                }
+            });
+        }
+    }
+}
+
+impl Mind {
+    async fn wonders(&self, question: Question) {
+        let answer = self.ask(question).await;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Err(refused) = answer {
+            let mut first = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| refused.to_string());
+        }
+    }
+
+    async fn ask(&self, question: Question) -> Answer {
+        let cri = &self.cri;
+        match question {
+            Question::Lists => self.lists().await,
+            Question::Housekeeping => self.housekeeping().await,
+            Question::Status => cri.status(false).await.map(drop),
+            Question::Version => cri.version().await.map(drop),
+            Question::Statistics => {
+                self.lists().await?;
+                cri.all_stats(None).await.map(drop)
+            }
+            Question::Disks => {
+                cri.disk().await?;
+                cri.disk().await.map(drop)
+            }
+            Question::Rotation => self.rotation().await,
+            Question::Images => cri.list_images().await.map(drop),
+            Question::PodStatistics => cri.all_pod_stats(None).await.map(drop),
+            Question::Metrics => unless(Code::Unimplemented, cri.pod_metrics().await),
+        }
+    }
+
+    async fn lists(&self) -> Answer {
+        self.cri.sandboxes().await?;
+        self.cri.containers().await.map(drop)
+    }
+
+    async fn housekeeping(&self) -> Answer {
+        self.cri.ready_sandboxes().await?;
+        self.cri.running_containers().await.map(drop)
+    }
+
+    async fn rotation(&self) -> Answer {
+        for container in self.cri.containers().await? {
+            if container.state() == cri::ContainerState::ContainerRunning {
+                // It may be gone by now.
+                unless(Code::NotFound, self.cri.container(&container.id).await)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A refusal of one kind is no complaint.
+fn unless<T>(code: Code, answer: Result<T, Refused>) -> Answer {
+    match answer {
+        Err(refused) if refused.code != code => Err(refused),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,122 @@
+//! Pods that come and go, each with everything a pod can be asked for.
+
+use dockbridge::wire::cri;
+
+use crate::support::{
+    cri::Cri,
+    cri_log::CriLog,
+    engine::Engine,
+    failure::{Outcome, ensure, ensure_eq},
+    forwarding::{Forward, ROUTES},
+    remote::{ALL, Session, Way, Wish},
+    stage::Stage,
+};
+
+/// A life of one pod after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Churn {
+    cri: Cri,
+    engine: Engine,
+    recipes: crate::support::pod::Recipes,
+}
+
+impl Churn {
+    /// Pods of that stage.
+    pub(crate) fn on(stage: &Stage) -> Self {
+        Self {
+            cri: stage.cri.clone(),
+            engine: stage.engine.clone(),
+            recipes: stage.recipes.clone(),
+        }
+    }
+
+    /// The life of the pod with that number, which also says what is special about it.
+    pub(crate) async fn life(&self, number: usize) -> Outcome {
+        let pod = self.recipes.pod(&format!("life{number}"));
+        let sandbox = self.cri.run(&pod).await?;
+        let web = self.recipes.web("web", PORT);
+        let talker = self.recipes.container("talker", "seq 200; sleep 1000");
+        let short = self.recipes.container("short", "exit 3");
+        let mut ids = Vec::new();
+        for container in [&web, &talker, &short] {
+            let id = self.cri.create(&sandbox, container, &pod).await?;
+            self.cri.start(&id).await?;
+            ids.push(id);
+        }
+        self.commands(&ids[0], number).await?;
+        self.port(&sandbox, number).await?;
+        self.figures(&sandbox, &ids[0]).await?;
+        if number % 5 == 0 {
+            let mut log = CriLog::of(&pod, &talker);
+            log.rotate(&self.cri, &ids[1]).await??;
+        }
+        self.end(&sandbox, &ids, number).await?;
+        Ok(std::fs::remove_dir_all(&pod.log_directory)?)
+    }
+
+    /// One that runs to its end, one over a stream, and now and then one that runs out of time.
+    async fn commands(&self, id: &str, number: usize) -> Outcome {
+        // The port that is forwarded later is open when this has ended.
+        let line =
+            format!("until wget -qO /dev/null 127.0.0.1:{PORT}; do usleep 20000; done; echo open");
+        let answer = self.cri.exec_sync(id, &["sh", "-c", &line], 20).await?;
+        ensure_eq!(String::from_utf8_lossy(&answer.stdout), "open\n");
+        let way = ALL[number % ALL.len()];
+        let mut session = Session::shell(&self.cri, way, id, "echo hello", Wish::Output).await?;
+        ensure_eq!(session.collect().await?.stdout, "hello\n", "{way:?}");
+        if number % 10 == 3 {
+            let late = self.cri.exec_sync(id, &["sleep", "1000"], 1).await;
+            ensure!(late.is_err(), "a command without an end ended");
+        }
+        if number % 10 == 6 {
+            // One who leaves in the middle.
+            let way = [Way::Spdy("v4.channel.k8s.io"), Way::WebSocket("v5.channel.k8s.io")]
+                [number / 10 % 2];
+            let session = Session::exec(&self.cri, way, id, &["cat"], Wish::Pipes).await?;
+            session.send("half a wo").await?;
+        }
+        Ok(())
+    }
+
+    async fn port(&self, sandbox: &str, number: usize) -> Outcome {
+        let route = ROUTES[number % ROUTES.len()];
+        let mut forward = Forward::to(&self.cri, route, sandbox, &[PORT]).await?;
+        let mut line = forward.connect(PORT).await?;
+        line.writer.send(b"GET / HTTP/1.0\r\n\r\n").await?;
+        let answer = line.reader.until("\n").await?;
+        ensure!(answer.starts_with("HTTP/1."), "{route:?}: {answer:?}");
+        Ok(())
+    }
+
+    async fn figures(&self, sandbox: &str, id: &str) -> Outcome {
+        let stats = self.cri.stats(id).await?;
+        ensure!(stats.cpu.is_some() && stats.memory.is_some(), "no figures: {stats:?}");
+        self.cri.pod_stats(sandbox).await?;
+        let status = self.cri.container(id).await?;
+        ensure_eq!(status.state(), cri::ContainerState::ContainerRunning);
+        ensure!(
+            !self.cri.sandbox(sandbox).await?.network.unwrap_or_default().ip.is_empty(),
+            "no ip"
+        );
+        Ok(())
+    }
+
+    /// As kubelet does it step by step, with the sandbox only, or after an end nobody asked for.
+    async fn end(&self, sandbox: &str, ids: &[String], number: usize) -> Outcome {
+        match number % 3 {
+            0 => {
+                for id in ids {
+                    self.cri.stop_container(id, 0).await?;
+                    self.cri.remove_container(id).await?;
+                }
+            }
+            1 => drop(self.engine.docker(&["kill", &ids[0]]).await?),
+            _ => {}
+        }
+        self.cri.stop(sandbox).await?;
+        Ok(self.cri.remove(sandbox).await?)
+    }
+}
+
+/// Where the pod's server listens.
+pub(crate) const PORT: u16 = 8080;

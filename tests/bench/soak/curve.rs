@@ -1,0 +1,50 @@
+//! One measured thing over time, and what is said of it.
+
+use super::verdict::{Judgement, Sample, Slack, Verdict};
+
+/// A judged curve.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    /// What was measured, with its unit.
+    pub(crate) name: &'static str,
+    /// In the order they were taken.
+    pub(crate) samples: Vec<Sample>,
+    /// What is made of it.
+    pub(crate) judgement: Judgement,
+    slack: Slack,
+}
+
+impl Curve {
+    /// Judges what was measured.
+    pub(crate) fn new(name: &'static str, samples: Vec<Sample>, slack: Slack) -> Self {
+        let judgement = Judgement::of(&samples, slack);
+        Self { name, samples, judgement, slack }
+    }
+
+    /// Whether it may not be as it is.
+    pub(crate) fn grows(&self) -> bool {
+        self.judgement.verdict == Verdict::Growing
+    }
+
+    /// The verdict in words.
+    pub(crate) fn says(&self) -> String {
+        let medians = self.judgement.thirds.map(|(_, median)| format!("{median:.1}")).join(" → ");
+        let word = match self.judgement.verdict {
+            Verdict::Flat => "flat",
+            Verdict::Growing => "GROWING",
+            Verdict::Unknown => return "too few samples".to_owned(),
+        };
+        format!("{word}, medians of the thirds {medians} ({:+.1})", self.judgement.growth)
+    }
+
+    /// The least and the greatest value a picture shows. A wandering within the slack shall not
+    /// look like a mountain.
+    pub(crate) fn frame(&self) -> (f64, f64) {
+        let values = || self.samples.iter().map(|(_, value)| *value);
+        let low = values().fold(f64::INFINITY, f64::min);
+        let high = values().fold(low, f64::max);
+        let least = 2.0 * (self.slack.amount + self.slack.share * high);
+        let lacking = (least - (high - low)).max(0.0);
+        ((low - lacking / 2.0).max(0.0), high + lacking / 2.0)
+    }
+}

@@ -1,0 +1,110 @@
+//! What dockbridge holds, looked at again and again while pods come and go.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time::timeout,
+};
+
+use super::{curve::Curve, verdict::Slack};
+use crate::support::{failure::Outcome, process::Process, stage::Stage};
+
+/// Takes the samples, and keeps them in a file as well: of a run that is ended early, too.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    process: Process,
+    /// dockbridge's own window, where the count of its tasks is.
+    window: PathBuf,
+    begun: Instant,
+    taken: Vec<(f64, [Option<f64>; MEASURES.len()])>,
+    file: File,
+}
+
+/// What is measured, and how far it may wander.
+const MEASURES: [(&str, Slack); 5] = [
+    ("resident memory, MB", Slack { amount: 1.0, share: 0.02 }),
+    ("descriptors", Slack { amount: 4.0, share: 0.02 }),
+    ("threads", Slack { amount: 3.0, share: 0.0 }),
+    ("inotify watches", Slack { amount: 2.0, share: 0.02 }),
+    ("tasks", Slack { amount: 4.0, share: 0.02 }),
+];
+
+impl Sampler {
+    /// Looks at the stage's dockbridge, and writes to that file.
+    pub(crate) fn new(stage: &Stage, file: &Path) -> Outcome<Self> {
+        let mut file = File::create(file)?;
+        let names = MEASURES.map(|(name, _)| name).join("\t");
+        writeln!(file, "seconds\t{names}")?;
+        Ok(Self {
+            process: Process(stage.bridge.pid().unwrap_or_default()),
+            window: stage.folders.run.join("admin.sock"),
+            begun: Instant::now(),
+            taken: Vec::new(),
+            file,
+        })
+    }
+
+    /// Takes a sample.
+    pub(crate) async fn look(&mut self) -> Outcome {
+        let process = self.process;
+        let count = |count: usize| u32::try_from(count).ok().map(f64::from);
+        let values = [
+            u32::try_from(process.resident()?).ok().map(|kib| f64::from(kib) * 1.024 / 1000.0),
+            count(process.descriptors()?),
+            u32::try_from(process.threads()?).ok().map(f64::from),
+            count(process.watches()?),
+            tasks(&self.window).await,
+        ];
+        let at = self.begun.elapsed().as_secs_f64();
+        let texts = values.map(|value| value.map_or("-".to_owned(), |value| format!("{value:.2}")));
+        writeln!(self.file, "{at:.1}\t{}", texts.join("\t"))?;
+        self.taken.push((at, values));
+        Ok(())
+    }
+
+    /// The last sample in words.
+    pub(crate) fn last(&self) -> String {
+        let values = self.taken.last().map_or([None; MEASURES.len()], |(_, values)| *values);
+        let said = MEASURES.iter().zip(values);
+        let said = said.filter_map(|((name, _), value)| Some(format!("{name} {:.1}", value?)));
+        said.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The curves of everything that could be measured.
+    pub(crate) fn curves(&self) -> Vec<Curve> {
+        let places = MEASURES.iter().enumerate();
+        let curves = places.map(|(place, &(name, slack))| {
+            let samples = self.taken.iter().filter_map(|(at, values)| Some((*at, values[place]?)));
+            Curve::new(name, samples.collect(), slack)
+        });
+        curves.filter(|curve| !curve.samples.is_empty()).collect()
+    }
+}
+
+/// How many tasks dockbridge says it has; none if it does not say.
+async fn tasks(window: &Path) -> Option<f64> {
+    let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
+    let line = answer.lines().find(|line| line.starts_with("dockbridge_") && is_tasks(line))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+fn is_tasks(line: &str) -> bool {
+    line.split([' ', '{']).next().is_some_and(|name| name.ends_with("_tasks"))
+}
+
+async fn metrics(window: &Path) -> Outcome<String> {
+    let mut stream = UnixStream::connect(window).await?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: dockbridge\r\nConnection: close\r\n\r\n")
+        .await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
