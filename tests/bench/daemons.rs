@@ -16,6 +16,7 @@ use crate::{
         failure::{Failure, Outcome},
         stage::Stage,
     },
+    wanted,
 };
 
 /// Watches them beside the crowd, a minute each way. Where a peer is, it has a crowd as large.
@@ -31,21 +32,24 @@ pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     engine_alone?;
     watch.over("nobody asks", length).await?;
     let kubelet = Kubelet::of(&stage.cri);
-    watch.over("a kubelet asks dockbridge", length).await?;
+    let sum = watch.over("a kubelet asks dockbridge", length).await?;
+    wanted::at_most("all daemons, CPU s a minute", sum, 0.3);
     kubelet.is_content()?;
     drop(kubelet);
     let kubelet = Kubelet::of(&stage.cri).with_features();
     watch.over("and for metrics, too", length).await?;
     kubelet.is_content()?;
     drop(kubelet);
-    let Some(peer) = peer else { return Ok(println!()) };
-    let kubelet = Kubelet::of(peer);
-    stage.bridge.freeze()?;
-    let outcome = watch.over("a kubelet asks the peer", length).await;
-    stage.bridge.thaw()?;
-    outcome?;
-    kubelet.is_content()?;
-    Ok(println!())
+    if let Some(peer) = peer {
+        let kubelet = Kubelet::of(peer);
+        stage.bridge.freeze()?;
+        let outcome = watch.over("a kubelet asks the peer", length).await;
+        stage.bridge.thaw()?;
+        outcome?;
+        kubelet.is_content()?;
+    }
+    println!();
+    Ok(())
 }
 
 /// Which processes belong to whom.
@@ -70,8 +74,8 @@ impl Watch {
         Ok(Self { names, known })
     }
 
-    /// Prints what each used, by the minute.
-    async fn over(&self, title: &str, length: Duration) -> Outcome {
+    /// Prints what each used, by the minute; the sum.
+    async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
         // What was done before has an end of its own.
         sleep(Duration::from_secs(3)).await;
         let (before, begun) = (self.used()?, Instant::now());
@@ -85,7 +89,8 @@ impl Watch {
             sum += used;
             print!("{used:>12.2}");
         }
-        Ok(println!("{sum:>12.2}"))
+        println!("{sum:>12.2}");
+        Ok(sum)
     }
 
     /// Seconds so far, of children that were waited for as well.

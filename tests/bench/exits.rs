@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Kills one container after the other, in a pod that stays.
-pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
+pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     let pod = stage.recipes.pod("exits");
     let sandbox = stage.cri.run(&pod).await?;
     let mut table = Table::default();
@@ -40,8 +40,10 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
             table.merge(times);
         }
     }
-    stage.cri.clear().await?;
-    Ok(table)
+    table.print("the end of a process");
+    table.wants(BY_KILL, 20.0);
+    println!();
+    stage.cri.clear().await
 }
 
 /// One end. The first clock starts when the kill is sent from here; the second where the engine

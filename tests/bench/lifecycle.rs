@@ -27,6 +27,7 @@ mod recording;
 mod remote;
 mod run;
 mod table;
+mod wanted;
 
 #[path = "../stories/support/mod.rs"]
 #[allow(
@@ -39,7 +40,7 @@ mod support;
 
 use std::{env, fs, process::ExitCode, time::Duration};
 
-use lives::{CriLife, RawLife};
+use lives::{CriLife, RAW, RawLife};
 use run::{amount, in_world};
 use support::{
     cri::Cri,
@@ -85,10 +86,12 @@ async fn measure(world: &World) -> Outcome {
         }
     }
     table.print("one pod, one container, on CNI");
+    table.wants_ratio("RunPodSandbox", RAW, 1.1);
+    table.wants_ratio("pod up", RAW, 1.1);
 
     commands::measure(&stage, &raw.engine).await?.print("commands in a container");
-    exits::measure(&stage, &raw.engine).await?.print("the end of a process");
-    crowd::measure(&stage, &raw.engine, peer.as_ref()).await?.print("reads beside the crowd");
+    exits::measure(&stage, &raw.engine).await?;
+    crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
     remote::measure(&stage, &raw.engine).await?.print("commands in a container");
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
@@ -96,7 +99,7 @@ async fn measure(world: &World) -> Outcome {
     stage.cri.clear().await?;
     recorder.leaves_nothing().await?;
     let binary = fs::metadata(env!("CARGO_BIN_EXE_dockbridge"))?.len();
-    println!("binary of this build: {:.1} MB", megabytes(binary));
+    wanted::at_most("program of this build, MB", megabytes(binary), 12.0);
     stage.leaves_nothing().await
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::wanted;
+
 /// Times in the order they were first noted.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -57,6 +59,23 @@ impl Table {
         println!();
     }
 
+    /// Says whether dockbridge's median of a step is at most that many milliseconds.
+    pub(crate) fn wants(&self, step: &str, most: f64) {
+        let row = self.rows.iter().find(|row| row.step == step);
+        if let Some(median) = row.and_then(|row| row.quantile(OURS, 50)) {
+            wanted::at_most(&format!("{step}, ms"), median, most);
+        }
+    }
+
+    /// Says whether dockbridge's median of a step is at most that multiple of another's.
+    pub(crate) fn wants_ratio(&self, step: &str, other: &str, most: f64) {
+        let row = self.rows.iter().find(|row| row.step == step);
+        let medians = row.and_then(|row| row.quantile(OURS, 50).zip(row.quantile(other, 50)));
+        if let Some((own, other)) = medians {
+            wanted::at_most(&format!("{step}, times the raw calls"), own / other, most);
+        }
+    }
+
     fn samples(&mut self, contestant: &'static str, step: &'static str) -> &mut Vec<f64> {
         let place = self.rows.iter().position(|row| row.step == step).unwrap_or_else(|| {
             self.rows.push(Row { step, times: Vec::new() });
@@ -98,3 +117,6 @@ impl Row {
         sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
     }
 }
+
+/// The contestant whose figures are judged.
+const OURS: &str = "dockbridge";

@@ -46,7 +46,7 @@ impl Churn {
         self.commands(&ids[0], number).await?;
         self.port(&sandbox, number).await?;
         self.figures(&sandbox, &ids[0]).await?;
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             let mut log = CriLog::of(&pod, &talker);
             log.rotate(&self.cri, &ids[1]).await??;
         }
