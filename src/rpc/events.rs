@@ -26,7 +26,10 @@ use crate::{
         settings::SYNC_PATIENCE,
         snapshot::Snapshot,
     },
-    translate::render::event::{Held, Pod, event},
+    translate::render::{
+        container::Held,
+        event::{Pod, event},
+    },
     wire::cri,
 };
 

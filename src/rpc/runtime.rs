@@ -232,7 +232,7 @@ impl RuntimeService for RuntimeRpc {
         let now = self.now().await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
-        let status = render::event::status(&held(&now, container, &self.containers).await);
+        let status = render::container::status(&held(&now, container, &self.containers).await);
         let info = info.unwrap_or_default();
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }

@@ -5,3 +5,6 @@ pub mod observe;
 pub mod parse;
 pub mod plan;
 pub mod render;
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,9 @@
 //! What observe makes of answers that real engines gave, and of answers nobody expects.
 //!
 //! A fixture holds the answers of one engine release: version, info, an image, containers in
-//! every state, events. `DOCKBRIDGE_BLESS=1` writes what came out into the fixtures; read the
-//! diff before you keep it.
+//! every state, events.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
-
-use std::{fs, path::Path};
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
@@ -22,41 +19,28 @@ use crate::{
         sandbox::PidMode,
         time::Nanos,
     },
+    translate::tests::fixtures,
     wire::docker::{ContainerInspect, Event, ImageInspect, InspectState},
 };
 
 #[test]
-fn fixtures() {
-    let mut seen = 0;
-    for entry in fs::read_dir(FIXTURES).unwrap() {
-        check(&entry.unwrap().path());
-        seen += 1;
-    }
-    assert!(seen >= 4, "only {seen} fixtures were found");
-}
-
-fn check(path: &Path) {
-    let mut answers: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let expected = answers.clone();
-    for case in answers["containers"].as_array_mut().unwrap() {
-        case["observed"] = shown(&observe(case["inspect"].clone()));
-        shorten(case);
-    }
-    for case in answers["events"].as_array_mut().unwrap() {
-        let event: Event = serde_json::from_value(case["event"].clone()).unwrap();
-        case["observed"] = json!(event::observe(&event).map(|event| format!("{event:?}")));
-    }
-    let inspect: ImageInspect = serde_json::from_value(answers["image"].clone()).unwrap();
-    let image = image::observe(&inspect).map(|image| format!("{image:#?}"));
-    answers["observed"] = json!({
-        "engine": lines(&format!("{:#?}", engine_of(&answers))),
-        "image": lines(&image.unwrap()),
+fn what_engines_said() {
+    fixtures("observe", 4, |answers| {
+        for case in answers["containers"].as_array_mut().unwrap() {
+            case["observed"] = shown(&observe(case["inspect"].clone()));
+            shorten(case);
+        }
+        for case in answers["events"].as_array_mut().unwrap() {
+            let event: Event = serde_json::from_value(case["event"].clone()).unwrap();
+            case["observed"] = json!(event::observe(&event).map(|event| format!("{event:?}")));
+        }
+        let inspect: ImageInspect = serde_json::from_value(answers["image"].clone()).unwrap();
+        let image = image::observe(&inspect).map(|image| format!("{image:#?}"));
+        answers["observed"] = json!({
+            "engine": lines(&format!("{:#?}", engine_of(answers))),
+            "image": lines(&image.unwrap()),
+        });
     });
-    if std::env::var_os("DOCKBRIDGE_BLESS").is_some() {
-        fs::write(path, serde_json::to_string_pretty(&answers).unwrap() + "\n").unwrap();
-    } else {
-        assert_eq!(expected, answers, "{}", path.display());
-    }
 }
 
 /// A document that is what its label says need not be repeated.
@@ -429,5 +413,3 @@ fn id(digit: char) -> String {
 fn image_id() -> String {
     format!("sha256:{}", id('b'))
 }
-
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/observe");

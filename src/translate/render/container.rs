@@ -19,8 +19,19 @@ use crate::{
     wire::cri,
 };
 
-/// ContainerStatus; `image` is the record of the image it was made from, while that exists.
-pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::ContainerStatus {
+/// A container and what is not in its record.
+pub struct Held<'a> {
+    /// The container.
+    pub record: &'a ContainerRecord,
+    /// What it was made of, while that exists.
+    pub image: Option<&'a ImageRecord>,
+    /// The limits in force; none where none were ever spoken of.
+    pub limits: Option<Resources>,
+}
+
+/// ContainerStatus.
+pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
+    let Held { record, image, limits } = held;
     let spec = &record.document.spec;
     let ending = Ending::of(&record.process);
     cri::ContainerStatus {
@@ -31,7 +42,7 @@ pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::Con
         started_at: started_at(&record.process).0,
         finished_at: ending.finished_at.0,
         exit_code: ending.exit_code,
-        image: Some(image_spec(spec, shown_image(record, image))),
+        image: Some(image_spec(spec, shown_image(record, *image))),
         image_ref: image_ref(record),
         reason: ending.reason.to_owned(),
         message: ending.message.to_owned(),
@@ -39,7 +50,7 @@ pub fn status(record: &ContainerRecord, image: Option<&ImageRecord>) -> cri::Con
         annotations: unsorted(&spec.annotations),
         mounts: mounts(&record.document),
         log_path: log_path(spec),
-        resources: spec.resources_stated.then(|| resources(&spec.resources)),
+        resources: limits.as_ref().map(resources),
         image_id: record.document.image_id.to_string(),
         user: record.document.user.as_ref().map(user),
         stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),

@@ -1,13 +1,11 @@
 //! What happened to a pod, with everything that is known of it.
 
-use super::{container, sandbox};
+use super::{
+    container::{self, Held},
+    sandbox,
+};
 use crate::{
-    model::{
-        life::Step,
-        record::{ContainerRecord, ImageRecord, SandboxRecord},
-        resources::Resources,
-        time::Nanos,
-    },
+    model::{life::Step, record::SandboxRecord, time::Nanos},
     wire::cri,
 };
 
@@ -17,16 +15,6 @@ pub struct Pod<'a> {
     pub sandbox: &'a SandboxRecord,
     /// Its containers.
     pub containers: Vec<Held<'a>>,
-}
-
-/// A container and what is not in its record.
-pub struct Held<'a> {
-    /// The container.
-    pub record: &'a ContainerRecord,
-    /// What it was made of, while that exists.
-    pub image: Option<&'a ImageRecord>,
-    /// The limits in force; none where none were ever spoken of.
-    pub limits: Option<Resources>,
 }
 
 /// One event. `now` is when the pod was as told, which kubelet takes for the age of all of it.
@@ -48,13 +36,5 @@ pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerE
 
 /// ContainerStatus of every container of a pod.
 pub fn statuses(pod: &Pod<'_>) -> Vec<cri::ContainerStatus> {
-    pod.containers.iter().map(status).collect()
-}
-
-/// ContainerStatus.
-pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
-    cri::ContainerStatus {
-        resources: held.limits.as_ref().map(container::resources),
-        ..container::status(held.record, held.image)
-    }
+    pod.containers.iter().map(container::status).collect()
 }

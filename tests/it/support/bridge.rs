@@ -400,7 +400,7 @@ fn is_of_the_node(path: &Path) -> bool {
 }
 
 /// Short enough to wait for, long enough for a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Far above anything that is not stuck.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// In every fake engine.

@@ -1,0 +1,286 @@
+//! Whatever is asked for, plan answers, and observe reads back what was written down.
+
+use std::collections::BTreeMap;
+
+use super::facts::{AccountFiles, Facts, image_id, workload};
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof};
+use serde_json::json;
+
+use crate::{
+    model::{
+        container::{ContainerMetadata, ContainerSpec, Device, Mount, Propagation},
+        label,
+        network::{DnsConfig, NetworkMode, PortMapping},
+        record::Observed,
+        resources::Resources,
+        sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
+        security::{Capabilities, ContainerSecurity, Identity, Profile, RunAs},
+    },
+    translate::observe,
+    wire::docker::{ContainerCreateBody, ContainerInspect},
+};
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+
+    /// Whatever is asked for, plan answers; and what it wrote down is what observe reads, even
+    /// when the image brings labels of the same names.
+    #[test]
+    fn sandbox_documents_come_back(spec in sandbox_spec(), facts in facts(), image in labels()) {
+        let Ok(plan) = facts.sandbox(spec) else { return Ok(()) };
+        let Observed::Sandbox(record) = observed(&plan.name, &plan.body, image) else {
+            return Err(proptest::test_runner::TestCaseError::fail("not a sandbox"));
+        };
+        prop_assert_eq!(&*record.document, &plan.document);
+        prop_assert_eq!(record.name, plan.name);
+    }
+
+    #[test]
+    fn container_documents_come_back(
+        pod in sandbox_spec(),
+        spec in container_spec(),
+        facts in facts(),
+        image in labels(),
+    ) {
+        let Ok(plan) = facts.container(pod, spec) else { return Ok(()) };
+        let Observed::Container(record) = observed(&plan.name, &plan.body, image) else {
+            return Err(proptest::test_runner::TestCaseError::fail("not a container"));
+        };
+        prop_assert_eq!(&*record.document, &plan.document);
+        let host = plan.body.host_config.unwrap();
+        prop_assert!(host.oom_score_adj.unwrap() >= facts.oom_floor);
+        prop_assert!(host.memory_swap.is_none_or(|swap| swap == -1 || Some(swap) >= host.memory));
+    }
+}
+
+/// What observe makes of a container created by this body from an image with these labels.
+fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, String>) -> Observed {
+    let mut labels: BTreeMap<_, _> = image;
+    labels.extend(body.labels.clone().unwrap());
+    let inspect = json!({
+        "Id": "a".repeat(64),
+        "Name": format!("/{name}"),
+        "Created": "2026-01-02T03:04:05.678901234Z",
+        "Image": image_id().as_str(),
+        "State": {"Status": "created"},
+        "Config": {"Labels": labels},
+    });
+    let inspect: ContainerInspect = serde_json::from_value(inspect).unwrap();
+    observe::container::observe(&inspect)
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let driver = prop_oneof![Just("cgroupfs"), Just("systemd"), Just("none")];
+    let mode = prop_oneof![Just(NetworkMode::Cni), Just(NetworkMode::Docker)];
+    let flags = any::<(bool, bool, bool)>();
+    (41..54u16, driver, mode, -1000..=0i64, flags).prop_map(
+        |(api, driver, network, oom_floor, (files, pid_target, all))| Facts {
+            cgroup_version: 2,
+            api,
+            cgroup_driver: driver.to_owned(),
+            network,
+            oom_floor,
+            security_options: vec!["name=apparmor".to_owned(); usize::from(all)],
+            cdi_spec_dirs: vec!["/etc/cdi".to_owned(); usize::from(all)],
+            repo_digests: Vec::new(),
+            files,
+            pid_target,
+            seccomp: all.then(|| "{}".to_owned()),
+            linked_log: files,
+            cdi: None,
+            image_volumes: Vec::new(),
+            image_user: String::new(),
+            accounts: Some(AccountFiles::default()),
+        },
+    )
+}
+
+fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let key = prop_oneof![
+        Just(label::TYPE.to_owned()),
+        Just(label::SANDBOX_ID.to_owned()),
+        Just(label::LOG_PATH.to_owned()),
+        Just(label::SANDBOX_DOCUMENT.to_owned()),
+        Just(label::CONTAINER_DOCUMENT.to_owned()),
+        Just(label::CONTAINER_NAME.to_owned()),
+        Just("annotation.a".to_owned()),
+        any::<String>(),
+    ];
+    let value = prop_oneof![Just(label::TYPE_SANDBOX.to_owned()), any::<String>()];
+    prop::collection::btree_map(key, value, 0..6)
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![8 => "[a-zA-Z0-9_.-]{1,12}", 1 => any::<String>()]
+}
+
+fn pid() -> impl Strategy<Value = PidMode> {
+    prop_oneof![
+        Just(PidMode::Pod),
+        Just(PidMode::Container),
+        Just(PidMode::Node),
+        Just(PidMode::Target)
+    ]
+}
+
+fn profile() -> impl Strategy<Value = Option<Profile>> {
+    let profile = prop_oneof![
+        Just(Profile::RuntimeDefault),
+        Just(Profile::Unconfined),
+        any::<String>().prop_map(Profile::Localhost),
+    ];
+    prop::option::of(profile)
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    let id = || 0..=i64::from(i32::MAX);
+    let user = prop_oneof![
+        Just(RunAs::Image),
+        id().prop_map(RunAs::Uid),
+        any::<u16>().prop_map(|uid| RunAs::Name(uid.to_string()))
+    ];
+    let groups = (prop::option::of(id()), prop::collection::vec(id(), 0..4));
+    (user, groups).prop_map(|(user, (group, supplemental_groups))| Identity {
+        user,
+        group,
+        supplemental_groups,
+        ..Identity::default()
+    })
+}
+
+fn resources() -> impl Strategy<Value = Resources> {
+    let unified = prop::collection::btree_map(
+        prop_oneof![Just("memory.swap.max".to_owned()), any::<String>()],
+        any::<String>(),
+        0..3,
+    );
+    (any::<[i64; 6]>(), any::<String>(), unified).prop_map(|(n, cpus, unified)| Resources {
+        cpu_period: n[0],
+        cpu_quota: n[1],
+        cpu_shares: n[2],
+        memory_limit: n[3],
+        memory_swap_limit: n[4],
+        oom_score_adj: n[5] % 2000,
+        cpuset_cpus: cpus,
+        unified,
+        ..Resources::default()
+    })
+}
+
+fn metadata() -> impl Strategy<Value = PodMetadata> {
+    (name(), name(), name(), any::<u32>()).prop_map(|(name, namespace, uid, attempt)| PodMetadata {
+        name,
+        namespace,
+        uid,
+        attempt,
+    })
+}
+
+fn sandbox_spec() -> impl Strategy<Value = SandboxSpec> {
+    let texts = (any::<String>(), prop_oneof![Just(String::new()), any::<String>()]);
+    let handler = prop_oneof![4 => Just(""), 1 => Just("crun"), 1 => Just("nothing")];
+    let ports = any::<Vec<(u16, u16, String)>>();
+    let dns = prop::option::of(any::<(Vec<String>, Vec<String>, Vec<String>)>());
+    let confinement = (identity(), profile(), any::<bool>());
+    let maps = (labels(), labels(), labels());
+    (metadata(), texts, handler, ports, dns, pid(), confinement, maps).prop_map(
+        |(metadata, texts, handler, ports, dns, pid, (identity, profile, flag), maps)| {
+            SandboxSpec {
+                metadata,
+                hostname: texts.0,
+                log_directory: Some("/var/log/pods/x".into()),
+                dns: dns.map(|(servers, searches, options)| DnsConfig {
+                    servers,
+                    searches,
+                    options,
+                }),
+                ports: ports
+                    .into_iter()
+                    .map(|(container_port, host_port, host_ip)| PortMapping {
+                        container_port,
+                        host_port,
+                        host_ip,
+                        ..PortMapping::default()
+                    })
+                    .collect(),
+                labels: maps.0,
+                annotations: maps.1,
+                cgroup_parent: texts.1,
+                namespaces: SandboxNamespaces { host_network: flag, pid, host_ipc: !flag },
+                sysctls: maps.2,
+                security: SandboxSecurity {
+                    identity,
+                    privileged: flag,
+                    seccomp: profile.clone(),
+                    apparmor: profile,
+                    ..SandboxSecurity::default()
+                },
+                overhead: None,
+                resources: None,
+                handler: handler.to_owned(),
+            }
+        },
+    )
+}
+
+fn mount() -> impl Strategy<Value = Mount> {
+    let propagation = prop_oneof![
+        Just(Propagation::Private),
+        Just(Propagation::HostToContainer),
+        Just(Propagation::Bidirectional)
+    ];
+    (any::<(String, String)>(), propagation, any::<(bool, bool)>()).prop_map(
+        |((container_path, host_path), propagation, (readonly, deep))| Mount {
+            container_path,
+            host_path,
+            readonly,
+            propagation,
+            recursive_read_only: readonly && deep,
+            ..Mount::default()
+        },
+    )
+}
+
+fn container_spec() -> impl Strategy<Value = ContainerSpec> {
+    let lists = any::<(Vec<String>, Vec<String>, Vec<(String, String)>, Vec<String>)>();
+    let device = any::<(String, String, String)>().prop_map(|(a, b, permissions)| Device {
+        container_path: a,
+        host_path: b,
+        permissions,
+    });
+    let devices = prop::collection::vec(device, 0..2);
+    let mounts = prop::collection::vec(mount(), 0..3);
+    let confinement = (identity(), profile(), any::<bool>());
+    let texts = (name(), any::<String>(), any::<Option<String>>());
+    (texts, lists, devices, mounts, (labels(), labels()), resources(), pid(), confinement).prop_map(
+        |(texts, lists, devices, mounts, maps, resources, pid, (identity, profile, flag))| {
+            ContainerSpec {
+                metadata: ContainerMetadata { name: texts.0, attempt: 3 },
+                image: texts.1,
+                command: lists.0,
+                args: lists.1,
+                envs: lists.2,
+                mounts,
+                devices,
+                cdi_devices: lists.3,
+                labels: maps.0,
+                annotations: maps.1,
+                log_directory: flag.then(|| "/var/log/pods/x".into()),
+                log_path: flag.then(|| "/var/log/pods/x/c/0.log".into()),
+                stdin: flag,
+                resources,
+                pid,
+                security: ContainerSecurity {
+                    identity,
+                    privileged: flag,
+                    capabilities: Capabilities { add: vec!["ALL".to_owned()], drop: vec![] },
+                    seccomp: profile.clone(),
+                    apparmor: profile,
+                    ..ContainerSecurity::default()
+                },
+                stop_signal: texts.2,
+                ..workload()
+            }
+        },
+    )
+}

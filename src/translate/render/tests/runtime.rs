@@ -1,0 +1,97 @@
+//! The runtime's own description.
+
+use serde_json::Value;
+
+use super::records::engine;
+use crate::{
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        network::NetworkStatus,
+    },
+    translate::render::runtime,
+    wire::cri,
+};
+
+#[test]
+fn the_version_is_what_kubelet_compares() {
+    let version = runtime::version(&engine());
+    assert_eq!(version.version, "0.1.0");
+    assert_eq!(version.runtime_name, "docker");
+    assert_eq!(version.runtime_version, "28.5.2");
+    assert_eq!(version.runtime_api_version, "v1");
+    let silent = EngineInfo { version: String::new(), ..engine() };
+    assert_ne!(runtime::version(&silent).runtime_version, "");
+}
+
+#[test]
+fn handlers_are_sorted_and_hold_the_default_twice() {
+    let handlers = runtime::handlers(&engine());
+    let shown: Vec<(&str, bool)> = handlers
+        .iter()
+        .map(|handler| {
+            (handler.name.as_str(), handler.features.unwrap().recursive_read_only_mounts)
+        })
+        .collect();
+    let expected = [("", true), ("crun", false), ("docker", true), ("kata", false), ("runc", true)];
+    assert_eq!(shown, expected);
+    assert!(handlers.iter().all(|handler| !handler.features.unwrap().user_namespaces));
+    assert_eq!(runtime::default_handlers().len(), 2);
+}
+
+#[test]
+fn recursive_read_only_needs_engine_kernel_and_runtime() {
+    let able = |engine: EngineInfo| engine.recursive_read_only("runc");
+    assert!(able(engine()));
+    assert!(!able(EngineInfo { api: ApiVersion::new(43), ..engine() }));
+    for (kernel, expected) in
+        [("5.12.0", true), ("5.11.22", false), ("4.19", false), ("7.0-rc1", true), ("x", false)]
+    {
+        assert_eq!(
+            able(EngineInfo { kernel: kernel.to_owned(), ..engine() }),
+            expected,
+            "{kernel}"
+        );
+    }
+    assert!(!engine().recursive_read_only("nobody"));
+}
+
+#[test]
+fn both_conditions_are_always_there_with_a_reason_when_false() {
+    let network = NetworkStatus {
+        ready: false,
+        reason: String::new(),
+        message: "no configuration in /etc/cni/net.d".to_owned(),
+    };
+    let down = EngineHealth::Unreachable { reason: "connection refused".to_owned() };
+    let conditions = runtime::conditions(&down, &network).conditions;
+    let shown: Vec<(&str, bool, &str, &str)> = conditions
+        .iter()
+        .map(|c| (c.r#type.as_str(), c.status, c.reason.as_str(), c.message.as_str()))
+        .collect();
+    let no_network = "no configuration in /etc/cni/net.d";
+    assert_eq!(
+        shown,
+        [
+            ("RuntimeReady", false, "DockerDaemonNotReady", "connection refused"),
+            ("NetworkReady", false, "NetworkPluginNotReady", no_network),
+        ]
+    );
+    let ready = NetworkStatus { ready: true, ..NetworkStatus::default() };
+    let conditions = runtime::conditions(&EngineHealth::Reachable, &ready).conditions;
+    assert!(conditions.len() == 2 && conditions.iter().all(|condition| condition.status));
+    let conditions = runtime::conditions(&EngineHealth::Starting, &ready).conditions;
+    assert!(!conditions[0].status && !conditions[0].message.is_empty());
+}
+
+#[test]
+fn the_cgroup_driver_is_the_engines() {
+    let driver = |cgroup_driver: CgroupDriver| {
+        let answer = runtime::config(&EngineInfo { cgroup_driver, ..engine() });
+        answer.linux.map(|linux| linux.cgroup_driver())
+    };
+    assert_eq!(driver(CgroupDriver::Systemd), Some(cri::CgroupDriver::Systemd));
+    assert_eq!(driver(CgroupDriver::Cgroupfs), Some(cri::CgroupDriver::Cgroupfs));
+    assert_eq!(driver(CgroupDriver::None), None);
+    let info: Value = serde_json::from_str(&runtime::engine_info(&engine())).unwrap();
+    assert_eq!(info["apiVersion"], "1.51");
+}
