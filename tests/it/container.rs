@@ -3,34 +3,25 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::{
-    cdi::registry::Registry,
-    checkpoint::directory::Checkpoints,
-    container::{
-        error::ContainerError,
-        limits::resized::ResizedLimits,
-        room::{Containers, Hands},
-    },
-    engine::client::{Engine, Patience},
+    container::{error::ContainerError, room::Containers},
     error::Kind,
-    flight::lock::Locks,
-    host::cgroup::Cgroups,
-    logs::room::Logs,
     model::{
-        container::ContainerLogFormat,
         id::{ContainerId, ImageId},
         security::{GroupsPolicy, RunAs},
     },
     rootfs::room::Rootfs,
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    store::handle::Store,
 };
 use serde_json::json;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     store::{pod, workload},
-    support::fake_dockerd::{
-        fault::{Fault, Rule},
-        server::{FakeDockerd, eventually},
+    support::{
+        containers::Verbs,
+        fake_dockerd::{
+            fault::{Fault, Rule},
+            server::{FakeDockerd, eventually},
+        },
     },
 };
 
@@ -52,30 +43,9 @@ impl Node {
             world.start(&sandbox);
             workload(world, &sandbox, "main")
         });
-        let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-        let store =
-            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
-        store.synced(Duration::from_secs(10)).await.unwrap();
         let state = tempfile::tempdir().unwrap();
-        let tracker = TaskTracker::new();
-        let format = ContainerLogFormat::Docker;
-        let logs = Logs::start(format, state.path().join("logs"), engine.clone());
-        let rootfs = Rootfs::new(engine.clone(), store.clone(), state.path(), &tracker);
-        let hands = Hands {
-            rootfs: rootfs.clone(),
-            cdi: Registry::default(),
-            cgroups: Cgroups::told_by(state.path()),
-            resized: ResizedLimits::load(Checkpoints::open(state.path()).unwrap()).await,
-            engine,
-            store: store.clone(),
-            logs,
-        };
-        let containers = Containers::new(
-            hands,
-            Locks::default(),
-            state.path(),
-            (&tracker, &CancellationToken::new()),
-        );
+        let Verbs { containers, store, rootfs } =
+            Verbs::start(&docker, state.path(), state.path()).await;
         Self { docker, containers, container, store, rootfs, _state: state }
     }
 }

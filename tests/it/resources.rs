@@ -7,30 +7,21 @@ use std::{
 };
 
 use dockbridge::{
-    cdi::registry::Registry,
-    checkpoint::directory::Checkpoints,
-    container::{
-        error::ContainerError,
-        limits::resized::ResizedLimits,
-        room::{Containers, Hands},
-    },
-    engine::client::{Engine, Patience},
+    container::{error::ContainerError, room::Containers},
     error::Kind,
-    flight::lock::Locks,
-    host::cgroup::Cgroups,
-    logs::room::Logs,
-    model::{container::ContainerLogFormat, resources::Resources},
-    rootfs::room::Rootfs,
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    model::resources::Resources,
+    store::handle::Store,
 };
 use serde_json::{Value, json};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     store::{pod, workload},
-    support::fake_dockerd::{
-        fault::{Fault, Rule},
-        server::{FakeDockerd, Recorded},
+    support::{
+        containers::Verbs,
+        fake_dockerd::{
+            fault::{Fault, Rule},
+            server::{FakeDockerd, Recorded},
+        },
     },
 };
 
@@ -77,23 +68,9 @@ impl Node {
 
     /// The verbs of a process that starts now.
     async fn verbs(&self) -> (Containers, Store) {
-        let (state, tracker) = (self.root.path().join("state"), TaskTracker::new());
-        let engine = Engine::new(self.docker.socket().to_owned(), Patience::default());
-        let store =
-            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
-        store.synced(Duration::from_secs(10)).await.unwrap();
-        let format = ContainerLogFormat::Docker;
-        let hands = Hands {
-            logs: Logs::start(format, state.join("logs"), engine.clone()),
-            rootfs: Rootfs::new(engine.clone(), store.clone(), &state, &tracker),
-            cdi: Registry::default(),
-            cgroups: Cgroups::told_by(&self.root.path().join("proc")),
-            resized: ResizedLimits::load(Checkpoints::open(&state).unwrap()).await,
-            engine,
-            store: store.clone(),
-        };
-        let work = (&tracker, &CancellationToken::new());
-        (Containers::new(hands, Locks::default(), &state, work), store)
+        let (state, proc) = (self.path("state"), self.path("proc"));
+        let verbs = Verbs::start(&self.docker, &state, &proc).await;
+        (verbs.containers, verbs.store)
     }
 
     fn key(&self, file: &str) -> String {

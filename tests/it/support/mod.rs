@@ -1,4 +1,5 @@
 //! What the stories stand on.
 
 pub(crate) mod bridge;
+pub(crate) mod containers;
 pub(crate) mod fake_dockerd;

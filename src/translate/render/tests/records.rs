@@ -144,10 +144,12 @@ pub(super) fn read_info(info: &std::collections::HashMap<String, String>) -> Val
     serde_json::from_str(&info["info"]).unwrap()
 }
 
-/// Its status, with nothing known beside the record but the image.
+/// Its status, with the limits that were asked for in force.
 pub(super) fn status_of(
     record: &ContainerRecord,
     image: Option<&ImageRecord>,
 ) -> cri::ContainerStatus {
-    status(&Held { record, image, limits: None })
+    let spec = &record.document.spec;
+    let limits = spec.resources_stated.then(|| spec.resources.clone());
+    status(&Held { record, image, limits })
 }

@@ -1,0 +1,54 @@
+//! Container verbs over a fake engine, with nothing else of the server around them.
+
+use std::{path::Path, time::Duration};
+
+use dockbridge::{
+    cdi::registry::Registry,
+    checkpoint::directory::Checkpoints,
+    container::{
+        limits::resized::ResizedLimits,
+        room::{Containers, Hands},
+    },
+    engine::client::{Engine, Patience},
+    flight::lock::Locks,
+    host::cgroup::Cgroups,
+    logs::room::Logs,
+    model::container::ContainerLogFormat,
+    rootfs::room::Rootfs,
+    store::{gate::Gate, handle::Store, settings::StoreSettings},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::fake_dockerd::server::FakeDockerd;
+
+/// The verbs and what they are made of.
+pub(crate) struct Verbs {
+    pub(crate) containers: Containers,
+    pub(crate) store: Store,
+    pub(crate) rootfs: Rootfs,
+}
+
+impl Verbs {
+    /// Of a process that starts now, with its directory and its kernel's `proc`.
+    pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
+        let tracker = TaskTracker::new();
+        let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+        let store =
+            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
+        store.synced(Duration::from_secs(10)).await.unwrap();
+        let rootfs = Rootfs::new(engine.clone(), store.clone(), state, &tracker);
+        let format = ContainerLogFormat::Docker;
+        let hands = Hands {
+            logs: Logs::start(format, state.join("logs"), engine.clone()),
+            rootfs: rootfs.clone(),
+            cdi: Registry::default(),
+            cgroups: Cgroups::told_by(proc),
+            resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
+            engine,
+            store: store.clone(),
+        };
+        let work = (&tracker, &CancellationToken::new());
+        let containers = Containers::new(hands, Locks::default(), state, work);
+        Self { containers, store, rootfs }
+    }
+}
