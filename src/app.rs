@@ -42,7 +42,7 @@ use crate::{
     },
     sandbox::room::{SandboxRooms, Sandboxes},
     stats::room::Stats,
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
     telemetry::log::LevelControl,
 };
@@ -225,7 +225,8 @@ async fn build(
     let logs =
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
     let gate = gate(&logs);
-    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate);
+    let inquest = Inquest::load(Cgroups::default(), checkpoints.clone()).await;
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate, inquest);
     let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
         engine.clone(),

@@ -16,7 +16,7 @@ use super::{
     error::CheckpointError,
     order::Order,
     quarantine::{self, DIRECTORY_MODE},
-    record::{Loaded, PulledImages, Quarantined, Resized, SandboxCheckpoint},
+    record::{Loaded, MemoryKills, PulledImages, Quarantined, Resized, SandboxCheckpoint},
 };
 use crate::{
     host::{
@@ -138,6 +138,29 @@ impl Checkpoints {
         task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
     }
 
+    /// Stores what was killed for lack of memory without the engine's knowledge; where nothing was,
+    /// there is no file.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn save_memory_kills(&self, kills: &MemoryKills) -> Result<(), CheckpointError> {
+        if kills.0.is_empty() {
+            return self.erase(self.places.memory_kills.clone()).await;
+        }
+        let subject = || MEMORY_KILLS.to_owned();
+        let bytes = envelope::seal(kills)
+            .map_err(|source| CheckpointError::Encode { subject: subject(), source })?;
+        self.write(self.places.memory_kills.clone(), bytes, Durability::Written).await
+    }
+
+    /// What was killed so far; none when the file is missing or cannot be trusted (it is then moved
+    /// aside, and the engine's word counts).
+    pub async fn load_memory_kills(&self) -> MemoryKills {
+        let places = Arc::clone(&self.places);
+        let load = move || places.load_single(&places.memory_kills);
+        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+    }
+
     async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
         let turn = self.order.turn(&path);
         // Not flushed: a file that comes back after a loss of power is removed again.
@@ -172,6 +195,7 @@ struct Places {
     pod_cidrs: PathBuf,
     pulled: PathBuf,
     resized: PathBuf,
+    memory_kills: PathBuf,
     quarantine: PathBuf,
 }
 
@@ -187,6 +211,7 @@ impl Places {
             pod_cidrs: state_dir.join(POD_CIDRS),
             pulled: state_dir.join(PULLED),
             resized: state_dir.join(RESIZED),
+            memory_kills: state_dir.join(MEMORY_KILLS),
             quarantine: state_dir.join("quarantine"),
         }
     }
@@ -233,7 +258,7 @@ impl Places {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let singles = [POD_CIDRS, PULLED, RESIZED];
+            let singles = [POD_CIDRS, PULLED, RESIZED, MEMORY_KILLS];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             let draft = name.strip_prefix('.').is_some_and(ours);
             if draft && name.ends_with(".tmp") {
@@ -294,5 +319,6 @@ const SUFFIX: &str = ".json";
 const POD_CIDRS: &str = "pod-cidrs.json";
 const PULLED: &str = "pulled-images.json";
 const RESIZED: &str = "resized.json";
+const MEMORY_KILLS: &str = "memory-kills.json";
 /// Twice the largest request kubelet can send, which bounds what we could have written.
 const MAX_BYTES: u64 = 32 << 20;

@@ -47,6 +47,11 @@ pub struct Resized {
     pub pods: BTreeMap<SandboxId, PodResources>,
 }
 
+/// Containers that the kernel killed for lack of memory where the engine does not know, with the
+/// time of their end. Its serde form is a durable format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
+
 /// Everything a state directory holds that can be trusted, and what could not.
 #[derive(Debug, Default)]
 pub struct Loaded {

@@ -77,11 +77,11 @@ fn since() -> String {
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
-/// Everything that changes a record, and nothing else: a kill or stop shows in the die. First of
-/// containers, then of images, then of the daemon.
-const ACTIONS: [&str; 16] = [
-    "create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy", "pull",
-    "load", "import", "tag", "untag", "delete", "reload",
+/// Everything that changes a record, and what tells why: a kill. First of containers, then of
+/// images, then of the daemon.
+const ACTIONS: [&str; 17] = [
+    "create", "start", "kill", "die", "oom", "pause", "unpause", "rename", "update", "destroy",
+    "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
 /// How far before the call the stream begins: more than two clocks of one host differ.

@@ -17,6 +17,7 @@ use std::{
 use super::{error::HostError, mounts::Entry};
 
 pub mod hugetlb;
+pub mod kills;
 pub mod limits;
 
 /// The control groups of this machine. Clones share what is known of the mounts.

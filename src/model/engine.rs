@@ -201,6 +201,11 @@ pub enum EngineEvent {
         /// Docker id.
         id: String,
     },
+    /// The engine sent a container's main process a SIGKILL, as somebody wished.
+    ContainerKilled {
+        /// Docker id.
+        id: String,
+    },
     /// A container was removed.
     ContainerGone {
         /// Docker id.

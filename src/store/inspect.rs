@@ -8,13 +8,18 @@ use super::{
     error::StoreError,
     facts::Sight,
     gate::Gate,
+    inquest::{self, Inquest, Verdict},
     link::Signal,
     look::{Target, Ticket},
     settings::StoreSettings,
 };
 use crate::{
     engine::{client::Engine, error::EngineError},
-    model::record::{ContainerRecord, Observed, Process},
+    host::clock,
+    model::{
+        record::{ContainerRecord, Observed, Process},
+        time::Nanos,
+    },
 };
 
 /// What a look works with.
@@ -22,6 +27,7 @@ use crate::{
 pub(super) struct Looker {
     pub(super) engine: Engine,
     pub(super) gate: Gate,
+    pub(super) inquest: Inquest,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,
 }
@@ -64,10 +70,7 @@ impl Looker {
 
     /// The deadline is the engine's; who waits at the gate has one of his own.
     async fn inspect_and_pass(&self, target: &Target, at: Ticket) -> Result<Sight, LookFailure> {
-        let deadline = self.settings.inspect_deadline;
-        let silent = |_| LookFailure::Silent(deadline);
-        let seen =
-            time::timeout(deadline, inspect(&self.engine, target)).await.map_err(silent)??;
+        let seen = self.explained(target, self.inspect(target).await?).await;
         match (&seen, target) {
             (Sight::Container(observed), _) => {
                 if let Observed::Container(record) = &**observed {
@@ -82,6 +85,50 @@ impl Looker {
 }
 
 impl Looker {
+    async fn inspect(&self, target: &Target) -> Result<Sight, LookFailure> {
+        let deadline = self.settings.inspect_deadline;
+        let silent = |_| LookFailure::Silent(deadline);
+        time::timeout(deadline, inspect(&self.engine, target)).await.map_err(silent)?
+    }
+
+    /// What was seen, with the cause of its end: that must not change once it has been shown.
+    async fn explained(&self, target: &Target, seen: Sight) -> Sight {
+        let Sight::Container(observed) = seen else { return seen };
+        Sight::Container(Box::new(match *observed {
+            Observed::Container(record) if inquest::is_suspect(&record) => {
+                Observed::Container(self.judged(target, record).await)
+            }
+            Observed::Sandbox(record) => {
+                self.inquest.meet(&record).await;
+                Observed::Sandbox(record)
+            }
+            other => other,
+        }))
+    }
+
+    /// The engine may hear a little later of what it was. Where only it can know it is asked again,
+    /// if the end is fresh.
+    async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
+        if let Some(verdict) = self.inquest.hold(&record).await {
+            return inquest::by(verdict, record);
+        }
+        if inquest::is_doubtful(&record) && is_fresh(&record) {
+            for pause in AGAIN_AFTER {
+                time::sleep(pause).await;
+                match self.inspect(target).await {
+                    Ok(Sight::Container(seen)) => match *seen {
+                        Observed::Container(seen) if !inquest::is_doubtful(&seen) => return seen,
+                        _ if self.inquest.is_sentenced(record.id.as_str()) => break,
+                        _ => {}
+                    },
+                    _ => break,
+                }
+            }
+        }
+        self.inquest.close(&record, Verdict::AsTold).await;
+        record
+    }
+
     /// Waits at the gate. What stays there and was never shown must not seem to be missing for
     /// so long: a kubelet would make it again.
     async fn pass(&self, record: &ContainerRecord, at: Ticket) {
@@ -92,6 +139,13 @@ impl Looker {
             passing.await;
         }
     }
+}
+
+/// Whether the engine may still learn why it ended.
+fn is_fresh(record: &ContainerRecord) -> bool {
+    let Process::Exited { finished_at: Nanos(at), .. } = record.process else { return false };
+    let age = clock::nanos().saturating_sub(at);
+    Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < FRESH
 }
 
 /// What may be shown before the gate has opened: everything but the end.
@@ -118,3 +172,8 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure>
 
 /// Longer than a log that is complete needs to say so, shorter than the first reader waits.
 const GLIMPSE_AFTER: Duration = Duration::from_millis(100);
+/// Pauses before the engine is asked again whether memory was short.
+const AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(25), Duration::from_millis(75), Duration::from_millis(150)];
+/// An engine that has not learnt by then why a container ended never will.
+const FRESH: Duration = Duration::from_secs(2);

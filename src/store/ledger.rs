@@ -129,6 +129,8 @@ impl<W, E> Ledger<W, E> {
     /// Something happened. Says whether `/info` is worth reading again.
     pub(super) fn happened(&mut self, event: EngineEvent) -> bool {
         match event {
+            // It is the die that changes something.
+            EngineEvent::ContainerKilled { .. } => {}
             EngineEvent::ContainerChanged { id } if self.facts.is_foreign(&id) => {}
             EngineEvent::ContainerChanged { id } => self.looks.want(&Target::Container(id)),
             EngineEvent::ContainerGone { id } => {

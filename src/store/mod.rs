@@ -16,6 +16,7 @@ pub mod changes;
 pub mod error;
 pub mod gate;
 pub mod handle;
+pub mod inquest;
 pub mod settings;
 pub mod snapshot;
 

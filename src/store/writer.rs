@@ -4,7 +4,11 @@
 //! to make is not followed by another at once; so a burst of ten thousand events costs a few
 //! snapshots, and a quiet engine's single event is visible immediately.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use tokio::{
@@ -20,8 +24,9 @@ use super::{
     facts::Sight,
     gate::Gate,
     handle::Store,
+    inquest::Inquest,
     inspect::{LookFailure, Looker},
-    ledger::Ledger,
+    ledger::{Ledger, Listing},
     link::{self, Signal},
     look::{Target, Ticket},
     outlet::{Outlet, Reply},
@@ -37,19 +42,20 @@ use crate::{
 
 impl Store {
     /// Starts the store: it connects by itself, now or whenever the engine appears. `checkpoints`
-    /// are those of the last run; workloads are shown once they have passed the `gate`. Must be
-    /// called inside a runtime.
+    /// are those of the last run; workloads are shown once they have passed the `gate`, and what
+    /// killed them, if something did, is known by the `inquest`. Must be called inside a runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
         settings: StoreSettings,
         gate: Gate,
+        inquest: Inquest,
     ) -> Self {
         let current = Arc::new(ArcSwap::from_pointee(Snapshot::blank()));
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (shout, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let looker = Looker { engine, gate, settings, signals: to_signals };
+        let looker = Looker { engine, gate, inquest, settings, signals: to_signals };
         let outlet = Outlet::new(&current, shout);
         let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
@@ -188,11 +194,14 @@ impl Writer {
                 if self.ledger.is_up() {
                     self.read_info();
                 }
+                self.keep(&listing);
                 self.ledger.listed(&listing);
             }
             Signal::Happened(event) => {
-                if let EngineEvent::ContainerGone { id } = &event {
-                    self.looker.gate.tell_gone(id);
+                match &event {
+                    EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
+                    EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
+                    _ => {}
                 }
                 if self.ledger.happened(event) {
                     self.read_info();
@@ -202,6 +211,11 @@ impl Writer {
             Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
             Signal::Glimpsed(record, ticket) => self.ledger.glimpsed(*record, ticket),
         }
+    }
+
+    fn keep(&self, listing: &Listing) {
+        let there: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
+        self.looker.inquest.keep(|id| there.contains(id));
     }
 
     fn take_back(&mut self, done: Done) {

@@ -16,7 +16,7 @@ use dockbridge::{
         reference::ImageReference,
     },
     pause::archive,
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -65,8 +65,13 @@ impl Bench {
         // Beside the engine's root, so that a bench over the same fake remembers.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
         let pulled = Pulled::load(state).await;
-        let store =
-            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
+        let store = Store::start(
+            engine.clone(),
+            Vec::new(),
+            StoreSettings::default(),
+            Gate::open(),
+            Inquest::default(),
+        );
         let images = Images::new(engine, store.clone(), settings, pulled, &TaskTracker::new());
         Self { docker, store, images }
     }

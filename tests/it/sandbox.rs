@@ -25,7 +25,7 @@ use dockbridge::{
     network::service::{Network, NetworkSettings},
     rootfs::room::Rootfs,
     sandbox::room::{SandboxRooms, Sandboxes},
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
 };
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -54,7 +54,13 @@ impl Node {
         let checkpoints = self.checkpoints();
         let known = checkpoints.load().await.sandboxes;
         let engine = Engine::new(self.docker.socket().to_owned(), Patience::default());
-        let store = Store::start(engine.clone(), known, StoreSettings::default(), Gate::open());
+        let store = Store::start(
+            engine.clone(),
+            known,
+            StoreSettings::default(),
+            Gate::open(),
+            Inquest::default(),
+        );
         store.synced(Duration::from_secs(10)).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), Locks::default());
         let state = self.root.path().join("state");

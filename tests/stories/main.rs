@@ -31,6 +31,7 @@ mod logs;
 mod machine;
 mod many;
 mod mounts;
+mod oom;
 mod pods;
 mod pulls;
 mod resources;
@@ -149,6 +150,9 @@ const STORIES: &[(&str, Story)] = stories![
     volumes::refused,
     volumes::after_a_crash,
     volumes::killed_at_random_moments,
+    oom::of_the_main_process,
+    oom::of_a_child,
+    oom::of_nobody,
     stats::of_a_container,
     stats::of_its_layer,
     stats::of_a_pod,

@@ -9,6 +9,9 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         ("daemon", "reload") => Some(EngineEvent::DaemonReloaded),
         (_, _) if id.is_empty() => None,
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
+        ("container", "kill") => {
+            is_deadly(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
+        }
         ("container", action) if is_noise(action) => None,
         ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
         ("image", "delete") => Some(EngineEvent::ImageGone { id: id.to_owned() }),
@@ -18,6 +21,11 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
     }
 }
 
+/// Whether the signal that was sent cannot be survived. Of any other the die tells.
+fn is_deadly(event: &Event) -> bool {
+    event.actor.attributes.get("signal").is_some_and(|signal| signal == SIGKILL)
+}
+
 /// Whether a container action leaves the container as it was. Actions may carry details after a
 /// colon (`exec_start: sh`).
 fn is_noise(action: &str) -> bool {
@@ -25,6 +33,7 @@ fn is_noise(action: &str) -> bool {
     word.starts_with("exec_") || NOISE.contains(&word)
 }
 
+const SIGKILL: &str = "9";
 /// Container actions that change nothing of a record.
 const NOISE: &[&str] = &[
     "archive-path",

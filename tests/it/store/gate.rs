@@ -11,7 +11,7 @@ use std::{
 use dockbridge::{
     engine::client::{Engine, Patience},
     model::record::{ContainerRecord, Process},
-    store::{gate::Gate, handle::Store, snapshot::Snapshot},
+    store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
 };
 use tokio::sync::Semaphore;
 
@@ -33,7 +33,7 @@ fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>
         }
     });
     let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-    (Store::start(engine, Vec::new(), settings(), gate), permits, came)
+    (Store::start(engine, Vec::new(), settings(), gate, Inquest::default()), permits, came)
 }
 
 fn works(snapshot: &Snapshot, id: &str) -> bool {

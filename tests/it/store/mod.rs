@@ -1,6 +1,7 @@
 //! The store against the fake dockerd: what readers see while the engine comes, goes, hangs,
 //! forgets to tell, or tells too much.
 
+mod ends;
 mod gate;
 mod hanging;
 mod images;
@@ -16,7 +17,9 @@ use dockbridge::{
     checkpoint::record::SandboxCheckpoint,
     engine::client::{Engine, Patience},
     model::{engine::EngineHealth, label, record::Process},
-    store::{gate::Gate, handle::Store, settings::StoreSettings, snapshot::Snapshot},
+    store::{
+        gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings, snapshot::Snapshot,
+    },
 };
 use serde_json::{Value, json};
 
@@ -45,7 +48,7 @@ fn start_with(
     settings: StoreSettings,
 ) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-    Store::start(engine, checkpoints, settings, Gate::open())
+    Store::start(engine, checkpoints, settings, Gate::open(), Inquest::default())
 }
 
 async fn synced(docker: &FakeDockerd) -> Store {
@@ -56,8 +59,14 @@ async fn synced(docker: &FakeDockerd) -> Store {
 
 /// A pause container of ours, not started.
 pub(crate) fn pod(world: &mut World, name: &str) -> String {
+    pod_in(world, name, "")
+}
+
+/// One with a control group around it.
+fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "attempt": 0 });
-    let document = json!({ "version": 1, "spec": { "metadata": metadata }, "network": "host" });
+    let spec = json!({ "metadata": metadata, "cgroup_parent": cgroup });
+    let document = json!({ "version": 1, "spec": spec, "network": "host" });
     let labels = json!({
         label::TYPE: label::TYPE_SANDBOX,
         label::SANDBOX_DOCUMENT: document.to_string(),

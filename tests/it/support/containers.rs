@@ -15,7 +15,7 @@ use dockbridge::{
     logs::room::Logs,
     model::container::ContainerLogFormat,
     rootfs::room::Rootfs,
-    store::{gate::Gate, handle::Store, settings::StoreSettings},
+    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,8 +33,13 @@ impl Verbs {
     pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
         let tracker = TaskTracker::new();
         let engine = Engine::new(docker.socket().to_owned(), Patience::default());
-        let store =
-            Store::start(engine.clone(), Vec::new(), StoreSettings::default(), Gate::open());
+        let store = Store::start(
+            engine.clone(),
+            Vec::new(),
+            StoreSettings::default(),
+            Gate::open(),
+            Inquest::default(),
+        );
         store.synced(Duration::from_secs(10)).await.unwrap();
         let rootfs = Rootfs::new(engine.clone(), store.clone(), state, &tracker);
         let format = ContainerLogFormat::Docker;

@@ -42,6 +42,12 @@ impl Kernel {
         line.map(|path| root.join(path)).ok_or_else(|| Failure(format!("no group of {controller}")))
     }
 
+    /// Processes killed in the group for lack of memory.
+    pub(crate) fn kills(&self) -> Outcome<u64> {
+        let file = if self.is_unified() { "memory.events" } else { "memory.oom_control" };
+        Ok(line(&fs::read_to_string(self.group("memory")?.join(file))?, "oom_kill"))
+    }
+
     /// The pid's own directory.
     pub(crate) fn process(&self, file: &str) -> Outcome<String> {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.pid))?)

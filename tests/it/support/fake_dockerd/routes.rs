@@ -223,6 +223,7 @@ async fn stop(world: &Mutex<World>, name: &str, request: &Recorded) -> Answer {
     tokio::time::sleep(container.takes_to_stop.min(grace)).await;
     let mut world = lock(world);
     if world.container(&container.id).is_some_and(|one| one.status == "running") {
+        world.signal(&container.id, if killed { "9" } else { "15" });
         world.exit(&container.id, if killed { 137 } else { 143 });
     }
     Answer::Json(204, Value::Null)
@@ -242,9 +243,10 @@ fn kill(world: &mut World, container: &Container, request: &Recorded) -> Answer 
         return refuse(409, &text);
     }
     let signal = request.parameter("signal");
-    world.container_event("kill", &container.id);
+    let is_deadly = matches!(signal, "" | "SIGKILL" | "KILL" | "9");
+    world.signal(&container.id, if is_deadly { "9" } else { "15" });
     match signal {
-        "" | "SIGKILL" | "KILL" | "9" => world.exit(&container.id, 137),
+        _ if is_deadly => world.exit(&container.id, 137),
         _ if container.takes_to_stop.is_zero() => world.exit(&container.id, 143),
         _ => {}
     }

@@ -176,9 +176,19 @@ impl World {
 
     /// The kernel kills it for lack of memory.
     pub(crate) fn oom(&mut self, id: &str) {
+        self.hears_of_oom(id);
+        self.exit(id, 137);
+    }
+
+    /// The engine is told of a kill for lack of memory.
+    pub(crate) fn hears_of_oom(&mut self, id: &str) {
         self.container_mut(id).unwrap().oom_killed = true;
         self.container_event("oom", id);
-        self.exit(id, 137);
+    }
+
+    /// The engine sends a signal.
+    pub(super) fn signal(&self, id: &str, number: &str) {
+        self.event_with("kill", id, |attributes| attributes["signal"] = json!(number));
     }
 
     /// It is gone, as after `docker rm -f`.
@@ -259,12 +269,17 @@ impl World {
     }
 
     pub(super) fn container_event(&self, action: &str, id: &str) {
-        let attributes = self.container(id).map_or(json!({}), |container| {
+        self.event_with(action, id, |_| {});
+    }
+
+    fn event_with(&self, action: &str, id: &str, add: impl FnOnce(&mut Value)) {
+        let mut attributes = self.container(id).map_or(json!({}), |container| {
             let mut attributes = json!(container.labels);
             attributes["name"] = json!(container.name);
             attributes["exitCode"] = json!(container.exit_code.to_string());
             attributes
         });
+        add(&mut attributes);
         self.emit("container", action, id, &attributes);
     }
 

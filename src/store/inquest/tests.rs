@@ -1,0 +1,117 @@
+//! Kills in a pod's group, and who they were; on trees as machines of version 2 show them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Known, Tally, Verdict, around, by, is_doubtful, is_suspect};
+use crate::{
+    host::cgroup::Cgroups,
+    model::{
+        record::{ContainerRecord, ExitReason, Process},
+        time::Nanos,
+    },
+    store::fixture,
+};
+
+fn counted(place: &Path, kills: u64) {
+    fs::create_dir_all(place).unwrap();
+    let text = format!("low 0\nhigh 0\nmax 7\noom 9\noom_kill {kills}\noom_group_kill 5\n");
+    fs::write(place.join("memory.events"), text).unwrap();
+}
+
+fn ended(exit_code: i32, reason: ExitReason) -> ContainerRecord {
+    let process = Process::Exited {
+        started_at: Nanos(1),
+        finished_at: Nanos(2),
+        exit_code,
+        reason,
+        message: String::new(),
+    };
+    fixture::container(2, 1, process)
+}
+
+#[test]
+fn a_kill_is_of_whom_nothing_else_explains_it() {
+    let root = tempfile::tempdir().unwrap();
+    let pod = root.path().join("pod.slice");
+    let of = |id: &str| pod.join(format!("docker-{id}.scope"));
+    // Killed there before this pod was met: nobody's.
+    counted(&pod, 3);
+    counted(&of("pause"), 0);
+    let mut known = Known::default();
+    known.meet(fixture::sandbox_id(1), pod.clone(), &Tally::of(&pod, "").unwrap());
+    let mut ends = |id: &str| known.account(&pod, &Tally::of(&pod, id).unwrap());
+
+    assert!(!ends("first"), "kills of earlier lives");
+    counted(&pod, 4);
+    assert!(ends("second"), "its group is gone");
+    assert!(!ends("third"), "the second explains it");
+
+    // A child of one that lives on.
+    counted(&pod, 6);
+    counted(&of("lasting"), 2);
+    assert!(!ends("fourth"));
+    counted(&pod, 7);
+    counted(&of("fifth"), 1);
+    assert!(ends("fifth"), "its group is still there");
+    fs::remove_dir_all(of("fifth")).unwrap();
+    assert!(!ends("sixth"), "the fifth explains it");
+    fs::remove_dir_all(of("lasting")).unwrap();
+    assert!(ends("lasting"), "those it survived before it ended");
+}
+
+#[test]
+fn only_where_it_is_counted() {
+    let root = tempfile::tempdir().unwrap();
+    let pod = root.path().join("pod");
+    assert_eq!(Tally::of(&pod, ""), None);
+    fs::create_dir_all(pod.join("child")).unwrap();
+    assert_eq!(Tally::of(&pod, ""), None, "no memory controller");
+    fs::write(pod.join("memory.events"), "low 0\nmax x\noom_kill x\n").unwrap();
+    assert_eq!(Tally::of(&pod, ""), None);
+    counted(&pod, 1);
+    assert_eq!(Tally::of(&pod, ""), Some(Tally { all: 1, alive: 0 }));
+}
+
+#[test]
+fn the_group_around_a_pod() {
+    let root = tempfile::tempdir().unwrap();
+    let proc = root.path().join("proc");
+    let id = fixture::hex(7);
+    let machine = |kind: &str, options: &str, line: &str| {
+        fs::create_dir_all(proc.join("self")).unwrap();
+        fs::create_dir_all(proc.join("42")).unwrap();
+        fs::create_dir_all(root.path().join("cg/pod").join(&id)).unwrap();
+        let point = root.path().join("cg");
+        let mount = format!("3 4 0:5 / {} rw - {kind} {kind} {options}\n", point.display());
+        fs::write(proc.join("self/mountinfo"), mount).unwrap();
+        fs::write(proc.join("42/cgroup"), line.replace("ID", &id)).unwrap();
+        around(&Cgroups::told_by(&proc), 42, &id)
+    };
+    let pod: PathBuf = root.path().join("cg/pod");
+    assert_eq!(machine("cgroup2", "rw", "0::/pod/ID\n"), Some(pod));
+    // Version 1 does not add up what happens below.
+    assert_eq!(machine("cgroup", "rw,memory", "5:memory:/pod/ID\n"), None);
+    assert_eq!(machine("cgroup2", "rw", "0::/elsewhere\n"), None);
+}
+
+#[test]
+fn ends_that_leave_a_question() {
+    let running = fixture::container(2, 1, Process::Running { pid: 1, started_at: Nanos(1) });
+    for (record, doubtful, suspect) in [
+        (running, false, false),
+        (ended(0, ExitReason::Completed), false, false),
+        (ended(1, ExitReason::Error), false, false),
+        (ended(137, ExitReason::CannotRun), false, false),
+        (ended(137, ExitReason::OomKilled), false, true),
+        (ended(0, ExitReason::OomKilled), false, true),
+        (ended(137, ExitReason::Error), true, true),
+    ] {
+        assert_eq!((is_doubtful(&record), is_suspect(&record)), (doubtful, suspect), "{record:?}");
+    }
+    let doubtful = ended(137, ExitReason::Error);
+    assert_eq!(by(Verdict::AsTold, doubtful.clone()), doubtful);
+    assert_eq!(by(Verdict::NoMemory, doubtful), ended(137, ExitReason::OomKilled));
+}

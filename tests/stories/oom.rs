@@ -1,0 +1,130 @@
+//! Ends for lack of memory: what a status shows first is true, and stays, on every engine and
+//! driver; other ends by SIGKILL are not taken for it.
+
+use std::time::Duration;
+
+use dockbridge::wire::cri::{self, ContainerState};
+use tokio::process::Command;
+
+use crate::support::{
+    cri::Cri,
+    failure::{Failure, Outcome, ensure, ensure_eq},
+    kernel::Kernel,
+    patience::{Looks, is_slow},
+    stage::Stage,
+    world::World,
+};
+
+/// The main process, at once and later.
+pub(crate) async fn of_the_main_process(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "oom").await?;
+    let pod = stage.recipes.pod("greedy");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut killed = Vec::new();
+    for number in 0..if is_slow() { 3 } else { 6 } {
+        for (name, line) in [("at-once", HOG.to_owned()), ("later", format!("sleep 1; {HOG}"))] {
+            let greedy = small(&stage, &format!("{name}-{number}"), &line);
+            killed.extend(stage.up(&sandbox, &pod, &[greedy]).await?);
+        }
+        for id in killed.iter().rev().take(2) {
+            ensure_eq!(first_end(&stage.cri, id).await?, no_memory());
+        }
+    }
+    stage.cri = stage.bridge.restart().await?;
+    for id in &killed {
+        ensure_eq!(first_end(&stage.cri, id).await?, no_memory(), "after a restart");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// A child: the end of the container only if its main process makes it so.
+pub(crate) async fn of_a_child(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "oom_child").await?;
+    let pod = stage.recipes.pod("parents");
+    let sandbox = stage.cri.run(&pod).await?;
+    let gives_up = small(&stage, "gives-up", &format!("sh -c '{HOG}'; exit $?"));
+    let id = stage.up(&sandbox, &pod, &[gives_up]).await?.remove(0);
+    ensure_eq!(first_end(&stage.cri, &id).await?, no_memory());
+
+    let goes_on = small(&stage, "goes-on", &format!("sh -c '{HOG}'; touch /on; sleep 600"));
+    let lasting = stage.up(&sandbox, &pod, &[goes_on]).await?.remove(0);
+    stage.engine.inside(&lasting, "until [ -e /on ]; do sleep 0.1; done").await?;
+    ensure_eq!(stage.cri.container(&lasting).await?.state(), ContainerState::ContainerRunning);
+    ensure!(Kernel::of(&stage.engine, &lasting).await?.kills()? >= 1, "the child lives");
+    // The kill beside it is another's.
+    let other = stage.up(&sandbox, &pod, &[stage.recipes.container("other", "sleep 600")]).await?;
+    kill(&stage, &other[0]).await?;
+    ensure_eq!(first_end(&stage.cri, &other[0]).await?, killed_somehow());
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Exit code 137 has many causes.
+pub(crate) async fn of_nobody(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "no_oom").await?;
+    let pod = stage.recipes.pod("sated");
+    let sandbox = stage.cri.run(&pod).await?;
+    // The group around them has counted one all the same.
+    let greedy = stage.up(&sandbox, &pod, &[small(&stage, "greedy", HOG)]).await?.remove(0);
+    ensure_eq!(first_end(&stage.cri, &greedy).await?, no_memory());
+    let containers = [
+        stage.recipes.container("says-so", "exit 137"),
+        stage.recipes.container("killed-outside", "sleep 600"),
+        stage.recipes.container("killed-by-the-engine", "sleep 600"),
+        stage.recipes.container("stopped", "sleep 600"),
+    ];
+    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    kill(&stage, &ids[1]).await?;
+    stage.engine.docker(&["kill", &ids[2]]).await?;
+    stage.cri.stop_container(&ids[3], 0).await?;
+    for id in &ids {
+        ensure_eq!(first_end(&stage.cri, id).await?, killed_somehow());
+    }
+    stage.cri = stage.bridge.restart().await?;
+    for id in &ids {
+        ensure_eq!(first_end(&stage.cri, id).await?, killed_somehow(), "after a restart");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// The first end that a status shows.
+async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
+    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(2));
+    while looks.again().await {
+        let status = cri.container(id).await?;
+        if status.state() == ContainerState::ContainerExited {
+            return Ok((status.reason, status.exit_code));
+        }
+    }
+    Err(Failure(format!("{id} does not end")))
+}
+
+/// From beside, so that the engine knows nothing of it.
+async fn kill(stage: &Stage, id: &str) -> Outcome {
+    let pid = Kernel::of(&stage.engine, id).await?.pid;
+    Command::new("kill").args(["-9", &pid]).status().await?;
+    Ok(())
+}
+
+/// A container with little memory and no swap.
+fn small(stage: &Stage, name: &str, line: &str) -> cri::ContainerConfig {
+    let mut container = stage.recipes.container(name, line);
+    let linux = container.linux.get_or_insert_default();
+    let resources = linux.resources.get_or_insert_default();
+    (resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes) = (LITTLE, LITTLE);
+    container
+}
+
+fn no_memory() -> (String, i32) {
+    ("OOMKilled".to_owned(), 137)
+}
+
+fn killed_somehow() -> (String, i32) {
+    ("Error".to_owned(), 137)
+}
+
+const LITTLE: i64 = 16 << 20;
+/// Fills far more.
+const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=64M count=4";
