@@ -125,6 +125,6 @@ fn killed_somehow() -> (String, i32) {
     ("Error".to_owned(), 137)
 }
 
-const LITTLE: i64 = 16 << 20;
+const LITTLE: i64 = 32 << 20;
 /// Fills far more.
-const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=64M count=4";
+const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=4";
