@@ -264,7 +264,7 @@ async fn build(
     };
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, &settings.run_dir, tracker);
     let config = Arc::new(shown(settings));
-    let image = ImageRpc { images, store: store.clone() };
+    let image = ImageRpc { images, store: store.clone(), leaving: work.1.clone() };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
         containers,
@@ -273,6 +273,7 @@ async fn build(
         store,
         network,
         config,
+        sandbox_image: sandbox_image(settings).into(),
         checkpoints,
         network_mode: settings.network,
         leaving: work.1.clone(),
@@ -342,9 +343,8 @@ async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: Ta
 
 /// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.
 fn shown(settings: &Settings) -> serde_json::Value {
-    let pause = crate::pause::archive::reference();
     serde_json::json!({
-        "sandboxImage": settings.sandbox_image.as_deref().unwrap_or(pause),
+        "sandboxImage": sandbox_image(settings),
         "docker": settings.docker,
         "stateDir": settings.state_dir,
         "runDir": settings.run_dir,
@@ -355,6 +355,10 @@ fn shown(settings: &Settings) -> serde_json::Value {
         "cniConfDir": settings.cni.conf_dir,
         "cniBinDirs": settings.cni.bin_dirs,
     })
+}
+
+fn sandbox_image(settings: &Settings) -> &str {
+    settings.sandbox_image.as_deref().unwrap_or_else(|| crate::pause::archive::reference())
 }
 
 /// How long a killed predecessor's child may keep the state directory's lock.

@@ -81,6 +81,20 @@ impl Cgroups {
         })
     }
 
+    /// The topmost group that can be seen of each hierarchy; none where there are none.
+    pub fn top(&self) -> Option<Cgroup> {
+        let mounts = self.known().ok()?;
+        let (proc, mut legacy) = (self.proc.clone(), BTreeMap::new());
+        for mount in mounts.iter() {
+            for option in mount.options.iter().flatten() {
+                legacy.entry(option.clone()).or_insert_with(|| mount.point.clone());
+            }
+        }
+        let unified = mounts.iter().find(|mount| mount.options.is_none());
+        let unified = unified.map(|mount| mount.point.clone());
+        (unified.is_some() || !legacy.is_empty()).then_some(Cgroup { proc, unified, legacy })
+    }
+
     /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.known().ok().filter(|mounts| !mounts.is_empty())?;

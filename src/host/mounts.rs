@@ -22,6 +22,8 @@ pub struct Entry<'a> {
     pub sharing: Sharing,
     /// The file system's type.
     pub kind: &'a str,
+    /// What is mounted: a device, or any word.
+    pub source: &'a str,
     /// The file system's own options, [`unescaped`] one by one; empty when there are none.
     pub options: &'a str,
 }
@@ -59,14 +61,15 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The last line wins where mounts lie upon each other.
 fn of_place(table: &str, place: &Path) -> Sharing {
+    holding(table, place).map(|mount| mount.sharing).unwrap_or_default()
+}
+
+/// The mount that a place is on; the last line wins where mounts lie upon each other.
+pub fn holding<'a>(table: &'a str, place: &Path) -> Option<Entry<'a>> {
     let mounts = table.lines().filter_map(Entry::read);
     let holding = mounts.filter(|mount| place.starts_with(&mount.point));
-    holding
-        .max_by_key(|mount| mount.point.components().count())
-        .map(|mount| mount.sharing)
-        .unwrap_or_default()
+    holding.max_by_key(|mount| mount.point.components().count())
 }
 
 impl<'a> Entry<'a> {
@@ -87,7 +90,8 @@ impl<'a> Entry<'a> {
             point: unescaped(point),
             sharing,
             kind: source.next()?,
-            options: source.nth(1).unwrap_or_default(),
+            source: source.next().unwrap_or_default(),
+            options: source.next().unwrap_or_default(),
         })
     }
 }

@@ -136,6 +136,14 @@ impl Process {
         matches!(self, Self::Running { .. })
     }
 
+    /// When it was started; none before.
+    pub const fn started_at(&self) -> Option<Nanos> {
+        match self {
+            Self::Running { started_at, .. } | Self::Exited { started_at, .. } => Some(*started_at),
+            Self::Created | Self::Unknown => None,
+        }
+    }
+
     /// Host pid while running; none while Docker restarts it.
     pub const fn pid(&self) -> Option<u32> {
         match self {

@@ -3,7 +3,7 @@
 //! A figure is none where the kernel does not keep it, or where nobody asked for that much
 //! ([`Detail`]); a figure that is there was read, never guessed.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use super::{
     record::{ContainerRecord, SandboxRecord},
@@ -94,6 +94,13 @@ pub struct CpuReading {
     pub throttled_periods: Option<u64>,
     /// How long it was held back in all.
     pub throttled: Option<u64>,
+    /// What it may use in each period, in microseconds; only with [`Detail::Everything`].
+    pub quota: Option<Limit>,
+    /// Length of a period in microseconds; only with [`Detail::Everything`].
+    pub period: Option<u64>,
+    /// Its share of the processors on version 1's scale, usually 1024; only with
+    /// [`Detail::Everything`].
+    pub shares: Option<u64>,
     /// Waiting for a processor.
     pub pressure: Option<Pressure>,
 }
@@ -127,12 +134,42 @@ pub struct MemoryReading {
     pub limit_hits: Option<u64>,
     /// Processes killed for lack of memory.
     pub oom_kills: Option<u64>,
-    /// Page faults.
+    /// Page faults, those of groups below it included.
     pub faults: Option<u64>,
-    /// Page faults that needed the disk.
+    /// Page faults that needed the disk, likewise.
     pub major_faults: Option<u64>,
+    /// Page faults of the group itself, where they are counted apart: version 1.
+    pub own_faults: Option<u64>,
+    /// Those that needed the disk.
+    pub own_major_faults: Option<u64>,
+    /// The most it may be.
+    pub limit: Option<Limit>,
+    /// The most it and swap may be together.
+    pub swap_limit: Option<Limit>,
+    /// What it keeps when memory is short: the soft limit of version 1, `memory.min` of version
+    /// 2. Only with [`Detail::Everything`].
+    pub reserved: Option<Limit>,
     /// Waiting for memory.
     pub pressure: Option<Pressure>,
+}
+
+/// The most of something that a group may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// As much as there is.
+    Unlimited,
+    /// This much.
+    At(u64),
+}
+
+impl Limit {
+    /// The number; none without a limit.
+    pub const fn value(self) -> Option<u64> {
+        match self {
+            Self::Unlimited => None,
+            Self::At(value) => Some(value),
+        }
+    }
 }
 
 /// Swap, in bytes.
@@ -185,8 +222,8 @@ pub struct PidsReading {
     pub at: Nanos,
     /// How many there are.
     pub tasks: u64,
-    /// How many there may be; none without a limit. Only with [`Detail::Everything`].
-    pub limit: Option<u64>,
+    /// How many there may be; only with [`Detail::Everything`].
+    pub limit: Option<Limit>,
 }
 
 /// Huge pages of one size, in bytes.
@@ -285,4 +322,42 @@ pub struct LayerReading {
     pub bytes: u64,
     /// Inodes.
     pub inodes: u64,
+}
+
+/// The disks of this machine, as far as figures of containers name them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disks {
+    /// Names of block devices by their numbers: `/dev/sda`.
+    pub names: BTreeMap<(u32, u32), String>,
+    /// The file system that writable layers are on; none while it cannot be looked at.
+    pub layers: Option<DiskReading>,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskReading {
+    /// What is mounted: `/dev/sda1`.
+    pub device: String,
+    /// Bytes it has in all.
+    pub bytes: u64,
+    /// Inodes it has in all; 0 where it has no such limit.
+    pub inodes: u64,
+    /// Inodes that are free.
+    pub free_inodes: u64,
+}
+
+/// Every figure that can be told on this machine, each with some value: what is none here is none
+/// in every reading.
+#[derive(Clone, Debug, Default)]
+pub struct Specimen {
+    /// Of a control group.
+    pub group: GroupReading,
+    /// Of processes.
+    pub processes: ProcessReading,
+    /// Of writable layers; none where they cannot be measured.
+    pub layer: Option<LayerReading>,
+    /// Of a pod's network.
+    pub network: NetworkReading,
+    /// Of disks.
+    pub disks: Disks,
 }

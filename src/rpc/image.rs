@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, codegen::BoxStream};
 
-use super::status::failed;
+use super::{portions::portions, status::failed};
 use crate::{
     host::clock,
     image::images::Images,
@@ -21,10 +22,12 @@ pub struct ImageRpc {
     pub images: Images,
     /// What is true now.
     pub store: Store,
+    /// Cancelled when dockbridge ends: then lists in portions end.
+    pub leaving: CancellationToken,
 }
 
 impl ImageRpc {
-    async fn now(&self) -> Result<Arc<Snapshot>, Status> {
+    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
     }
 
@@ -39,13 +42,17 @@ impl ImageService for ImageRpc {
         &self,
         request: Request<cri::ListImagesRequest>,
     ) -> Result<Response<cri::ListImagesResponse>, Status> {
-        let filter = parse::filter::image_filter(request.get_ref().filter.as_ref());
-        let now = self.now().await?;
-        let images = match filter {
-            None => now.images().iter().map(|image| self.render(image)).collect(),
-            Some(name) => now.image(&name).map(|image| self.render(image)).into_iter().collect(),
-        };
+        let images = self.listed(request.get_ref().filter.as_ref()).await?.collect();
         Ok(Response::new(cri::ListImagesResponse { images }))
+    }
+
+    async fn stream_images(
+        &self,
+        request: Request<cri::StreamImagesRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamImagesResponse>>, Status> {
+        let items = self.listed(request.get_ref().filter.as_ref()).await?;
+        let told = |images| cri::StreamImagesResponse { images };
+        Ok(portions(items, told, self.leaving.clone()))
     }
 
     async fn image_status(

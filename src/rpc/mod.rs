@@ -7,9 +7,12 @@ pub mod events;
 pub mod image;
 pub mod layer;
 pub mod listener;
+pub mod portions;
 pub mod runtime;
 pub mod server;
 pub mod status;
+
+mod lists;
 
 #[cfg(test)]
 mod tests;

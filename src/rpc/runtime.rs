@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use super::{
     events::{events, held, pod},
     layer::about,
+    portions::portions,
     status::{failed, status},
 };
 use crate::{
@@ -17,10 +18,7 @@ use crate::{
     container::room::Containers,
     error::Kind,
     host::clock,
-    model::{
-        network::{NetworkMode, NetworkStatus},
-        stats::Detail,
-    },
+    model::network::{NetworkMode, NetworkStatus},
     network::service::Network,
     sandbox::room::Sandboxes,
     stats::room::Stats,
@@ -47,6 +45,8 @@ pub struct RuntimeRpc {
     pub network: Network,
     /// What is in force, as JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
+    /// The image of the container that holds a pod's network.
+    pub sandbox_image: Arc<str>,
     /// Where changed pod CIDRs are kept.
     pub checkpoints: Checkpoints,
     /// Whether CNI's readiness is the node's.
@@ -57,7 +57,7 @@ pub struct RuntimeRpc {
 
 impl RuntimeRpc {
     /// What is true now, or why nobody knows yet.
-    async fn now(&self) -> Result<Arc<Snapshot>, Status> {
+    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
     }
 
@@ -70,7 +70,7 @@ impl RuntimeRpc {
     }
 
     /// What is true now, once the engine has described itself: that comes before its lists.
-    async fn described(&self) -> Arc<Snapshot> {
+    pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_PATIENCE, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()
     }
@@ -145,11 +145,17 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListPodSandboxRequest>,
     ) -> Result<Response<cri::ListPodSandboxResponse>, Status> {
-        let filter = parse::filter::sandbox_filter(request.get_ref().filter.as_ref());
-        let now = self.now().await?;
-        let asked = now.sandboxes().iter().filter(|sandbox| filter.matches(sandbox));
-        let items = asked.map(|sandbox| render::sandbox::item(sandbox)).collect();
+        let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?.collect();
         Ok(Response::new(cri::ListPodSandboxResponse { items }))
+    }
+
+    async fn stream_pod_sandboxes(
+        &self,
+        request: Request<cri::StreamPodSandboxesRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamPodSandboxesResponse>>, Status> {
+        let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
+        let told = |pod_sandboxes| cri::StreamPodSandboxesResponse { pod_sandboxes };
+        Ok(portions(items, told, self.leaving.clone()))
     }
 
     async fn create_container(
@@ -216,11 +222,17 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListContainersRequest>,
     ) -> Result<Response<cri::ListContainersResponse>, Status> {
-        let filter = parse::filter::container_filter(request.get_ref().filter.as_ref());
-        let now = self.now().await?;
-        let asked = now.containers().iter().filter(|container| filter.matches(container));
-        let containers = asked.map(|container| render::container::item(container)).collect();
+        let containers = self.listed_containers(request.get_ref().filter.as_ref()).await?.collect();
         Ok(Response::new(cri::ListContainersResponse { containers }))
+    }
+
+    async fn stream_containers(
+        &self,
+        request: Request<cri::StreamContainersRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamContainersResponse>>, Status> {
+        let items = self.listed_containers(request.get_ref().filter.as_ref()).await?;
+        let told = |containers| cri::StreamContainersResponse { containers };
+        Ok(portions(items, told, self.leaving.clone()))
     }
 
     async fn container_status(
@@ -329,11 +341,17 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListContainerStatsRequest>,
     ) -> Result<Response<cri::ListContainerStatsResponse>, Status> {
-        let filter = parse::filter::container_stats_filter(request.get_ref().filter.as_ref());
-        let now = self.now().await?;
-        let read = self.stats.containers(&now, &filter, Detail::Usage).await.map_err(failed)?;
-        let stats = read.iter().map(render::stats::container).collect();
+        let stats = self.listed_container_stats(request.get_ref().filter.as_ref()).await?.collect();
         Ok(Response::new(cri::ListContainerStatsResponse { stats }))
+    }
+
+    async fn stream_container_stats(
+        &self,
+        request: Request<cri::StreamContainerStatsRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamContainerStatsResponse>>, Status> {
+        let items = self.listed_container_stats(request.get_ref().filter.as_ref()).await?;
+        let told = |container_stats| cri::StreamContainerStatsResponse { container_stats };
+        Ok(portions(items, told, self.leaving.clone()))
     }
 
     async fn pod_sandbox_stats(
@@ -352,11 +370,43 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListPodSandboxStatsRequest>,
     ) -> Result<Response<cri::ListPodSandboxStatsResponse>, Status> {
-        let filter = parse::filter::sandbox_stats_filter(request.get_ref().filter.as_ref());
-        let now = self.now().await?;
-        let read = self.stats.pods(&now, &filter, Detail::Usage).await.map_err(failed)?;
-        let stats = read.iter().map(render::stats::pod).collect();
+        let stats = self.listed_sandbox_stats(request.get_ref().filter.as_ref()).await?.collect();
         Ok(Response::new(cri::ListPodSandboxStatsResponse { stats }))
+    }
+
+    async fn stream_pod_sandbox_stats(
+        &self,
+        request: Request<cri::StreamPodSandboxStatsRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamPodSandboxStatsResponse>>, Status> {
+        let items = self.listed_sandbox_stats(request.get_ref().filter.as_ref()).await?;
+        let told = |pod_sandbox_stats| cri::StreamPodSandboxStatsResponse { pod_sandbox_stats };
+        Ok(portions(items, told, self.leaving.clone()))
+    }
+
+    async fn list_metric_descriptors(
+        &self,
+        _request: Request<cri::ListMetricDescriptorsRequest>,
+    ) -> Result<Response<cri::ListMetricDescriptorsResponse>, Status> {
+        let descriptors = self.announced().await?;
+        Ok(Response::new(cri::ListMetricDescriptorsResponse { descriptors }))
+    }
+
+    async fn list_pod_sandbox_metrics(
+        &self,
+        _request: Request<cri::ListPodSandboxMetricsRequest>,
+    ) -> Result<Response<cri::ListPodSandboxMetricsResponse>, Status> {
+        let pod_metrics = self.listed_metrics().await?.collect();
+        Ok(Response::new(cri::ListPodSandboxMetricsResponse { pod_metrics }))
+    }
+
+    async fn stream_pod_sandbox_metrics(
+        &self,
+        _request: Request<cri::StreamPodSandboxMetricsRequest>,
+    ) -> Result<Response<BoxStream<cri::StreamPodSandboxMetricsResponse>>, Status> {
+        let items = self.listed_metrics().await?;
+        let told =
+            |pod_sandbox_metrics| cri::StreamPodSandboxMetricsResponse { pod_sandbox_metrics };
+        Ok(portions(items, told, self.leaving.clone()))
     }
 
     async fn update_runtime_config(

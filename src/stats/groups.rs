@@ -58,6 +58,11 @@ impl Groups {
         }
     }
 
+    /// The control groups of this machine.
+    pub(super) const fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
+    }
+
     /// The group of the container `id`, whose main process is `pid`.
     pub(super) fn find(&self, id: &str, pid: u32) -> Found {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();

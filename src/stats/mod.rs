@@ -6,16 +6,19 @@
 //!              ── read:   the files' texts into figures
 //!              ── rates:  what of two readings is a rate
 //!              ── layers: what the walker measured, slowly, in the background
+//!              ── disks:  the file system layers are on, likewise
 //! ```
 
 pub mod error;
 pub mod room;
 
+mod disks;
 mod groups;
 mod layers;
 mod pods;
 mod rates;
 mod read;
+mod specimen;
 mod walker;
 
 #[cfg(test)]

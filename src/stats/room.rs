@@ -14,6 +14,7 @@ use std::{
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
+    disks::{self, Seen},
     error::StatsError,
     groups::{Found, Groups, means},
     layers::Layers,
@@ -30,7 +31,9 @@ use crate::{
     model::{
         filter::{ContainerFilter, SandboxFilter},
         record::{ContainerRecord, SandboxRecord},
-        stats::{ContainerReading, Detail, GroupReading, PodReading, ProcessReading},
+        stats::{
+            ContainerReading, Detail, Disks, GroupReading, PodReading, ProcessReading, Specimen,
+        },
     },
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -48,6 +51,7 @@ pub(super) struct Memory {
     pub(super) groups: Groups,
     pub(super) rates: Rates,
     pub(super) layers: Layers,
+    pub(super) disks: Seen,
     /// However many ask, this many threads read.
     threads: Arc<Semaphore>,
 }
@@ -56,7 +60,8 @@ impl Stats {
     /// Reads below `proc`; measures writable layers until the last handle is gone.
     pub fn start(store: Store, proc: &Path) -> Self {
         let stats = Self::new(proc);
-        tokio::spawn(walker::walk(Arc::downgrade(&stats.memory), store));
+        tokio::spawn(walker::walk(Arc::downgrade(&stats.memory), store.clone()));
+        tokio::spawn(disks::watch(Arc::downgrade(&stats.memory), store));
         stats
     }
 
@@ -67,6 +72,7 @@ impl Stats {
             groups: Groups::below(proc, &mut Files::default()),
             rates: Rates::default(),
             layers: Layers::default(),
+            disks: Seen::default(),
             threads: Arc::new(Semaphore::new(workers())),
         };
         Self { memory: Arc::new(memory) }
@@ -127,6 +133,23 @@ impl Stats {
         let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
         let shapes = Shape::all(asked, now);
         self.spread(shapes, detail, Memory::pod).await
+    }
+
+    /// The disks that figures name, as seen some seconds ago.
+    pub fn disks(&self) -> Arc<Disks> {
+        self.memory.disks.at(Instant::now())
+    }
+
+    /// What can be told on this machine at all, whether or not there is any pod.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn specimen(&self, now: &Snapshot) -> Result<Specimen, StatsError> {
+        let memory = Arc::clone(&self.memory);
+        // Only overlays have a directory that can be measured.
+        let overlay = |driver: &str| driver.contains(OVERLAY);
+        let layers = now.engine.as_ref().is_none_or(|engine| overlay(&engine.storage_driver));
+        Ok(tokio::task::spawn_blocking(move || memory.specimen(layers)).await?)
     }
 
     /// Reads `subjects` on a few threads; their order stays.
@@ -246,6 +269,8 @@ fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
+/// In the names of all such storage drivers and snapshotters.
+const OVERLAY: &str = "overlay";
 const MOST_WORKERS: usize = 4;
 /// Fewer are read sooner than another thread wakes up.
 const SMALLEST_SHARE: usize = 8;

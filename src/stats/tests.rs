@@ -3,7 +3,7 @@
 //! v2 after the kernel's documentation.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,6 +13,7 @@ use std::{
 use serde_json::json;
 
 use super::{
+    disks,
     groups::means,
     layers::{Layers, REFRESH},
     pods::{Shape, parents, sum},
@@ -21,16 +22,19 @@ use super::{
     room::{Memory, Stats, Work},
     walker::{Job, Storage, Turn},
 };
-use crate::model::{
-    document::{ContainerDocument, SandboxDocument, VERSION},
-    id::{ContainerId, SandboxId},
-    network::NetworkMode,
-    record::{ContainerRecord, Process, SandboxRecord},
-    stats::{
-        ContainerReading, CpuReading, Detail, GroupReading, LayerReading, MemoryReading,
-        PidsReading, Pressure, SwapReading,
+use crate::{
+    model::{
+        document::{ContainerDocument, SandboxDocument, VERSION},
+        id::{ContainerId, SandboxId},
+        network::NetworkMode,
+        record::{ContainerRecord, Process, SandboxRecord},
+        stats::{
+            ContainerReading, CpuReading, Detail, DeviceReading, Disks, GroupReading, LayerReading,
+            Limit, MemoryReading, PidsReading, Pressure, SwapReading,
+        },
+        time::Nanos,
     },
-    time::Nanos,
+    translate::render::{self, metrics::answer::descriptors},
 };
 
 const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
@@ -111,6 +115,10 @@ fn version_1_as_a_machine_shows_it() {
             (Some(114_688), Some(3272), Some(0))
         );
         assert_eq!(memory.oom_kills, Some(0));
+        assert_eq!((cpu.quota, cpu.shares), (Some(Limit::At(20_000)), Some(1024)));
+        let limits = (memory.limit, memory.swap_limit, memory.reserved);
+        let wanted = (Some(Limit::At(67_108_864)), Some(Limit::At(134_217_728)));
+        assert_eq!(limits, (wanted.0, wanted.1, Some(Limit::Unlimited)));
         assert!(memory.peak.is_some() && memory.kernel.is_some() && memory.limit_hits.is_some());
         let swap = SwapReading { at: memory.at, usage: 0, available: Some(67_108_864) };
         assert_eq!(group.swap, Some(swap));
@@ -143,7 +151,14 @@ fn version_2_under_both_drivers() {
         let io = group.io.unwrap();
         assert_eq!((io.pressure.unwrap().some.total, io.devices.len()), (88, 1));
         assert_eq!((io.devices[0].major, io.devices[0].written_bytes), (8, 8_388_608));
-        assert_eq!(group.pids.map(|pids| (pids.tasks, pids.limit)), Some((2, None)));
+        let tasks = group.pids.map(|pids| (pids.tasks, pids.limit));
+        assert_eq!(tasks, Some((2, Some(Limit::Unlimited))));
+        assert_eq!((cpu.quota, cpu.period), (Some(Limit::At(20_000)), Some(100_000)));
+        assert_eq!(cpu.shares, Some(2597), "a weight of 100");
+        let limits = (memory.limit, memory.swap_limit, memory.reserved);
+        let wanted = (67_108_864, 134_217_728, 0);
+        let wanted = (Limit::At(wanted.0), Limit::At(wanted.1), Limit::At(wanted.2));
+        assert_eq!(limits, (Some(wanted.0), Some(wanted.1), Some(wanted.2)));
     }
 }
 
@@ -164,6 +179,80 @@ fn processes_are_read_where_they_are_asked_for() {
     let processes = reading.processes.unwrap();
     assert_eq!((processes.processes, processes.threads), (1, 1));
     assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
+}
+
+/// What is announced by a look at the machine alone is what its containers and pods then tell.
+#[test]
+fn a_machine_tells_what_was_announced() {
+    for tree in TREES {
+        let memory = memory(tree);
+        let announced = descriptors(&memory.specimen(true));
+        let announced: BTreeSet<&str> = announced.iter().map(|one| one.name.as_str()).collect();
+        let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
+        let all = [Arc::clone(&pod)];
+        let shape = Shape::among(&pod, &[container(ID, 42)], &parents(&all));
+        memory.layers.note(ID, Some(LayerReading::default()), Instant::now());
+        let means = means(Detail::Everything);
+        let mut work = Work { means: &means, files: Files::default() };
+        let mut reading = memory.pod(&shape, &mut work).unwrap();
+        // Figures of devices come with traffic.
+        let io = reading.containers[0].group.io.as_mut().unwrap();
+        io.devices.push(DeviceReading::default());
+        let disks = disks::look(&memory.proc, Some(Path::new("/")));
+        let answer = render::metrics::answer::pod(&reading, &disks, "pause:1");
+        let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
+        let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
+        let told: BTreeSet<&str> = told.collect();
+        let differ: Vec<_> = announced.symmetric_difference(&told).collect();
+        assert!(differ.is_empty(), "{tree}: announced or told alone: {differ:?}");
+        assert_eq!(told.contains("container_pressure_cpu_waiting_seconds_total"), tree != "v1");
+    }
+}
+
+/// Before there is any group below the topmost, controllers are announced as they usually are.
+#[test]
+fn an_empty_machine_announces_what_its_controllers_keep() {
+    let root = tempfile::tempdir().unwrap();
+    let (proc, cg) = (root.path().join("proc/self"), root.path().join("cg"));
+    fs::create_dir_all(&proc).unwrap();
+    fs::create_dir_all(&cg).unwrap();
+    let mounts = format!("3 4 0:5 / {} rw - cgroup2 cgroup2 rw\n", cg.display());
+    fs::write(proc.join("mountinfo"), mounts).unwrap();
+    fs::write(cg.join("cpu.stat"), "usage_usec 1\nuser_usec 1\nsystem_usec 0\n").unwrap();
+    fs::write(cg.join("io.stat"), "").unwrap();
+    for (controllers, memory, quota, tasks) in
+        [("cpu memory pids io", true, true, true), ("cpu io", false, true, false)]
+    {
+        fs::write(cg.join("cgroup.controllers"), controllers).unwrap();
+        let stats = Stats::new(&root.path().join("proc"));
+        let announced = descriptors(&stats.memory.specimen(false));
+        let has = |name: &str| announced.iter().any(|one| one.name == format!("container_{name}"));
+        assert!(has("cpu_usage_seconds_total") && has("fs_reads_total") && has("fs_limit_bytes"));
+        let told = [has("memory_failcnt"), has("spec_cpu_quota"), has("threads_max")];
+        assert_eq!(told, [memory, quota, tasks], "{controllers}");
+        assert!(!has("fs_usage_bytes") && !has("pressure_io_waiting_seconds_total"));
+    }
+}
+
+#[test]
+fn disks_are_forgotten_when_nobody_could_look_for_long() {
+    let (seen, begin) = (disks::Seen::default(), Instant::now());
+    assert_eq!(*seen.at(begin), Disks::default());
+    let root = tempfile::tempdir().unwrap();
+    machine(root.path(), "upperdir=x");
+    let proc = root.path().join("proc");
+    fs::write(proc.join("partitions"), "major minor  #blocks  name\n\n   8        1  9 sda1\n")
+        .unwrap();
+    let looked = disks::look(&proc, Some(&root.path().join("cg")));
+    assert_eq!(looked.names[&(8, 1)], "/dev/sda1");
+    let disk = looked.layers.clone().unwrap();
+    assert_eq!(disk.device, "cgroup2");
+    assert!(disk.bytes > 0, "{disk:?}");
+    seen.note(looked.clone(), begin);
+    assert_eq!(*seen.at(begin + Duration::from_secs(30)), looked);
+    assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
+    assert_eq!(disks::look(&proc, None).layers, None);
+    assert_eq!(disks::look(&proc, Some(Path::new("/nowhere"))).layers, None);
 }
 
 #[test]
@@ -244,7 +333,7 @@ fn figures_of_groups_add_up() {
             peak: Some(3),
             ..MemoryReading::default()
         }),
-        pids: Some(PidsReading { at: Nanos(1), tasks: 2, limit: Some(9) }),
+        pids: Some(PidsReading { at: Nanos(1), tasks: 2, limit: Some(Limit::At(9)) }),
         ..GroupReading::default()
     };
     let total = sum([group(10, None), GroupReading::default(), group(5, Some(7))].iter());

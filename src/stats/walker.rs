@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 use tracing::debug;
 
 use super::{
@@ -30,11 +33,11 @@ pub(super) async fn walk(memory: Weak<Memory>, store: Store) {
     let mut rounds = Rounds::default();
     while let Some(memory) = memory.upgrade() {
         if rounds.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-            rounds.look(&memory, &store.snapshot()).await;
+            rounds.look(&memory, store.snapshot()).await;
         }
         let Some(job) = rounds.next() else {
             drop(memory);
-            sleep(LOOK_EVERY).await;
+            rounds.idle(&store).await;
             continue;
         };
         let began = Instant::now();
@@ -57,6 +60,8 @@ pub(super) async fn walk(memory: Weak<Memory>, store: Store) {
 #[derive(Default)]
 struct Rounds {
     looked: Option<Instant>,
+    /// What was seen then.
+    seen: Option<Arc<Snapshot>>,
     /// Not begun.
     fresh: VecDeque<Job>,
     /// Begun, and in need of further steps.
@@ -90,8 +95,9 @@ pub(super) enum Turn {
 
 impl Rounds {
     /// Forgets what has ended and enlists what is due.
-    async fn look(&mut self, memory: &Memory, now: &Snapshot) {
+    async fn look(&mut self, memory: &Memory, now: Arc<Snapshot>) {
         self.looked = Some(Instant::now());
+        self.seen = Some(Arc::clone(&now));
         memory.keep(now.containers(), now.sandboxes());
         let Some(engine) = &now.engine else { return };
         let mut storage = None;
@@ -108,6 +114,17 @@ impl Rounds {
                 let (record, storage) = (Arc::clone(record), Arc::clone(storage));
                 self.fresh.push_back(Job { record, storage, walk: None });
             }
+        }
+    }
+
+    /// Waits until there may be something to do: what has just begun is measured soon.
+    async fn idle(&mut self, store: &Store) {
+        sleep(SHORTEST_PAUSE).await;
+        let seen = self.seen.take();
+        let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
+        let news = store.when(|now| is_news(now).then_some(()));
+        if timeout(LOOK_EVERY, news).await.is_ok() {
+            self.looked = None;
         }
     }
 
@@ -159,6 +176,8 @@ impl Job {
 
 /// How often is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Changes that come together are looked at together.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// Files looked at in one step: some milliseconds when they are in the cache.
 const STEP: usize = 2000;
 /// Rest after a step, in times of what it took.

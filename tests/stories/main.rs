@@ -30,6 +30,7 @@ mod keeping;
 mod logs;
 mod machine;
 mod many;
+mod metrics;
 mod mounts;
 mod oom;
 mod pods;
@@ -159,6 +160,11 @@ const STORIES: &[(&str, Story)] = stories![
     stats::of_a_pod_among_strangers,
     stats::while_they_end,
     stats::cost_the_engine_nothing,
+    metrics::of_a_pod,
+    metrics::of_what_limits_it,
+    metrics::before_there_is_any_pod,
+    metrics::lists_in_portions,
+    metrics::cost_the_engine_nothing,
     confinement::by_seccomp,
     confinement::though_the_daemon_confines_nobody,
     confinement::by_capabilities,

@@ -86,7 +86,7 @@ fn shares(wished: i64, kernel: Option<CpuWeight>) -> i64 {
             match wished {
                 0 if weight == USUAL_WEIGHT => USUAL_SHARES,
                 wished if wished != 0 && becomes_it(wished) => wished,
-                _ => shares_of(weight),
+                _ => CpuWeight::Weight(weight).shares(),
             }
         }
     }
@@ -96,11 +96,6 @@ fn shares(wished: i64, kernel: Option<CpuWeight>) -> i64 {
 fn linear_weight(shares: i64) -> i64 {
     let above = shares.clamp(LEAST_SHARES, MOST_SHARES) - LEAST_SHARES;
     1 + above * 9999 / (MOST_SHARES - LEAST_SHARES)
-}
-
-fn shares_of(weight: i64) -> i64 {
-    let above = weight.clamp(1, 10_000) - 1;
-    LEAST_SHARES + above * (MOST_SHARES - LEAST_SHARES) / 9999
 }
 
 /// The same on a curve through (1024, 100).

@@ -35,6 +35,25 @@ pub enum CpuWeight {
     Weight(i64),
 }
 
+impl CpuWeight {
+    /// On the scale of version 1: 1 to 10000 onto 2 to 262144 in a straight line.
+    pub const fn shares(self) -> i64 {
+        match self {
+            Self::Shares(shares) => shares,
+            Self::Weight(weight) => {
+                let above = if weight < 1 {
+                    0
+                } else if weight > 10_000 {
+                    9999
+                } else {
+                    weight - 1
+                };
+                2 + above * 262_142 / 9999
+            }
+        }
+    }
+}
+
 /// No limit.
 pub const UNLIMITED: i64 = -1;
 

@@ -1,12 +1,14 @@
 //! Processor time of a control group.
 
+use std::path::Path;
+
 use super::{
     file::Files,
     group::Places,
-    text::{flat, pressure},
+    text::{count, flat, limit, pressure},
 };
 use crate::{
-    host::cgroup::Hierarchy,
+    host::cgroup::{Hierarchy, limits::CpuWeight},
     model::{
         stats::{CpuReading, Detail},
         time::Nanos,
@@ -36,6 +38,13 @@ pub(super) fn read(
         let bandwidth = places.cpu.as_ref().and_then(|place| files.text(place, "cpu.stat"));
         if let Some(text) = bandwidth {
             throttling(text, &mut reading);
+        }
+    }
+    if detail == Detail::Everything {
+        match (&places.cpu, hierarchy) {
+            (Some(place), _) => legacy_limits(place, &mut reading, files),
+            (None, Hierarchy::Unified) => unified_limits(place, &mut reading, files),
+            (None, Hierarchy::Legacy) => {}
         }
     }
     let told = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
@@ -84,6 +93,23 @@ pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
             _ => {}
         }
     }
+}
+
+fn legacy_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+    reading.quota = files.limit(place, "cpu.cfs_quota_us");
+    reading.period = files.count(place, "cpu.cfs_period_us");
+    reading.shares = files.count(place, "cpu.shares");
+}
+
+/// `cpu.max` is a quota and a period.
+fn unified_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+    let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
+    if let Some((quota, period)) = both {
+        (reading.quota, reading.period) = (limit(quota), count(period));
+    }
+    let weight = files.count(place, "cpu.weight").and_then(|weight| i64::try_from(weight).ok());
+    let shares = weight.map(|weight| CpuWeight::Weight(weight).shares());
+    reading.shares = shares.and_then(|shares| u64::try_from(shares).ok());
 }
 
 const MICRO: u64 = 1000;

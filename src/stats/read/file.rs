@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::model::stats::Limit;
+
 /// Reads files of the kernel, one after the other.
 #[derive(Debug)]
 pub(in crate::stats) struct Files {
@@ -38,8 +40,8 @@ impl Files {
         super::text::count(self.text(directory, name)?)
     }
 
-    /// The only limit in a file; none also for "no limit".
-    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<u64> {
+    /// The only limit in a file.
+    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
         super::text::limit(self.text(directory, name)?)
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     host::cgroup::Hierarchy,
     model::{
-        stats::{Detail, MemoryReading, SwapReading},
+        stats::{Detail, Limit, MemoryReading, SwapReading},
         time::Nanos,
     },
 };
@@ -32,17 +32,19 @@ pub(super) fn read(
     };
     let limit = files.limit(place, names.limit);
     let working_set = usage.saturating_sub(stat.reading.inactive_file.unwrap_or_default());
-    let below_machine = limit.filter(|limit| *limit < places.machine_memory);
+    let stated = limit.and_then(Limit::value);
+    let below_machine = stated.filter(|limit| *limit < places.machine_memory);
     let mut reading = MemoryReading {
         at,
         usage,
         working_set,
         available: below_machine.map(|limit| limit.saturating_sub(working_set)),
+        limit,
         ..stat.reading
     };
     let swap = match hierarchy {
-        Hierarchy::Unified => unified_swap(place, files),
-        Hierarchy::Legacy => legacy_swap(stat.swap, limit, place, files),
+        Hierarchy::Unified => unified_swap(place, &mut reading, files),
+        Hierarchy::Legacy => legacy_swap(stat.swap, &mut reading, place, files),
     };
     if detail == Detail::Everything {
         details(*hierarchy, place, &mut reading, files);
@@ -73,6 +75,8 @@ pub(super) fn legacy(text: &str) -> Stat {
             "total_inactive_file" => reading.inactive_file = Some(value),
             "total_pgfault" => reading.faults = Some(value),
             "total_pgmajfault" => reading.major_faults = Some(value),
+            "pgfault" => reading.own_faults = Some(value),
+            "pgmajfault" => reading.own_major_faults = Some(value),
             "total_swap" => stat.swap = Some(value),
             _ => {}
         }
@@ -122,43 +126,49 @@ pub(super) fn oom_control(text: &str) -> Option<u64> {
     flat(text).find(|(name, _)| *name == "oom_kill").map(|(_, value)| value)
 }
 
-fn unified_swap(place: &Path, files: &mut Files) -> Option<SwapReading> {
+fn unified_swap(
+    place: &Path,
+    reading: &mut MemoryReading,
+    files: &mut Files,
+) -> Option<SwapReading> {
     let usage = files.count(place, "memory.swap.current")?;
     let limit = files.limit(place, "memory.swap.max");
-    Some(SwapReading {
-        usage,
-        available: limit.map(|limit| limit.saturating_sub(usage)),
-        at: Nanos::UNSET,
-    })
+    reading.swap_limit = reading.limit.zip(limit).map(|both| match both {
+        (Limit::At(memory), Limit::At(swap)) => Limit::At(memory.saturating_add(swap)),
+        _ => Limit::Unlimited,
+    });
+    let left = |limit: u64| limit.saturating_sub(usage);
+    let available = limit.and_then(Limit::value).map(left);
+    Some(SwapReading { usage, available, at: Nanos::UNSET })
 }
 
 /// Version 1 limits memory and swap together.
 fn legacy_swap(
     usage: Option<u64>,
-    memory: Option<u64>,
+    reading: &mut MemoryReading,
     place: &Path,
     files: &mut Files,
 ) -> Option<SwapReading> {
     let usage = usage?;
-    let both = files.limit(place, "memory.memsw.limit_in_bytes");
-    let limit = both.zip(memory).map(|(both, memory)| both.saturating_sub(memory));
-    Some(SwapReading {
-        usage,
-        available: limit.map(|limit| limit.saturating_sub(usage)),
-        at: Nanos::UNSET,
-    })
+    reading.swap_limit = files.limit(place, "memory.memsw.limit_in_bytes");
+    let [both, memory] = [reading.swap_limit, reading.limit].map(|limit| limit?.value());
+    let limit = both.zip(memory);
+    let left = |(both, memory): (u64, u64)| both.saturating_sub(memory).saturating_sub(usage);
+    Some(SwapReading { usage, available: limit.map(left), at: Nanos::UNSET })
 }
 
 fn details(hierarchy: Hierarchy, place: &Path, reading: &mut MemoryReading, files: &mut Files) {
     match hierarchy {
         Hierarchy::Unified => {
             reading.peak = files.count(place, "memory.peak");
+            reading.reserved = files.limit(place, "memory.min");
             if let Some(text) = files.text(place, "memory.events") {
                 events(text, reading);
             }
         }
         Hierarchy::Legacy => {
             reading.peak = files.count(place, "memory.max_usage_in_bytes");
+            reading.reserved = files.limit(place, "memory.soft_limit_in_bytes");
             reading.limit_hits = files.count(place, "memory.failcnt");
             reading.kernel = files.count(place, "memory.kmem.usage_in_bytes");
             reading.oom_kills = files.text(place, "memory.oom_control").and_then(oom_control);

@@ -10,6 +10,8 @@ pub(super) mod group;
 pub(super) mod interfaces;
 pub(super) mod io;
 pub(super) mod memory;
+pub(super) mod partitions;
+pub(super) mod probe;
 pub(super) mod processes;
 pub(super) mod tasks;
 pub(super) mod upper;

@@ -4,21 +4,22 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{cpu, interfaces, io, memory, processes, text, upper};
+use super::{cpu, interfaces, io, memory, partitions, processes, text, upper};
 use crate::model::{
-    stats::{CpuReading, DeviceReading, MemoryReading, Stall, TrafficReading},
+    stats::{CpuReading, DeviceReading, Limit, MemoryReading, Stall, TrafficReading},
     time::Nanos,
 };
 
 #[test]
 fn counts_and_limits() {
     for (written, count, limit) in [
-        ("0", Some(0), Some(0)),
-        ("67108864\n", Some(67_108_864), Some(67_108_864)),
-        ("max\n", Some(u64::MAX), None),
-        ("9223372036854771712", Some(9_223_372_036_854_771_712), None),
-        ("99999999999999999999999", Some(u64::MAX), None),
-        ("-1", None, None),
+        ("0", Some(0), Some(Limit::At(0))),
+        ("67108864\n", Some(67_108_864), Some(Limit::At(67_108_864))),
+        ("max\n", Some(u64::MAX), Some(Limit::Unlimited)),
+        ("9223372036854771712", Some(9_223_372_036_854_771_712), Some(Limit::Unlimited)),
+        ("99999999999999999999999", Some(u64::MAX), Some(Limit::Unlimited)),
+        ("-1\n", None, Some(Limit::Unlimited)),
+        ("-2", None, None),
         ("", None, None),
         ("12 13", None, None),
     ] {
@@ -55,7 +56,7 @@ fn processor_time_of_version_1() {
 
 #[test]
 fn memory_of_version_1_counts_what_is_below() {
-    let text = "cache 1\nrss 2\ninactive_file 3\ntotal_cache 10\ntotal_rss 20\n\
+    let text = "cache 1\nrss 2\ninactive_file 3\npgfault 6\ntotal_cache 10\ntotal_rss 20\n\
                 total_inactive_file 30\ntotal_active_file 40\ntotal_mapped_file 50\n\
                 total_pgfault 60\ntotal_pgmajfault 70\ntotal_swap 80\n";
     let stat = memory::legacy(text);
@@ -67,6 +68,7 @@ fn memory_of_version_1_counts_what_is_below() {
         mapped_file: Some(50),
         faults: Some(60),
         major_faults: Some(70),
+        own_faults: Some(6),
         ..MemoryReading::default()
     };
     assert_eq!((stat.reading, stat.swap), (wanted, Some(80)));
@@ -173,6 +175,15 @@ fn processes_and_their_limits() {
 }
 
 #[test]
+fn names_of_devices() {
+    let text = "major minor  #blocks  name\n\n   8        0  500107608 sda\n \
+                253        1       1000 dm-1\n  72        0       1000 cciss!c0d0\n8 x 1 sdb\n8 1 5\n";
+    let wanted = [((8, 0), "/dev/sda"), ((72, 0), "/dev/cciss/c0d0"), ((253, 1), "/dev/dm-1")];
+    let wanted = wanted.map(|(numbers, name)| (numbers, name.to_owned()));
+    assert_eq!(partitions::names(text), wanted.into());
+}
+
+#[test]
 fn the_upper_directory() {
     let line = |point: &str, rest: &str| format!("1 2 0:3 / {point} rw - {rest}\n");
     let overlay =
@@ -238,6 +249,7 @@ proptest! {
         let _ = interfaces::network(&text, "eth0", Nanos(1));
         let _ = processes::threads(&text);
         let _ = processes::ulimits(&text);
+        let _ = partitions::names(&text);
         let _ = upper::resolved(&text, &[Path::new("/nowhere").to_owned()]);
         if let Some(read) = text::pressure(&text) {
             prop_assert!(read.some.avg10.is_finite() && read.full.avg300.is_finite());

@@ -1,7 +1,7 @@
 //! The few forms in which the kernel writes figures. What is not understood is passed over: a
 //! newer kernel adds lines.
 
-use crate::model::stats::{Pressure, Stall};
+use crate::model::stats::{Limit, Pressure, Stall};
 
 /// A count. What is larger than we can count is as large as we can count; `max` is too.
 pub(super) fn count(text: &str) -> Option<u64> {
@@ -14,10 +14,13 @@ pub(super) fn count(text: &str) -> Option<u64> {
     }
 }
 
-/// A limit: none when there is none.
-pub(super) fn limit(text: &str) -> Option<u64> {
-    // Version 1 has no word for it, and shows the most that whole pages can be.
-    count(text).filter(|value| *value < UNLIMITED)
+/// A limit. Version 1 has no word for "none", and shows the most that whole pages can be, or -1.
+pub(super) fn limit(text: &str) -> Option<Limit> {
+    match count(text) {
+        None => (text.trim() == "-1").then_some(Limit::Unlimited),
+        Some(value) if value < UNLIMITED => Some(Limit::At(value)),
+        Some(_) => Some(Limit::Unlimited),
+    }
 }
 
 /// Lines of a name and a count.

@@ -6,6 +6,7 @@
 pub mod container;
 pub mod event;
 pub mod image;
+pub mod metrics;
 pub mod runtime;
 pub mod sandbox;
 pub mod stats;

@@ -14,6 +14,7 @@ mod faults;
 mod frames;
 mod hostile;
 mod joins;
+mod lists;
 mod logs;
 mod networks;
 mod outages;

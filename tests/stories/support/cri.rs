@@ -32,7 +32,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn of(call: &'static str) -> impl Fn(Status) -> Self {
+    pub(super) fn of(call: &'static str) -> impl Fn(Status) -> Self {
         move |status| Self { call, code: status.code(), message: status.message().to_owned() }
     }
 }
@@ -278,8 +278,14 @@ impl Cri {
         Ok(call!(self.runtime.list_pod_sandbox_stats(request))?.stats)
     }
 
+    /// ListMetricDescriptors.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn descriptors(&self) -> Answer<Vec<cri::MetricDescriptor>> {
+        let request = cri::ListMetricDescriptorsRequest {};
+        Ok(call!(self.runtime.list_metric_descriptors(request))?.descriptors)
+    }
+
     /// ListPodSandboxMetrics.
-    #[allow(dead_code, reason = "measurements ask for it")]
     pub(crate) async fn pod_metrics(&self) -> Answer<Vec<cri::PodSandboxMetrics>> {
         let request = cri::ListPodSandboxMetricsRequest {};
         Ok(call!(self.runtime.list_pod_sandbox_metrics(request))?.pod_metrics)

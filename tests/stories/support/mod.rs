@@ -15,6 +15,7 @@ pub(crate) mod leftovers;
 pub(crate) mod mass;
 pub(crate) mod patience;
 pub(crate) mod pod;
+pub(crate) mod portions;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod registry;

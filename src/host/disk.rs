@@ -1,0 +1,44 @@
+//! How much a file system holds.
+
+use std::path::Path;
+
+use nix::sys::statvfs::statvfs;
+
+use super::error::HostError;
+
+/// The size of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Inodes in all; 0 where it has no such limit.
+    pub inodes: u64,
+    /// Inodes that are free.
+    pub free_inodes: u64,
+}
+
+/// The size of the file system that `place` is on. May hang for as long as its server does.
+///
+/// # Errors
+/// There is no such place, or it cannot be asked.
+pub fn size(place: &Path) -> Result<Size, HostError> {
+    let facts = statvfs(place).map_err(|e| HostError::new("ask for the size of", place, e))?;
+    Ok(Size {
+        bytes: facts.blocks().saturating_mul(facts.fragment_size()),
+        inodes: facts.files(),
+        free_inodes: facts.files_free(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_file_system() {
+        let place = tempfile::tempdir().unwrap();
+        let size = size(place.path()).unwrap();
+        assert!(size.bytes > 1 << 20 && size.free_inodes <= size.inodes, "{size:?}");
+        assert!(super::size(Path::new("/nowhere/at/all")).unwrap_err().is_not_found());
+    }
+}

@@ -1,0 +1,109 @@
+//! What the lists are made of, each in one place: a list and its twin in portions answer the same
+//! items, for the same filters, of one snapshot.
+//!
+//! Items are rendered one by one as they are taken.
+
+use std::sync::Arc;
+
+use tonic::Status;
+
+use super::{image::ImageRpc, runtime::RuntimeRpc, status::failed};
+use crate::{
+    model::{filter::SandboxFilter, record::ImageRecord, stats::Detail},
+    translate::{parse, render},
+    wire::cri,
+};
+
+impl RuntimeRpc {
+    /// Of ListPodSandbox.
+    pub(super) async fn listed_sandboxes(
+        &self,
+        filter: Option<&cri::PodSandboxFilter>,
+    ) -> Result<impl Iterator<Item = cri::PodSandbox> + Send + use<>, Status> {
+        let filter = parse::filter::sandbox_filter(filter);
+        let now = self.now().await?;
+        let asked = now.sandboxes().iter().filter(|sandbox| filter.matches(sandbox));
+        Ok(rendered(asked.cloned().collect(), |sandbox| render::sandbox::item(sandbox)))
+    }
+
+    /// Of ListContainers.
+    pub(super) async fn listed_containers(
+        &self,
+        filter: Option<&cri::ContainerFilter>,
+    ) -> Result<impl Iterator<Item = cri::Container> + Send + use<>, Status> {
+        let filter = parse::filter::container_filter(filter);
+        let now = self.now().await?;
+        let asked = now.containers().iter().filter(|container| filter.matches(container));
+        Ok(rendered(asked.cloned().collect(), |container| render::container::item(container)))
+    }
+
+    /// Of ListContainerStats.
+    pub(super) async fn listed_container_stats(
+        &self,
+        filter: Option<&cri::ContainerStatsFilter>,
+    ) -> Result<impl Iterator<Item = cri::ContainerStats> + Send + use<>, Status> {
+        let filter = parse::filter::container_stats_filter(filter);
+        let now = self.now().await?;
+        let read = self.stats.containers(&now, &filter, Detail::Usage).await.map_err(failed)?;
+        Ok(rendered(read, render::stats::container))
+    }
+
+    /// Of ListPodSandboxStats.
+    pub(super) async fn listed_sandbox_stats(
+        &self,
+        filter: Option<&cri::PodSandboxStatsFilter>,
+    ) -> Result<impl Iterator<Item = cri::PodSandboxStats> + Send + use<>, Status> {
+        let filter = parse::filter::sandbox_stats_filter(filter);
+        let now = self.now().await?;
+        let read = self.stats.pods(&now, &filter, Detail::Usage).await.map_err(failed)?;
+        Ok(rendered(read, render::stats::pod))
+    }
+
+    /// Of ListPodSandboxMetrics.
+    pub(super) async fn listed_metrics(
+        &self,
+    ) -> Result<impl Iterator<Item = cri::PodSandboxMetrics> + Send + use<>, Status> {
+        let now = self.now().await?;
+        let all = SandboxFilter::default();
+        let read = self.stats.pods(&now, &all, Detail::Everything).await.map_err(failed)?;
+        let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
+        Ok(rendered(read, move |pod| render::metrics::answer::pod(pod, &disks, &pause)))
+    }
+
+    /// What [`Self::listed_metrics`] can hold on this machine, now and later.
+    pub(super) async fn announced(&self) -> Result<Vec<cri::MetricDescriptor>, Status> {
+        // Kubelet asks once, when it begins: an engine that is late must not leave it without.
+        let now = self.described().await;
+        let specimen = self.stats.specimen(&now).await.map_err(failed)?;
+        Ok(render::metrics::answer::descriptors(&specimen))
+    }
+}
+
+impl ImageRpc {
+    /// Of ListImages.
+    pub(super) async fn listed(
+        &self,
+        filter: Option<&cri::ImageFilter>,
+    ) -> Result<impl Iterator<Item = cri::Image> + Send + use<>, Status> {
+        let filter = parse::filter::image_filter(filter);
+        let now = self.now().await?;
+        let asked = match filter {
+            None => now.images().to_vec(),
+            Some(name) => now.image(&name).cloned().into_iter().collect(),
+        };
+        let images = self.images.clone();
+        let image =
+            move |image: &Arc<ImageRecord>| render::image::image(image, images.is_pinned(image));
+        Ok(rendered(asked, image))
+    }
+}
+
+fn rendered<R, T>(
+    subjects: Vec<R>,
+    render: impl Fn(&R) -> T + Send + 'static,
+) -> impl Iterator<Item = T> + Send
+where
+    R: Send + 'static,
+{
+    subjects.into_iter().map(move |subject| render(&subject))
+}

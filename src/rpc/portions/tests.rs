@@ -1,0 +1,74 @@
+//! Portions of lists of any lengths and sizes.
+
+use futures_util::StreamExt;
+use proptest::prelude::*;
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+
+use super::{MOST_BYTES, MOST_ITEMS, Portions, portions};
+use crate::wire::cri;
+
+/// An image whose message takes about this many bytes.
+fn image(number: usize, bytes: usize) -> cri::Image {
+    cri::Image { id: number.to_string(), username: "x".repeat(bytes), ..Default::default() }
+}
+
+fn told(images: Vec<cri::Image>) -> cri::StreamImagesResponse {
+    cri::StreamImagesResponse { images }
+}
+
+/// Many small ones, some that fill a portion by themselves, and lengths around the bounds.
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    let large = prop_oneof![
+        0..100_usize,
+        MOST_BYTES / 3..MOST_BYTES / 2,
+        MOST_BYTES - 40..MOST_BYTES + 40,
+        2 * MOST_BYTES..3 * MOST_BYTES,
+    ];
+    prop_oneof![
+        prop::collection::vec(large, 0..12),
+        (0..3 * MOST_ITEMS).prop_map(|count| vec![7; count]),
+        (0..2 * MOST_ITEMS).prop_map(|count| vec![MOST_BYTES / 300; count]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nothing_is_lost_doubled_or_moved(sizes in sizes()) {
+        let all: Vec<_> = sizes.iter().enumerate().map(|(at, size)| image(at, *size)).collect();
+        let portions = Portions { items: all.clone().into_iter(), held: None };
+        let portions: Vec<Vec<cri::Image>> = portions.collect();
+        for (at, portion) in portions.iter().enumerate() {
+            let size = |items: &[cri::Image]| items.iter().map(Message::encoded_len).sum::<usize>();
+            prop_assert!(!portion.is_empty() && portion.len() <= MOST_ITEMS);
+            prop_assert!(size(portion) <= MOST_BYTES || portion.len() == 1);
+            if let Some(next) = portions.get(at + 1) {
+                let full = portion.len() == MOST_ITEMS
+                    || size(portion) + next[0].encoded_len() > MOST_BYTES;
+                prop_assert!(full, "a portion of {} ended early", portion.len());
+            }
+        }
+        prop_assert!(portions.concat() == all);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_ends_at_once() {
+    let none = portions(std::iter::empty(), told, CancellationToken::new());
+    assert!(none.into_inner().next().await.is_none());
+}
+
+/// Whoever was told half must not take it for the whole.
+#[tokio::test]
+async fn a_list_that_is_cut_ends_with_an_error() {
+    let leaving = CancellationToken::new();
+    let items = (0..3).map(|number| image(number, MOST_BYTES));
+    let mut stream = portions(items, told, leaving.clone()).into_inner();
+    assert_eq!(stream.next().await.unwrap().unwrap().images[0].id, "0");
+    leaving.cancel();
+    let cut = stream.next().await.unwrap().unwrap_err();
+    assert_eq!(cut.code(), Code::Unavailable);
+    assert!(stream.next().await.is_none());
+}

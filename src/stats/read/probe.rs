@@ -1,0 +1,126 @@
+//! A group as this machine keeps it, whoever is in it: which figures there are at all.
+//!
+//! The topmost group lacks files that all others have, and of the others there may be none yet; so
+//! for each controller the first group below the top is read that has its files.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    file::Files,
+    group::{self, Means, Places},
+};
+use crate::{
+    host::cgroup::Hierarchy,
+    model::{
+        stats::{
+            CpuReading, DeviceReading, GroupReading, Limit, MemoryReading, PidsReading, SwapReading,
+        },
+        time::Nanos,
+    },
+};
+
+/// What such a group tells. `top` is the topmost; `kept` says whether there is a controller, for
+/// those that no group has yet.
+pub(in crate::stats) fn group(
+    top: &Places,
+    means: &Means,
+    kept: impl Fn(&str) -> bool,
+    files: &mut Files,
+) -> GroupReading {
+    let mut reading = group::read(&lower(top, means), means, files);
+    if let Some(cpu) = reading.cpu.as_mut().filter(|cpu| cpu.period.is_none() && kept("cpu")) {
+        assume_quota(cpu);
+    }
+    if let Some(cpu) = reading.cpu.as_mut().filter(|cpu| cpu.quota.is_some()) {
+        cpu.quota = Some(Limit::At(1));
+    }
+    if reading.memory.is_none() && kept("memory") {
+        reading.memory = Some(usual_memory());
+        reading.swap = Some(SwapReading::default());
+    }
+    if reading.pids.is_none() && kept("pids") {
+        let limit = Some(Limit::Unlimited);
+        reading.pids = Some(PidsReading { at: Nanos(1), tasks: 0, limit });
+    }
+    let disks = ["io", "blkio"].into_iter().any(kept);
+    if let Some(io) = reading.io.as_mut().filter(|_| disks) {
+        io.devices = vec![DeviceReading::default()];
+    }
+    reading
+}
+
+/// For each controller a directory that has the files of a container's.
+fn lower(top: &Places, means: &Means) -> Places {
+    let size = means.page_sizes.first();
+    let named = |known: &Option<(Hierarchy, PathBuf)>, legacy: &str, unified: &str| {
+        let (hierarchy, place) = known.as_ref()?;
+        let file = if *hierarchy == Hierarchy::Legacy { legacy } else { unified };
+        Some((*hierarchy, first_with(place, file).unwrap_or_else(|| place.clone())))
+    };
+    let plain = |known: &Option<PathBuf>, file: &str| {
+        let place = known.as_ref()?;
+        Some(first_with(place, file).unwrap_or_else(|| place.clone()))
+    };
+    let pages = |file: &str| size.map(|size| format!("hugetlb.{size}.{file}")).unwrap_or_default();
+    Places {
+        cpu_usage: named(&top.cpu_usage, "cpuacct.usage", "cpu.max"),
+        cpu: plain(&top.cpu, "cpu.cfs_quota_us"),
+        memory: named(&top.memory, "memory.usage_in_bytes", "memory.current"),
+        io: named(&top.io, "blkio.throttle.io_service_bytes_recursive", "io.stat"),
+        pids: plain(&top.pids, "pids.max"),
+        hugepages: named(&top.hugepages, &pages("usage_in_bytes"), &pages("current")),
+        pressure: plain(&top.pressure, "cpu.pressure"),
+        machine_memory: top.machine_memory,
+    }
+}
+
+/// The nearest directory from here on that has the file.
+fn first_with(top: &Path, file: &str) -> Option<PathBuf> {
+    let mut waiting = VecDeque::from([top.to_owned()]);
+    for _ in 0..MOST_LOOKS {
+        let place = waiting.pop_front()?;
+        if place.join(file).exists() {
+            return Some(place);
+        }
+        let below = fs::read_dir(&place).into_iter().flatten().flatten();
+        let folders = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        waiting.extend(folders.map(|entry| entry.path()).take(MOST_LOOKS));
+    }
+    None
+}
+
+fn assume_quota(cpu: &mut CpuReading) {
+    cpu.quota = Some(Limit::Unlimited);
+    (cpu.period, cpu.shares) = (Some(0), Some(0));
+    (cpu.periods, cpu.throttled_periods, cpu.throttled) = (Some(0), Some(0), Some(0));
+}
+
+/// What kernels tell that have version 2's memory controller; the peak since 5.19.
+fn usual_memory() -> MemoryReading {
+    let (some, limit) = (Some(0), Some(Limit::Unlimited));
+    MemoryReading {
+        at: Nanos(1),
+        rss: some,
+        cache: some,
+        active_file: some,
+        inactive_file: some,
+        mapped_file: some,
+        kernel: some,
+        peak: some,
+        limit_hits: some,
+        oom_kills: some,
+        faults: some,
+        major_faults: some,
+        limit,
+        swap_limit: limit,
+        reserved: limit,
+        ..MemoryReading::default()
+    }
+}
+
+/// Groups that are looked at for a file: the first that the system made has it.
+const MOST_LOOKS: usize = 256;

@@ -1,0 +1,100 @@
+//! What is announced, and the samples of pods.
+
+use super::{
+    cpu, disk, memory, network,
+    table::{BASE_KEYS, Base, Row, Subject, Told},
+    tasks, time,
+};
+use crate::{
+    model::{
+        record::SandboxRecord,
+        stats::{ContainerReading, Disks, PodReading, Specimen},
+    },
+    wire::cri,
+};
+
+/// What a machine like the specimen's can tell.
+pub fn descriptors(specimen: &Specimen) -> Vec<cri::MetricDescriptor> {
+    let subject = Subject::specimen(specimen);
+    let mut found = Vec::new();
+    let mut can_tell = |row: &'static Row| {
+        found.clear();
+        (row.tell)(&subject, &mut Told::of(row, &Base::default(), &mut found));
+        !found.is_empty()
+    };
+    rows().filter(|row| can_tell(row)).map(descriptor).collect()
+}
+
+/// All samples of a pod. `pause` is the image of the container that holds its network.
+pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxMetrics {
+    let record = &reading.record;
+    let whole = base(record);
+    let holder = Base { container: HOLDER, image: pause, name: &record.name, ..whole };
+    let mut metrics = Vec::with_capacity(USUAL_SAMPLES);
+    tell(&Subject::pod(reading, disks), &whole, &mut metrics);
+    tell(&Subject::network(reading, disks), &holder, &mut metrics);
+    cri::PodSandboxMetrics {
+        pod_sandbox_id: record.id.to_string(),
+        metrics,
+        container_metrics: reading
+            .containers
+            .iter()
+            .map(|container| of_container(container, record, disks))
+            .collect(),
+    }
+}
+
+fn of_container(
+    reading: &ContainerReading,
+    pod: &SandboxRecord,
+    disks: &Disks,
+) -> cri::ContainerMetrics {
+    let record = &reading.record;
+    let spec = &record.document.spec;
+    let image = if spec.user_image.is_empty() { &spec.image } else { &spec.user_image };
+    let names = Base {
+        container: &spec.metadata.name,
+        id: record.id.as_str(),
+        image,
+        name: &record.name,
+        ..base(pod)
+    };
+    let mut metrics = Vec::with_capacity(USUAL_SAMPLES);
+    tell(&Subject::container(reading, disks), &names, &mut metrics);
+    cri::ContainerMetrics { container_id: record.id.to_string(), metrics }
+}
+
+/// Names of a pod as a whole.
+fn base(pod: &SandboxRecord) -> Base<'_> {
+    let metadata = &pod.document.spec.metadata;
+    let (name, namespace) = (metadata.name.as_str(), metadata.namespace.as_str());
+    Base { pod: name, namespace, id: pod.id.as_str(), ..Base::default() }
+}
+
+fn tell(subject: &Subject<'_>, base: &Base<'_>, metrics: &mut Vec<cri::Metric>) {
+    for row in rows() {
+        (row.tell)(subject, &mut Told::of(row, base, metrics));
+    }
+}
+
+fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
+    let keys = BASE_KEYS.iter().chain(row.keys);
+    cri::MetricDescriptor {
+        name: row.name.to_owned(),
+        help: row.help.to_owned(),
+        label_keys: keys.map(|key| (*key).to_owned()).collect(),
+    }
+}
+
+/// The whole table.
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    [cpu::ROWS, memory::ROWS, disk::ROWS, network::ROWS, tasks::ROWS, time::ROWS]
+        .into_iter()
+        .flatten()
+}
+
+/// What the pause is called where containers are named: so cAdvisor did with Docker, and
+/// dashboards of that time ask for the network by it.
+const HOLDER: &str = "POD";
+/// Of a subject, so that nothing has to be moved.
+const USUAL_SAMPLES: usize = 64;

@@ -1,0 +1,198 @@
+//! What a row of the table is, what it is asked about and where it tells its samples.
+
+use crate::{
+    model::{
+        record::Process,
+        stats::{
+            ContainerReading, Disks, GroupReading, LayerReading, NetworkReading, PodReading,
+            Pressure, ProcessReading, Specimen,
+        },
+        time::Nanos,
+    },
+    wire::cri,
+};
+
+/// One metric: how it is announced, and how its samples are had.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// As cAdvisor names it.
+    pub(super) name: &'static str,
+    /// For people.
+    pub(super) help: &'static str,
+    /// Whether it may fall.
+    pub(super) kind: cri::MetricType,
+    /// Labels beside those that say whose figure it is.
+    pub(super) keys: &'static [&'static str],
+    /// Tells a sample for each value of those labels.
+    pub(super) tell: fn(&Subject<'_>, &mut Told<'_>),
+}
+
+impl Row {
+    /// A figure that only grows.
+    pub(super) const fn counter(
+        name: &'static str,
+        help: &'static str,
+        tell: fn(&Subject<'_>, &mut Told<'_>),
+    ) -> Self {
+        Self { name, help, kind: cri::MetricType::Counter, keys: &[], tell }
+    }
+
+    /// A figure that rises and falls.
+    pub(super) const fn gauge(
+        name: &'static str,
+        help: &'static str,
+        tell: fn(&Subject<'_>, &mut Told<'_>),
+    ) -> Self {
+        Self { name, help, kind: cri::MetricType::Gauge, keys: &[], tell }
+    }
+
+    /// With further labels.
+    pub(super) const fn by(self, keys: &'static [&'static str]) -> Self {
+        Self { keys, ..self }
+    }
+}
+
+/// What figures are told of. Parts that are none have none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) group: Option<&'a GroupReading>,
+    pub(super) started: Option<Nanos>,
+    /// Of a container only; so it is what tells one from a pod.
+    pub(super) container: Option<Own<'a>>,
+    /// Of a pod's network only.
+    pub(super) network: Option<&'a NetworkReading>,
+    pub(super) disks: &'a Disks,
+}
+
+/// What containers have and pods have not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own<'a> {
+    pub(super) processes: Option<&'a ProcessReading>,
+    pub(super) layer: Option<&'a LayerReading>,
+}
+
+impl<'a> Subject<'a> {
+    /// A container.
+    pub(super) fn container(reading: &'a ContainerReading, disks: &'a Disks) -> Self {
+        let (processes, layer) = (reading.processes.as_ref(), reading.layer.as_ref());
+        Self {
+            group: Some(&reading.group),
+            started: reading.record.process.started_at(),
+            container: Some(Own { processes, layer }),
+            network: None,
+            disks,
+        }
+    }
+
+    /// A pod as a whole, without its network.
+    pub(super) fn pod(reading: &'a PodReading, disks: &'a Disks) -> Self {
+        let process = reading.record.process.as_ref();
+        Self {
+            group: Some(&reading.group),
+            started: process.and_then(Process::started_at),
+            container: None,
+            network: None,
+            disks,
+        }
+    }
+
+    /// The network of a pod, which is its pause's.
+    pub(super) const fn network(reading: &'a PodReading, disks: &'a Disks) -> Self {
+        let network = reading.network.as_ref();
+        Self { group: None, started: None, container: None, network, disks }
+    }
+
+    /// All of this at once, as a machine can tell it.
+    pub(super) const fn specimen(specimen: &'a Specimen) -> Self {
+        let (processes, layer) = (Some(&specimen.processes), specimen.layer.as_ref());
+        Self {
+            group: Some(&specimen.group),
+            started: Some(Nanos(1)),
+            container: Some(Own { processes, layer }),
+            network: Some(&specimen.network),
+            disks: &specimen.disks,
+        }
+    }
+}
+
+/// Where samples of a row are told: each is the figure, under the names of its subject.
+pub(super) struct Told<'a> {
+    row: &'static Row,
+    base: &'a Base<'a>,
+    at: Nanos,
+    metrics: &'a mut Vec<cri::Metric>,
+}
+
+/// Whose figures they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Base<'a> {
+    pub(super) pod: &'a str,
+    pub(super) namespace: &'a str,
+    /// Empty for a pod as a whole.
+    pub(super) container: &'a str,
+    pub(super) id: &'a str,
+    pub(super) image: &'a str,
+    /// The container's in the engine, as with cAdvisor.
+    pub(super) name: &'a str,
+}
+
+impl<'a> Base<'a> {
+    /// In the order of [`BASE_KEYS`].
+    const fn values(&self) -> [&'a str; 6] {
+        [self.pod, self.namespace, self.container, self.id, self.image, self.name]
+    }
+}
+
+impl<'a> Told<'a> {
+    /// Samples of `row`.
+    pub(super) const fn of(
+        row: &'static Row,
+        base: &'a Base<'a>,
+        metrics: &'a mut Vec<cri::Metric>,
+    ) -> Self {
+        Self { row, base, at: Nanos::UNSET, metrics }
+    }
+
+    /// What follows was read a while ago; else it is live.
+    pub(super) const fn read_at(&mut self, at: Nanos) {
+        self.at = at;
+    }
+
+    /// The only sample, if there is a figure.
+    pub(super) fn value(&mut self, value: Option<u64>) {
+        self.by(&[], value);
+    }
+
+    /// The sample with these values of the row's further labels, if there is a figure.
+    pub(super) fn by(&mut self, labels: &[&str], value: Option<u64>) {
+        let Some(value) = value else { return };
+        debug_assert_eq!(labels.len(), self.row.keys.len(), "{}", self.row.name);
+        let values = self.base.values().into_iter().chain(labels.iter().copied());
+        self.metrics.push(cri::Metric {
+            name: self.row.name.to_owned(),
+            timestamp: self.at.0,
+            metric_type: self.row.kind.into(),
+            label_values: values.map(str::to_owned).collect(),
+            value: Some(cri::UInt64Value { value }),
+        });
+    }
+}
+
+/// Whole seconds: CRI's values have no fractions.
+pub(super) const fn seconds(nanos: u64) -> u64 {
+    nanos / 1_000_000_000
+}
+
+/// Seconds in which some task waited.
+pub(super) fn waiting(pressure: Option<&Pressure>) -> Option<u64> {
+    pressure.map(|pressure| pressure.some.total / MICROS)
+}
+
+/// Seconds in which all tasks waited.
+pub(super) fn stalled(pressure: Option<&Pressure>) -> Option<u64> {
+    pressure.map(|pressure| pressure.full.total / MICROS)
+}
+
+/// The labels of every sample.
+pub(super) const BASE_KEYS: [&str; 6] = ["pod", "namespace", "container", "id", "image", "name"];
+const MICROS: u64 = 1_000_000;

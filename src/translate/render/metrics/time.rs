@@ -1,0 +1,29 @@
+//! When it began, and when it was last there.
+
+use super::table::{Row, Subject};
+use crate::model::time::Nanos;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::gauge(
+        "container_last_seen",
+        "When it was last seen, in seconds since 1970.",
+        |subject, told| told.value(seen(subject).and_then(since_1970)),
+    ),
+    Row::gauge(
+        "container_start_time_seconds",
+        "When it was started, in seconds since 1970.",
+        |subject, told| told.value(subject.started.and_then(since_1970)),
+    ),
+];
+
+/// Whoever has figures was there when they were read.
+fn seen(subject: &Subject<'_>) -> Option<Nanos> {
+    let group = subject.group?;
+    let cpu = group.cpu.as_ref().map(|cpu| cpu.at);
+    cpu.max(group.memory.as_ref().map(|memory| memory.at))
+}
+
+fn since_1970(at: Nanos) -> Option<u64> {
+    let nanos = u64::try_from(at.0).ok().filter(|_| at.is_set())?;
+    Some(super::table::seconds(nanos))
+}
