@@ -40,8 +40,10 @@ demo: build ## Show a pod go up and down, with the time each step took
 	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
 
 .PHONY: install
-install: release ## Install the release build below PREFIX (/usr/local)
+install: release ## Install the release build and its unit for systemd below PREFIX (/usr/local)
 	install -D -m 0755 target/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
+	install -D -m 0644 docs/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 
 ##@ Build
 

@@ -1,8 +1,11 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
+mod watch;
+
 use std::{
     convert::Infallible,
     future::Future,
+    io,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,6 +16,7 @@ use thiserror::Error;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
+use self::watch::Watch;
 use crate::{
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
@@ -44,7 +48,7 @@ use crate::{
     stats::room::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
-    telemetry::log::LevelControl,
+    telemetry::{log::LevelControl, systemd::Systemd},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -71,6 +75,9 @@ pub enum AppError {
     /// The address of exec, attach and port-forward cannot be used.
     #[error(transparent)]
     Streaming(#[from] BindError),
+    /// Nobody could tell systemd that we live.
+    #[error("no thread can be started to watch the socket")]
+    Watch(#[source] io::Error),
     /// The task that knows what is true has died: a bug. A fresh start knows again.
     #[error("the store of dockbridge died: start it again, and report what its log says")]
     Blind,
@@ -98,6 +105,8 @@ pub async fn run(
 pub struct Surroundings {
     /// How much is logged.
     pub level: LevelControl,
+    /// Who hears that we are ready, alive, or about to stop.
+    pub systemd: Systemd,
 }
 
 /// How long the outside world may take, where no setting says so.
@@ -131,7 +140,7 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Surroundings { level: _ } = surroundings;
+    let Surroundings { level: _, systemd } = surroundings;
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
@@ -160,9 +169,11 @@ pub async fn run_within(
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
+    let watch = Watch::begin(systemd, settings.listen.clone()).map_err(AppError::Watch)?;
     let told = stopping.clone();
     let serving = serve(listener, rooms.runtime, rooms.image, async move {
         stop.await;
+        watch.stop();
         told.cancel();
     });
     let served = tokio::select! {

@@ -1,6 +1,6 @@
 //! The CRI client of the check: one method for each call it makes, each with a deadline.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{error::Error as _, fmt, path::Path, time::Duration};
 
 use thiserror::Error;
 use tokio::time::timeout;
@@ -9,7 +9,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::wire::cri::{self, runtime_service_client::RuntimeServiceClient};
+use crate::{
+    error::chain,
+    wire::cri::{self, runtime_service_client::RuntimeServiceClient},
+};
 
 /// A call that did not succeed, in the operator's words.
 #[derive(Debug, Error)]
@@ -31,6 +34,14 @@ pub enum CallError {
         code: String,
         /// The server's words.
         message: String,
+    },
+    /// The connection ended before an answer came.
+    #[error("{call}: the connection broke: {reason}")]
+    Broken {
+        /// Which call.
+        call: &'static str,
+        /// Why.
+        reason: String,
     },
     /// No answer came.
     #[error("{call}: no answer within {after:?}")]
@@ -77,6 +88,13 @@ impl Client {
     pub(super) async fn version(&self) -> Result<cri::VersionResponse, CallError> {
         let mut runtime = self.runtime.clone();
         within("Version", runtime.version(cri::VersionRequest::default())).await
+    }
+
+    /// Status.
+    pub(super) async fn status(&self) -> Result<cri::RuntimeStatus, CallError> {
+        let mut runtime = self.runtime.clone();
+        let answer = within("Status", runtime.status(cri::StatusRequest::default())).await?;
+        Ok(answer.status.unwrap_or_default())
     }
 
     /// RunPodSandbox; the id.
@@ -175,6 +193,10 @@ async fn within<T>(
 ) -> Result<T, CallError> {
     match timeout(PATIENCE, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
+        // What a server answers has no cause on our side.
+        Ok(Err(status)) if status.source().is_some() => {
+            Err(CallError::Broken { call, reason: chain(&status) })
+        }
         Ok(Err(status)) => Err(CallError::Refused {
             call,
             code: status.code().to_string(),

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io::{self, Write},
-    process::ExitCode,
+    process::{self, ExitCode},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     app::{self, Surroundings},
     check::command,
     config::{resolve::resolve, settings::Settings},
-    telemetry,
+    telemetry::{self, systemd::Systemd},
 };
 
 /// Does what was asked. Answers go to `out`; `environment` looks a variable up.
@@ -34,7 +34,7 @@ pub fn execute(
     }
     let resolved = resolve(given, config, environment)?;
     match verb {
-        Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings)?,
+        Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings, environment)?,
         Verb::Config => write!(out, "{resolved}")?,
         Verb::Check(args) => {
             if !command::run(&resolved.settings, args.pod, out)? {
@@ -52,15 +52,21 @@ pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Serves until a signal comes.
-fn serve(settings: &Settings, warnings: &[String]) -> Result<(), Box<dyn Error>> {
+fn serve(
+    settings: &Settings,
+    warnings: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), Box<dyn Error>> {
     let level = telemetry::log::start(settings.log.format, settings.log.level)?;
     for warning in warnings {
         warn!("{warning}");
     }
+    let systemd = Systemd::find(environment, process::id());
+    let surroundings = Surroundings { level, systemd };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
-        Ok(app::run(settings.clone(), Surroundings { level }, stop).await?)
+        Ok(app::run(settings.clone(), surroundings, stop).await?)
     });
     // A thread may be stuck for ever, in a directory of logs that does not answer for one.
     runtime.shutdown_timeout(THREADS_PATIENCE);

@@ -1,8 +1,9 @@
-//! What the operator sees of a running dockbridge: the log, what is counted and timed, and what
-//! is under way.
+//! What is seen of a running dockbridge from outside: the log, signs of life for systemd, what is
+//! counted and timed, and what is under way.
 
 pub mod log;
 pub mod meter;
 pub mod registry;
 pub mod signal;
+pub mod systemd;
 pub mod underway;

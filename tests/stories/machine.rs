@@ -254,7 +254,7 @@ async fn of_main_process(stage: &Stage, id: &str, file: &str) -> Outcome<String>
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what a story ends with")]
-fn skip(reason: &str) -> Outcome {
+pub(crate) fn skip(reason: &str) -> Outcome {
     println!("  skipped: {reason} (make test-vm has it)");
     Ok(())
 }

@@ -37,6 +37,7 @@ mod pods;
 mod pulls;
 mod resources;
 mod restarts;
+mod service;
 mod signals;
 mod stats;
 mod streams;
@@ -192,6 +193,7 @@ const STORIES: &[(&str, Story)] = stories![
     machine::enforces_a_profile_of_its_own,
     machine::swaps_as_far_as_told,
     machine::labels_with_selinux,
+    service::kept_by_systemd,
 ];
 
 fn main() -> ExitCode {

@@ -109,6 +109,12 @@ impl Bridge {
         &self.socket
     }
 
+    /// The flags it is started with.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) fn command(&self) -> &[String] {
+        &self.command
+    }
+
     /// The process id while it runs.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn pid(&self) -> Option<u32> {

@@ -1,0 +1,179 @@
+//! When systemd hears of us and when it does not, by sockets that answer, refuse, or say nothing.
+
+use std::{
+    future::pending,
+    os::unix::net::UnixDatagram,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::{net::UnixListener, runtime::Runtime};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status, transport::Server};
+
+use super::Watch;
+use crate::{
+    telemetry::systemd::Systemd,
+    wire::cri::{
+        self,
+        runtime_service_server::{RuntimeService, RuntimeServiceServer},
+    },
+};
+
+#[test]
+fn a_server_that_answers_is_ready_and_alive_until_it_stops() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let served = serve(&systemd.socket(), Answers::default());
+    let watch = systemd.watch();
+    assert_eq!(systemd.next(), "READY=1");
+    assert_eq!(systemd.next(), "STATUS=serving the container runtime interface");
+    assert_eq!(systemd.next(), "WATCHDOG=1");
+    assert_eq!(systemd.next(), "WATCHDOG=1");
+    watch.stop();
+    systemd.until("STOPPING=1\nSTATUS=stopping; pods keep running");
+    drop(served);
+}
+
+#[test]
+fn a_refusal_is_a_sign_of_life() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let _served = serve(&systemd.socket(), Answers { refuse: true, ..Answers::default() });
+    let _watch = systemd.watch();
+    assert_eq!(systemd.next(), "READY=1");
+    let status = systemd.next();
+    assert!(status.contains("Docker is away"), "{status}");
+    assert_eq!(systemd.next(), "WATCHDOG=1");
+}
+
+#[test]
+fn a_deaf_server_is_not_alive_and_one_that_hears_again_is() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let answers = Answers::default();
+    let _served = serve(&systemd.socket(), answers.clone());
+    let _watch = systemd.watch();
+    systemd.until("WATCHDOG=1");
+    answers.deaf.store(true, Ordering::SeqCst);
+    systemd.until("STATUS=its own socket does not answer");
+    // More than one look: a server that hangs gets no sign of life between them.
+    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    answers.deaf.store(false, Ordering::SeqCst);
+    assert_eq!(systemd.next(), "STATUS=serving the container runtime interface");
+    assert_eq!(systemd.next(), "WATCHDOG=1");
+}
+
+#[test]
+fn a_blocked_runtime_is_not_alive() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let served = serve(&systemd.socket(), Answers::default());
+    let _watch = systemd.watch();
+    systemd.until("WATCHDOG=1");
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    served.spawn(async move { held.recv() });
+    systemd.until("STATUS=its own socket does not answer");
+    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    release.send(()).unwrap();
+    systemd.until("WATCHDOG=1");
+}
+
+#[test]
+fn a_socket_that_hangs_up_is_not_served() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let listener = std::os::unix::net::UnixListener::bind(systemd.socket()).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let _watch = systemd.watch();
+    assert_eq!(systemd.next(), "STATUS=its own socket does not answer");
+    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+}
+
+#[test]
+fn without_a_watchdog_nothing_is_said_twice() {
+    let systemd = FakeSystemd::start(0);
+    let _served = serve(&systemd.socket(), Answers::default());
+    let _watch = systemd.watch();
+    assert_eq!(systemd.next(), "READY=1");
+    systemd.until("STATUS=serving the container runtime interface");
+    assert_eq!(systemd.silence(Duration::from_millis(500)), None);
+}
+
+/// A notify socket, and a place for the CRI's.
+struct FakeSystemd {
+    room: TempDir,
+    socket: UnixDatagram,
+    watchdog: u64,
+}
+
+impl FakeSystemd {
+    fn start(watchdog: u64) -> Self {
+        let room = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(room.path().join("notify")).unwrap();
+        Self { room, socket, watchdog }
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.room.path().join("cri.sock")
+    }
+
+    fn watch(&self) -> Watch {
+        let environment = |name: &str| match name {
+            "NOTIFY_SOCKET" => Some(self.room.path().join("notify").display().to_string()),
+            "WATCHDOG_USEC" => Some(self.watchdog.to_string()),
+            _ => None,
+        };
+        Watch::begin(Systemd::find(&environment, 1), self.socket()).unwrap()
+    }
+
+    fn next(&self) -> String {
+        self.silence(Duration::from_secs(30)).expect("systemd heard nothing")
+    }
+
+    fn until(&self, wanted: &str) {
+        while self.next() != wanted {}
+    }
+
+    /// What broke it.
+    fn silence(&self, patience: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(patience)).unwrap();
+        let mut bytes = [0; 4096];
+        let length = self.socket.recv(&mut bytes).ok()?;
+        Some(String::from_utf8(bytes[..length].to_vec()).unwrap())
+    }
+}
+
+/// Answers Status and nothing else.
+#[derive(Clone, Default)]
+struct Answers {
+    refuse: bool,
+    deaf: Arc<AtomicBool>,
+}
+
+#[tonic::async_trait]
+impl RuntimeService for Answers {
+    async fn status(
+        &self,
+        _request: Request<cri::StatusRequest>,
+    ) -> Result<Response<cri::StatusResponse>, Status> {
+        if self.deaf.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+        if self.refuse {
+            return Err(Status::unavailable("Docker is away"));
+        }
+        let status = Some(cri::RuntimeStatus::default());
+        Ok(Response::new(cri::StatusResponse { status, ..Default::default() }))
+    }
+}
+
+/// On a runtime of one thread, which a task can block.
+fn serve(socket: &Path, answers: Answers) -> Runtime {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(async { UnixListener::bind(socket).unwrap() });
+    let server = Server::builder().add_service(RuntimeServiceServer::new(answers));
+    runtime.spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
+    runtime
+}

@@ -1,0 +1,37 @@
+//! Whether a CRI socket is served, in the way kubelet would notice: by a call through it.
+//!
+//! Any answer counts. A refusal is an answer: that Docker is away is no reason to be started anew.
+
+use std::{path::Path, time::Duration};
+
+use tokio::time::timeout;
+
+use super::client::{CallError, Client};
+use crate::wire::cri;
+
+/// Asks for the status over a new connection; what is answered, in one line for operators.
+///
+/// # Errors
+/// Nobody answered within `patience`.
+pub async fn ask(socket: &Path, patience: Duration) -> Result<String, CallError> {
+    let asked = timeout(patience, async { Client::connect(socket).await?.status().await }).await;
+    match asked {
+        Ok(Ok(status)) => Ok(words(&status)),
+        Ok(Err(refused @ (CallError::Refused { .. } | CallError::Unexpected { .. }))) => {
+            Ok(format!("serving, though the status is refused: {refused}"))
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(CallError::Deadline { call: "Status", after: patience }),
+    }
+}
+
+/// What is not ready, or that nothing is not.
+fn words(status: &cri::RuntimeStatus) -> String {
+    let missing = status.conditions.iter().filter(|condition| !condition.status);
+    let missing: Vec<&str> = missing.map(|condition| condition.message.as_str()).collect();
+    if missing.is_empty() {
+        "serving the container runtime interface".to_owned()
+    } else {
+        format!("serving what is known, but not ready: {}", missing.join("; "))
+    }
+}

@@ -1,0 +1,79 @@
+//! What is read from the environment, and what arrives on the socket.
+
+use std::{os::linux::net::SocketAddrExt as _, os::unix::net::SocketAddr};
+use std::{os::unix::net::UnixDatagram, time::Duration};
+
+use super::{News, Systemd};
+
+#[test]
+fn news_arrive_as_lines_of_the_protocol() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let systemd = Systemd::find(&environment(&[("NOTIFY_SOCKET", path.to_str().unwrap())]), 1);
+    assert!(systemd.listens() && systemd.watchdog().is_none());
+    for (news, line) in [
+        (News::Ready, "READY=1"),
+        (News::Status("serving"), "STATUS=serving"),
+        (News::Status("docker says:\nWATCHDOG=trigger"), "STATUS=docker says: WATCHDOG=trigger"),
+        (News::Alive, "WATCHDOG=1"),
+        (News::Stopping, "STOPPING=1\nSTATUS=stopping; pods keep running"),
+    ] {
+        systemd.tell(news);
+        assert_eq!(received(&socket), line);
+    }
+    systemd.tell(News::Status(&"é".repeat(5000)));
+    assert!(received(&socket).len() < 1000);
+}
+
+#[test]
+fn an_abstract_socket_is_reached() {
+    let name = format!("dockbridge-notify-{}", std::process::id());
+    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    Systemd::find(&environment(&[("NOTIFY_SOCKET", &format!("@{name}"))]), 1).tell(News::Ready);
+    assert_eq!(received(&socket), "READY=1");
+}
+
+#[test]
+fn the_watchdog_is_ours_or_none() {
+    let usual = ("NOTIFY_SOCKET", "/run/notify");
+    let half_a_minute = Some(Duration::from_secs(30));
+    let cases: &[(&[(&str, &str)], Option<Duration>)] = &[
+        (&[usual], None),
+        (&[usual, ("WATCHDOG_USEC", "30000000")], half_a_minute),
+        (&[usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")], half_a_minute),
+        (&[usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")], None),
+        (&[usual, ("WATCHDOG_USEC", "0")], None),
+        (&[usual, ("WATCHDOG_USEC", "-1")], None),
+        (&[("WATCHDOG_USEC", "30000000")], None),
+    ];
+    for (variables, expected) in cases {
+        assert_eq!(
+            Systemd::find(&environment(variables), 7).watchdog(),
+            *expected,
+            "{variables:?}"
+        );
+    }
+}
+
+#[test]
+fn nobody_to_hear_is_no_trouble() {
+    for name in ["", "vsock:2:1234", "relative", "/nowhere/notify"] {
+        let systemd = Systemd::find(&environment(&[("NOTIFY_SOCKET", name)]), 1);
+        assert_eq!(systemd.listens(), name.starts_with('/'), "{name:?}");
+        systemd.tell(News::Ready);
+    }
+}
+
+fn environment(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+    let owned: Vec<(String, String)> =
+        variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    move |wanted| owned.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.clone())
+}
+
+fn received(socket: &UnixDatagram) -> String {
+    let mut bytes = [0; 4096];
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let length = socket.recv(&mut bytes).unwrap();
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
+}

@@ -1,0 +1,107 @@
+//! dockbridge as a service of a real systemd, by the unit file it is shipped with.
+
+use std::{fs, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::process::Command;
+
+use dockbridge::wire::cri::PodSandboxState;
+
+use crate::{
+    machine::skip,
+    support::{
+        failure::{Outcome, ensure, ensure_eq, fail},
+        patience::Looks,
+        stage::Stage,
+        world::World,
+    },
+};
+
+/// A start ends when the socket answers; a dockbridge that is stopped in its tracks is started
+/// anew, and its pods do not notice; a stop is a clean one.
+pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
+    if !world.has_systemd_driver() {
+        return skip("systemd does not keep this machine");
+    }
+    let mut stage = Stage::cni(&world, "kept_by_systemd").await?;
+    stage.bridge.stop().await?;
+    install(&stage)?;
+    systemctl(&["daemon-reload"]).await?;
+    systemctl(&["start", UNIT]).await?;
+    // No looking around: systemd has waited for us.
+    stage.cri = stage.bridge.cri().await?;
+    stage.cri.version().await?;
+    ensure_eq!(shown("ActiveState,SubState").await?, "active\nrunning");
+    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
+    while shown("StatusText").await? != SERVING {
+        ensure!(looks.again().await, "the status is {:?}", shown("StatusText").await?);
+    }
+    let pod = stage.recipes.pod("steady");
+    let sandbox = stage.cri.run(&pod).await?;
+
+    let deaf = shown("MainPID").await?;
+    kill(Pid::from_raw(deaf.parse()?), Signal::SIGSTOP)?;
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(500));
+    while shown("NRestarts,ActiveState,SubState").await? != "1\nactive\nrunning" {
+        if !looks.again().await {
+            fail!("it was not started anew: {}", systemctl(&["status", UNIT]).await?);
+        }
+    }
+    ensure!(shown("MainPID").await? != deaf, "it is still process {deaf}");
+    stage.cri = stage.bridge.cri().await?;
+    ensure_eq!(stage.cri.sandbox(&sandbox).await?.state(), PodSandboxState::SandboxReady);
+    stage.cri.clear().await?;
+
+    systemctl(&["stop", UNIT]).await?;
+    ensure_eq!(shown("ActiveState,Result").await?, "inactive\nsuccess");
+    ensure!(!stage.bridge.socket().exists(), "the socket is still there after a stop");
+    fs::remove_file(format!("/run/systemd/system/{UNIT}"))?;
+    systemctl(&["daemon-reload"]).await?;
+    stage.bridge.spawn().await?;
+    stage.cri = stage.bridge.cri().await?;
+    stage.leaves_nothing().await
+}
+
+/// The unit file with the program, the folders and the engine of this story.
+fn install(stage: &Stage) -> Outcome {
+    let start = format!(
+        "ExecStart={} serve {}",
+        env!("CARGO_BIN_EXE_dockbridge"),
+        stage.bridge.command().join(" ")
+    );
+    let mut unit = include_str!("../../docs/dockbridge.service").to_owned();
+    // The engine of this world is not the machine's.
+    for (line, instead) in [(SHIPPED_START, start.as_str()), ("\nWants=docker.service\n", "\n")] {
+        ensure_eq!(unit.matches(line).count(), 1);
+        unit = unit.replace(line, instead);
+    }
+    Ok(fs::write(format!("/run/systemd/system/{UNIT}"), unit)?)
+}
+
+/// Properties of the unit with commas between; one value a line.
+async fn shown(properties: &str) -> Outcome<String> {
+    let mut values = Vec::new();
+    for property in properties.split(',') {
+        values.push(systemctl(&["show", "--value", "--property", property, UNIT]).await?);
+    }
+    Ok(values.join("\n"))
+}
+
+async fn systemctl(arguments: &[&str]) -> Outcome<String> {
+    let ended = Command::new("systemctl").args(arguments).output().await?;
+    let said = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    ensure!(
+        ended.status.success() || arguments.first() == Some(&"status"),
+        "systemctl {}: {complaint}{said}",
+        arguments.join(" ")
+    );
+    Ok(said)
+}
+
+const UNIT: &str = "dockbridge-story.service";
+const SHIPPED_START: &str = "ExecStart=/usr/local/bin/dockbridge serve";
+const SERVING: &str = "serving the container runtime interface";
