@@ -13,8 +13,9 @@ use std::{
 };
 
 use thiserror::Error;
+use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use self::watch::Watch;
 use crate::{
@@ -48,7 +49,7 @@ use crate::{
     stats::room::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
-    telemetry::{log::LevelControl, systemd::Systemd},
+    telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -101,12 +102,14 @@ pub async fn run(
 }
 
 /// What the process was started in, as far as those who look at it from outside use it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Surroundings {
     /// How much is logged.
     pub level: LevelControl,
     /// Who hears that we are ready, alive, or about to stop.
     pub systemd: Systemd,
+    /// Takes spans to whoever collects them.
+    pub collector: Option<Collector>,
 }
 
 /// How long the outside world may take, where no setting says so.
@@ -140,7 +143,8 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Surroundings { level: _, systemd } = surroundings;
+    let Surroundings { level: _, systemd, collector } = surroundings;
+    let delivery = Delivery::begin(collector);
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
@@ -191,8 +195,30 @@ pub async fn run_within(
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
     logs.close().await;
+    delivery.end().await;
     info!("dockbridge has stopped; pods keep running");
     served
+}
+
+/// Spans being taken to a collector, if there is one.
+struct Delivery(Option<(JoinHandle<()>, CancellationToken)>);
+
+impl Delivery {
+    fn begin(collector: Option<Collector>) -> Self {
+        Self(collector.map(|collector| {
+            let over = CancellationToken::new();
+            (tokio::spawn(collector.deliver(over.clone())), over)
+        }))
+    }
+
+    /// Gives what is left a moment to arrive.
+    async fn end(self) {
+        let Some((task, over)) = self.0 else { return };
+        over.cancel();
+        if tokio::time::timeout(DELIVERY_PATIENCE, task).await.is_err() {
+            debug!("the collector does not take the last spans");
+        }
+    }
 }
 
 /// The rooms the edge speaks to.
@@ -378,6 +404,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a collector may take with the last spans, while systemd waits for us.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How long a killed predecessor's calls may go on in the engine.

@@ -14,8 +14,11 @@ use super::verb::{Order, Verb};
 use crate::{
     app::{self, Surroundings},
     check::command,
-    config::{resolve::resolve, settings::Settings},
-    telemetry::{self, systemd::Systemd},
+    config::{
+        resolve::resolve,
+        settings::{Settings, TracingSettings},
+    },
+    telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
 
 /// Does what was asked. Answers go to `out`; `environment` looks a variable up.
@@ -57,12 +60,13 @@ fn serve(
     warnings: &[String],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
-    let level = telemetry::log::start(settings.log.format, settings.log.level)?;
+    let (spans, collector) = tracing(&settings.tracing);
+    let level = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
     for warning in warnings {
         warn!("{warning}");
     }
     let systemd = Systemd::find(environment, process::id());
-    let surroundings = Surroundings { level, systemd };
+    let surroundings = Surroundings { level, systemd, collector };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
@@ -71,6 +75,13 @@ fn serve(
     // A thread may be stuck for ever, in a directory of logs that does not answer for one.
     runtime.shutdown_timeout(THREADS_PATIENCE);
     served
+}
+
+/// What notes spans and what takes them away, if there is somewhere to take them.
+fn tracing(settings: &TracingSettings) -> (Option<Spans>, Option<Collector>) {
+    let Some(endpoint) = settings.endpoint.clone() else { return (None, None) };
+    let (spans, noted) = Spans::new(settings.per_million);
+    (Some(spans), Some(Collector::new(endpoint, noted)))
 }
 
 /// How long threads may take that still read or write files at the end.

@@ -82,6 +82,12 @@ pub struct Flags {
     /// Amount of the log: error, warn, info, debug, trace [default: info]
     #[arg(long, global = true, value_name = "LEVEL")]
     pub log_level: Option<String>,
+    /// Collector of traces, by OTLP over gRPC: http://host:4317
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub tracing_endpoint: Option<String>,
+    /// Calls to trace of a million, besides those whose caller asks for it [default: 0]
+    #[arg(long, global = true, value_name = "NUMBER")]
+    pub tracing_sampling_rate_per_million: Option<String>,
 }
 
 impl Flags {
@@ -113,6 +119,12 @@ impl Flags {
             (Key::ContainerLogFormat, "--container-log-format", self.container_log_format),
             (Key::LogFormat, "--log-format", self.log_format),
             (Key::LogLevel, "--log-level", self.log_level),
+            (Key::TracingEndpoint, "--tracing-endpoint", self.tracing_endpoint),
+            (
+                Key::TracingSamplingRatePerMillion,
+                "--tracing-sampling-rate-per-million",
+                self.tracing_sampling_rate_per_million,
+            ),
         ];
         typed.into_iter().filter_map(|(key, flag, text)| given(key, flag, text)).collect()
     }

@@ -46,11 +46,15 @@ pub enum Key {
     LogFormat,
     /// Amount of the log.
     LogLevel,
+    /// Collector of traces.
+    TracingEndpoint,
+    /// How much is traced that no caller asks for.
+    TracingSamplingRatePerMillion,
 }
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -72,6 +76,8 @@ impl Key {
         Self::ContainerLogFormat,
         Self::LogFormat,
         Self::LogLevel,
+        Self::TracingEndpoint,
+        Self::TracingSamplingRatePerMillion,
     ];
 
     /// The name in flags and in the file.
@@ -118,6 +124,8 @@ impl Key {
             Self::ContainerLogFormat => ("container-log-format", "cri"),
             Self::LogFormat => ("log-format", "text"),
             Self::LogLevel => ("log-level", "info"),
+            Self::TracingEndpoint => ("tracing-endpoint", ""),
+            Self::TracingSamplingRatePerMillion => ("tracing-sampling-rate-per-million", "0"),
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Settings {
     pub container_log_format: ContainerLogFormat,
     /// The log.
     pub log: LogSettings,
+    /// Traces.
+    pub tracing: TracingSettings,
 }
 
 /// Where CNI finds its files.
@@ -78,6 +80,15 @@ pub struct LogSettings {
     pub format: Format,
     /// From which weight on a line is written.
     pub level: LevelFilter,
+}
+
+/// Traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TracingSettings {
+    /// The collector, as `http://host:port`; none means that nothing is traced.
+    pub endpoint: Option<String>,
+    /// Of a million calls whose caller does not say, so many are traced.
+    pub per_million: u32,
 }
 
 impl Settings {
@@ -115,6 +126,10 @@ impl Settings {
             log: LogSettings {
                 format: texts.parse(Key::LogFormat, value::log_format)?,
                 level: texts.parse(Key::LogLevel, value::log_level)?,
+            },
+            tracing: TracingSettings {
+                endpoint: texts.parse(Key::TracingEndpoint, value::collector)?,
+                per_million: texts.parse(Key::TracingSamplingRatePerMillion, value::per_million)?,
             },
         })
     }

@@ -84,6 +84,17 @@ pub enum Invalid {
     /// Not one of the known words.
     #[error("choose error, warn, info, debug or trace")]
     Level,
+    /// No collector can be there.
+    #[error("give the collector's address as http://host:4317 or host:4317")]
+    Collector,
+    /// A collector behind TLS.
+    #[error(
+        "spans are sent without TLS only: give a collector on this node, which may pass them on"
+    )]
+    CollectorTls,
+    /// More than all, or no number.
+    #[error("give a number from 0 to 1000000")]
+    PerMillion,
 }
 
 /// `unix:///path` or `/path`.
@@ -218,6 +229,28 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
         "trace" => Ok(LevelFilter::TRACE),
         _ => Err(Invalid::Level),
     }
+}
+
+/// `http://host:port` or `host:port`, as the former; empty means none.
+pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let parsed: http::Uri = url.parse().map_err(|_| Invalid::Collector)?;
+    let bare = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
+    match (parsed.scheme_str(), parsed.authority()) {
+        (Some("https"), _) => Err(Invalid::CollectorTls),
+        (Some("http"), Some(place)) if bare && place.port_u16().is_some() => {
+            Ok(Some(format!("http://{place}")))
+        }
+        _ => Err(Invalid::Collector),
+    }
+}
+
+/// A part of a million.
+pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
+    text.parse().ok().filter(|&part| part <= 1_000_000).ok_or(Invalid::PerMillion)
 }
 
 /// Go's notation, which operators know from kubelet's flags: numbers with `h`, `m`, `s`, `ms`,

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use super::{error::ContainerError, room::Containers};
 use crate::{
@@ -50,10 +50,11 @@ impl Containers {
         let (engine, stopping) = (self.engine.clone(), self.leaving.clone());
         let run = Run { engine, container, spec, until, stopping };
         let (answer, outcome) = oneshot::channel();
-        self.tracker.spawn(async move {
+        let run = async move {
             // A caller who has left does not take the answer.
             let _ = answer.send(run.through(gone).await);
-        });
+        };
+        self.tracker.spawn(run.in_current_span());
         let outcome = match until {
             None => outcome.await,
             Some(until) => timeout_at(until + KILL_PATIENCE, outcome).await.map_err(|_| late)?,

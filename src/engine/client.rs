@@ -23,7 +23,7 @@ use hyper_util::{
 use hyperlocal::UnixConnector;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
-use tracing::debug;
+use tracing::{Instrument as _, Span, debug, info_span};
 
 use super::{
     address,
@@ -32,7 +32,10 @@ use super::{
     refusal,
     version::Negotiated,
 };
-use crate::model::engine::ApiVersion;
+use crate::{
+    model::engine::ApiVersion,
+    telemetry::trace::{self, TRACED},
+};
 
 /// A Docker Engine. Clones share the connections.
 #[derive(Clone)]
@@ -156,7 +159,10 @@ impl Engine {
     ) -> Result<T, EngineError> {
         let began = Instant::now();
         let late = || EngineError::Deadline { call: what.call.clone(), after: what.patience };
-        let outcome = timeout(what.patience, work).await.unwrap_or_else(|_| Err(late()));
+        let span = span(&what.call);
+        let outcome = timeout(what.patience, work.instrument(span.clone())).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(late()));
+        trace::end(&span, outcome.as_ref().err().map(EngineError::kind));
         let took = began.elapsed();
         match &outcome {
             Ok(_) => debug!(call = %what.call, ?took, "engine answered"),
@@ -245,6 +251,12 @@ pub(super) fn broken(call: &Call, source: Arc<dyn Error + Send + Sync>) -> Engin
         }
         _ => EngineError::Broken { call, source },
     }
+}
+
+/// What a collector of traces is shown of a call.
+fn span(call: &Call) -> Span {
+    let name = format_args!("docker {}", call.verb);
+    info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
 async fn whole(call: &Call, body: Incoming) -> Result<Bytes, EngineError> {

@@ -9,6 +9,7 @@ use std::{
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 /// The task ended without an answer: it panicked, or the runtime is going down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -58,13 +59,15 @@ where
         let (sender, answer) = watch::channel(None);
         running.insert(key.clone(), answer.clone());
         let landing = Landing { key, running: Arc::clone(&self.running) };
-        self.tracker.spawn(async move {
+        let work = async move {
             let value = work.await;
             // The key is free before the answer is seen: a caller who asks again afterwards
             // must start anew, not be told the old answer.
             drop(landing);
             sender.send_replace(Some(value));
-        });
+        };
+        // What it logs is about the first caller's request.
+        self.tracker.spawn(work.in_current_span());
         answer
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 /// Running work by key. Clones share the same table.
 pub(super) struct Joined<K, V> {
@@ -40,14 +41,15 @@ where
         let (answer, receiver) = watch::channel(None);
         running.0.insert(key.clone(), answer.clone());
         let place = Place { table: self.clone(), key, answer };
-        tokio::spawn(async move {
+        let work = async move {
             let value = tokio::select! {
                 biased;
                 value = work => value,
                 () = place.deserted() => return,
             };
             place.leave().send_replace(Some(value));
-        });
+        };
+        tokio::spawn(work.in_current_span());
         receiver
     }
 

@@ -15,6 +15,8 @@ use tonic::{Code, Status, body::Body, server::NamedService};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
+use crate::telemetry::trace;
+
 /// Wraps a service in [`Guarded`].
 #[derive(Clone, Copy, Debug)]
 pub struct Guard;
@@ -55,6 +57,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let span = info_span!("rpc", name = rpc, about = field::Empty);
+        if let Some(parent) = request.headers().get(TRACEPARENT).and_then(|one| one.to_str().ok()) {
+            trace::join(&span, parent);
+        }
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let told = async move {
@@ -98,7 +103,10 @@ fn corrected(answer: Response<Body>) -> Response<Body> {
 
 fn tell(rpc: &str, begun: Instant, answer: &Response<Body>) {
     let took = begun.elapsed();
-    let Some(status) = Status::from_header_map(answer.headers()) else {
+    let status = Status::from_header_map(answer.headers());
+    let failure = status.as_ref().map(Status::code).filter(|&code| code != Code::Ok);
+    trace::end(&Span::current(), failure);
+    let Some(status) = status else {
         debug!(?took, "answered");
         return;
     };
@@ -119,6 +127,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Calls that make something of a pod: whoever looks for why it does not come looks here. Others
 /// ask for what is gone, or for what we cannot do, all the time.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
+/// Where a caller says which of its spans ours is a part of.
+const TRACEPARENT: &str = "traceparent";
 /// How tonic's texts about requests it could not read begin.
 const MALFORMED: [&str; 4] = [
     "failed to decode Protobuf",

@@ -25,6 +25,8 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
+use super::trace::{Spans, TRACED};
+
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -85,15 +87,23 @@ impl<S> Filter<S> for LevelControl {
     }
 }
 
-/// Starts logging to standard error for the whole process. What is returned changes the level
-/// afterwards.
+/// Starts logging to standard error for the whole process, and noting spans if somebody wants
+/// them. What is returned changes the level afterwards.
 ///
 /// # Errors
 /// When a log has been set up before.
-pub fn start(format: Format, level: LevelFilter) -> Result<LevelControl, LogError> {
+pub fn start(
+    format: Format,
+    level: LevelFilter,
+    spans: Option<Spans>,
+) -> Result<LevelControl, LogError> {
     let control = LevelControl::new(level);
     let lines = lines(format, control.clone(), io::stderr().is_terminal(), io::stderr);
-    tracing_subscriber::registry().with(lines).try_init()?;
+    let log = tracing_subscriber::registry().with(lines);
+    match spans {
+        Some(spans) => log.with(spans.layer()).try_init()?,
+        None => log.try_init()?,
+    }
     Ok(control)
 }
 
@@ -118,7 +128,7 @@ where
 /// Our own lines from `level` on; those of the libraries that see bodies never below `warn`.
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
-    Targets::new().with_default(level).with_targets(capped)
+    Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)
 }
 
 /// Libraries that print requests and answers. A name covers every target that begins with it.

@@ -25,7 +25,7 @@ const FOREIGN: [Foreign; 10] = [
     Foreign {
         what: "gRPC",
         paths: &["tonic", "tonic_prost", "prost"],
-        only: &["wire::cri", "rpc", "check", "app"],
+        only: &["wire::cri", "rpc", "check", "app", "telemetry::otlp"],
     },
     Foreign {
         what: "HTTP clients",
@@ -53,6 +53,7 @@ const FOREIGN: [Foreign; 10] = [
             "store",
             "check",
             "app",
+            "telemetry::trace",
         ],
     },
 ];

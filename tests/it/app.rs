@@ -9,8 +9,13 @@ use dockbridge::{
         resolve::{Given, Source, resolve},
         settings::Settings,
     },
+    telemetry::systemd::Systemd,
 };
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    net::{UnixDatagram, UnixStream},
+    sync::oneshot,
+    time::timeout,
+};
 
 #[tokio::test]
 async fn a_state_directory_has_one_owner() {
@@ -68,4 +73,39 @@ async fn an_address_in_use_is_told() {
     let refused = app::run(settings, Surroundings::default(), std::future::ready(()));
     let refused = timeout(SOON, refused).await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("--streaming-addr"), "{refused}");
+}
+
+#[tokio::test]
+async fn systemd_hears_of_a_whole_life() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("notify");
+    let notify = UnixDatagram::bind(&path).unwrap();
+    let environment = |variable: &str| match variable {
+        "NOTIFY_SOCKET" => Some(path.display().to_string()),
+        "WATCHDOG_USEC" => Some("20000000".to_owned()),
+        _ => None,
+    };
+    let systemd = Systemd::find(&environment, std::process::id());
+    let surroundings = Surroundings { systemd, ..Surroundings::default() };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = tokio::spawn(app::run(settings(room.path(), "cri"), surroundings, async {
+        let _ = stopped.await;
+    }));
+    assert_eq!(heard(&notify).await, "READY=1");
+    UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
+    let status = heard(&notify).await;
+    assert!(status.starts_with("STATUS=serving what is known, but not ready: "), "{status}");
+    // Docker is away, which is no reason to be killed.
+    for _ in 0..2 {
+        while heard(&notify).await != "WATCHDOG=1" {}
+    }
+    stop.send(()).unwrap();
+    while !heard(&notify).await.starts_with("STOPPING=1\n") {}
+    timeout(SOON, served).await.unwrap().unwrap().unwrap();
+}
+
+async fn heard(notify: &UnixDatagram) -> String {
+    let mut bytes = [0; 4096];
+    let length = timeout(SOON, notify.recv(&mut bytes)).await.unwrap().unwrap();
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
 }

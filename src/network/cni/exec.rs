@@ -13,12 +13,13 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use tracing::{debug, warn};
+use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::version::{Supported, Version};
 use crate::{
     error::Kind,
     host::process::{Ending, Finished, Job, ProcessError, run},
+    telemetry::trace::{self, TRACED},
 };
 
 /// The plugins installed on this node.
@@ -171,12 +172,15 @@ impl Plugins {
         input: &Map<String, Value>,
         patience: Duration,
     ) -> Result<Vec<u8>, PluginError> {
-        let done = self.attempt(kind, call, input, patience).await;
-        done.map_err(|failure| PluginError {
+        let span = span(kind, call);
+        let done = self.attempt(kind, call, input, patience).instrument(span.clone()).await;
+        let done = done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
             command: call.command,
             failure: Box::new(failure),
-        })
+        });
+        trace::end(&span, done.as_ref().err().map(PluginError::kind));
+        done
     }
 
     /// The versions a plugin speaks; asked once per binary.
@@ -247,6 +251,12 @@ impl Plugins {
         let done = run(job).await.inspect_err(|error| log_stderr(kind, call, error))?;
         judge(kind, call, done)
     }
+}
+
+/// What a collector of traces is shown of a run.
+fn span(kind: &str, call: Call<'_>) -> Span {
+    let name = format_args!("cni {} {kind}", call.command);
+    info_span!(target: TRACED, "cni", name = %name, container = call.container)
 }
 
 fn judge(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {

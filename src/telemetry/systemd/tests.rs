@@ -1,7 +1,12 @@
 //! What is read from the environment, and what arrives on the socket.
 
-use std::{os::linux::net::SocketAddrExt as _, os::unix::net::SocketAddr};
-use std::{os::unix::net::UnixDatagram, time::Duration};
+use std::{
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    time::Duration,
+};
 
 use super::{News, Systemd};
 
@@ -38,19 +43,19 @@ fn an_abstract_socket_is_reached() {
 fn the_watchdog_is_ours_or_none() {
     let usual = ("NOTIFY_SOCKET", "/run/notify");
     let half_a_minute = Some(Duration::from_secs(30));
-    let cases: &[(&[(&str, &str)], Option<Duration>)] = &[
-        (&[usual], None),
-        (&[usual, ("WATCHDOG_USEC", "30000000")], half_a_minute),
-        (&[usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")], half_a_minute),
-        (&[usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")], None),
-        (&[usual, ("WATCHDOG_USEC", "0")], None),
-        (&[usual, ("WATCHDOG_USEC", "-1")], None),
-        (&[("WATCHDOG_USEC", "30000000")], None),
+    let cases = [
+        (vec![usual], None),
+        (vec![usual, ("WATCHDOG_USEC", "30000000")], half_a_minute),
+        (vec![usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")], half_a_minute),
+        (vec![usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")], None),
+        (vec![usual, ("WATCHDOG_USEC", "0")], None),
+        (vec![usual, ("WATCHDOG_USEC", "-1")], None),
+        (vec![("WATCHDOG_USEC", "30000000")], None),
     ];
     for (variables, expected) in cases {
         assert_eq!(
-            Systemd::find(&environment(variables), 7).watchdog(),
-            *expected,
+            Systemd::find(&environment(&variables), 7).watchdog(),
+            expected,
             "{variables:?}"
         );
     }

@@ -21,3 +21,4 @@ mod outages;
 mod random;
 mod stats;
 mod streams;
+mod traces;

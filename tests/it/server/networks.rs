@@ -24,13 +24,13 @@ use crate::support::{
 };
 
 /// A thread in a network namespace of its own, as the process of every pod.
-struct Resident {
-    tid: u32,
+pub(super) struct Resident {
+    pub(super) tid: u32,
     _leave: mpsc::Sender<()>,
 }
 
 impl Resident {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let (tell, told) = mpsc::channel();
         let (leave, left) = mpsc::channel::<()>();
         thread::spawn(move || {
@@ -74,7 +74,7 @@ fn script(node: &Node, add: &str, del: &str) {
     );
 }
 
-fn well(node: &Node) {
+pub(super) fn well(node: &Node) {
     script(node, ANSWER, "");
 }
 

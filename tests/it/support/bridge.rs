@@ -9,7 +9,7 @@ use std::{
 
 use dockbridge::{
     app::{self, AppError, Deadlines, Surroundings},
-    config::settings::{CniSettings, LogSettings, Settings},
+    config::settings::{CniSettings, LogSettings, Settings, TracingSettings},
     engine::client::Patience,
     model::{
         container::ContainerLogFormat,
@@ -119,6 +119,7 @@ impl Node {
                 format: Format::Text,
                 level: tracing::level_filters::LevelFilter::OFF,
             },
+            tracing: TracingSettings::default(),
         }
     }
 }
@@ -139,6 +140,17 @@ impl Bridge {
         Self::start_within(node, docker, network, PATIENCE).await
     }
 
+    /// A server on a node, as a process in these surroundings would run it.
+    pub(crate) async fn start_in(
+        surroundings: Surroundings,
+        node: Node,
+        docker: &FakeDockerd,
+        network: NetworkMode,
+    ) -> Self {
+        let settings = node.settings(docker.socket(), network);
+        Self::serve(settings, surroundings, node, PATIENCE).await
+    }
+
     async fn start_within(
         node: Node,
         docker: &FakeDockerd,
@@ -147,16 +159,21 @@ impl Bridge {
     ) -> Self {
         let mut settings = node.settings(docker.socket(), network);
         settings.request_timeout = patience;
+        Self::serve(settings, Surroundings::default(), node, patience).await
+    }
+
+    async fn serve(
+        settings: Settings,
+        surroundings: Surroundings,
+        node: Node,
+        patience: Duration,
+    ) -> Self {
         let listen = settings.listen.clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(app::run_within(
-            settings,
-            Surroundings::default(),
-            deadlines(patience),
-            async {
+        let served =
+            tokio::spawn(app::run_within(settings, surroundings, deadlines(patience), async {
                 let _ = stopped.await;
-            },
-        ));
+            }));
         let channel = connect(&listen).await;
         Self {
             runtime: RuntimeServiceClient::new(channel.clone())

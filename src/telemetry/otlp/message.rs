@@ -1,0 +1,152 @@
+//! What the collector is sent, as far as we send it: the messages of OTLP 1 for traces. Numbers
+//! are the protocol's; fields we never fill are left out.
+
+use std::time::UNIX_EPOCH;
+
+use crate::telemetry::trace::{Ended, Side};
+
+/// A batch.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExportTraceServiceRequest {
+    /// By what made them.
+    #[prost(message, repeated, tag = "1")]
+    pub resource_spans: Vec<ResourceSpans>,
+}
+
+/// The collector's answer; what it says of spans it did not like is not read.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ExportTraceServiceResponse {}
+
+/// Spans of one program.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ResourceSpans {
+    /// The program.
+    #[prost(message, optional, tag = "1")]
+    pub resource: Option<Resource>,
+    /// By the part of it that noted them.
+    #[prost(message, repeated, tag = "2")]
+    pub scope_spans: Vec<ScopeSpans>,
+}
+
+/// A program.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Resource {
+    /// Its name and version.
+    #[prost(message, repeated, tag = "1")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Spans noted by one part of a program.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScopeSpans {
+    /// The spans.
+    #[prost(message, repeated, tag = "2")]
+    pub spans: Vec<Span>,
+}
+
+/// One span.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Span {
+    /// 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub trace_id: Vec<u8>,
+    /// 8 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub span_id: Vec<u8>,
+    /// 8 bytes, or none.
+    #[prost(bytes = "vec", tag = "4")]
+    pub parent_span_id: Vec<u8>,
+    /// What was done.
+    #[prost(string, tag = "5")]
+    pub name: String,
+    /// 1 inside, 2 server, 3 client.
+    #[prost(int32, tag = "6")]
+    pub kind: i32,
+    /// Nanoseconds since 1970.
+    #[prost(fixed64, tag = "7")]
+    pub start_time_unix_nano: u64,
+    /// The same of its end.
+    #[prost(fixed64, tag = "8")]
+    pub end_time_unix_nano: u64,
+    /// What it was about.
+    #[prost(message, repeated, tag = "9")]
+    pub attributes: Vec<KeyValue>,
+    /// How it ended.
+    #[prost(message, optional, tag = "15")]
+    pub status: Option<Status>,
+}
+
+/// How a span ended.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Status {
+    /// Why it failed.
+    #[prost(string, tag = "2")]
+    pub message: String,
+    /// 2 is an error.
+    #[prost(int32, tag = "3")]
+    pub code: i32,
+}
+
+/// A named value.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeyValue {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// The value.
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+}
+
+/// A value; ours are texts.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AnyValue {
+    /// The text.
+    #[prost(string, optional, tag = "1")]
+    pub string_value: Option<String>,
+}
+
+impl ExportTraceServiceRequest {
+    /// These spans, as ours.
+    pub fn of(spans: impl IntoIterator<Item = Ended>) -> Self {
+        let spans = spans.into_iter().map(Span::from).collect();
+        let attributes = vec![
+            KeyValue::text("service.name", "dockbridge".to_owned()),
+            KeyValue::text("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        let resource = Some(Resource { attributes });
+        let scope_spans = vec![ScopeSpans { spans }];
+        Self { resource_spans: vec![ResourceSpans { resource, scope_spans }] }
+    }
+}
+
+impl From<Ended> for Span {
+    fn from(ended: Ended) -> Self {
+        let begun = ended.begun.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let attributes = ended.attributes.into_iter();
+        Self {
+            trace_id: ended.trace.to_vec(),
+            span_id: ended.span.to_vec(),
+            parent_span_id: ended.parent.map(Vec::from).unwrap_or_default(),
+            name: ended.name,
+            kind: match ended.side {
+                Side::Inside => 1,
+                Side::Server => 2,
+                Side::Client => 3,
+            },
+            start_time_unix_nano: nanos(begun),
+            end_time_unix_nano: nanos(begun.saturating_add(ended.took)),
+            attributes: attributes.map(|(key, text)| KeyValue::text(key, text)).collect(),
+            status: ended.failure.map(|message| Status { message, code: FAILED }),
+        }
+    }
+}
+
+impl KeyValue {
+    fn text(key: &str, text: String) -> Self {
+        Self { key: key.to_owned(), value: Some(AnyValue { string_value: Some(text) }) }
+    }
+}
+
+const FAILED: i32 = 2;

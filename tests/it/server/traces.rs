@@ -1,0 +1,218 @@
+//! Spans at a collector: joined to the caller's, with what the call asked of others below them.
+
+use std::time::Duration;
+
+use dockbridge::{
+    app::Surroundings,
+    model::network::NetworkMode,
+    telemetry::{
+        otlp::{
+            Collector,
+            message::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span},
+        },
+        trace::Spans,
+    },
+    wire::cri,
+};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, transport::Server};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::networks::{Resident, well};
+use crate::support::{
+    bridge::{Bridge, Node, docker, pod},
+    fake_dockerd::server::FakeDockerd,
+};
+
+#[tokio::test]
+async fn a_call_is_a_part_of_its_callers_trace() {
+    let Some(resident) = Resident::new() else { return };
+    let docker = docker().await;
+    docker.world(|world| world.pid = resident.tid);
+    let (endpoint, mut received) = collector().await;
+    let (surroundings, _noting) = surroundings(&endpoint, 0);
+    let node = Node::new();
+    node.network("fake");
+    well(&node);
+    let bridge = Bridge::start_in(surroundings, node, &docker, NetworkMode::Cni).await;
+    bridge.pods().await.unwrap();
+    let id = run_traced(&bridge).await.unwrap();
+
+    let mut spans = Vec::new();
+    while !spans.iter().any(|span: &Span| span.name == "RunPodSandbox") {
+        spans.extend(timeout(SOON, received.recv()).await.unwrap().unwrap());
+    }
+    let rpc = spans.iter().find(|span| span.name == "RunPodSandbox").unwrap();
+    assert_eq!((rpc.parent_span_id.as_slice(), rpc.kind), (&[0xcd; 8][..], 2));
+    assert_eq!(value(rpc, "about"), Some("it/traced"));
+    assert!(rpc.status.is_none() && rpc.end_time_unix_nano > rpc.start_time_unix_nano);
+    // Nobody asked for the list to be traced, nor for what goes on by itself.
+    assert!(spans.iter().all(|span| span.trace_id == [0xab; 16]), "{spans:#?}");
+    let below: Vec<&Span> =
+        spans.iter().filter(|span| span.parent_span_id == rpc.span_id).collect();
+    let called = |name: &str| below.iter().find(|span| span.name == name).expect(name);
+    assert_eq!(called("docker start").kind, 3);
+    assert_eq!(value(called("docker start"), "call"), Some(&*format!("start container {id}")));
+    assert_eq!(value(called("cni ADD fake"), "container"), Some(&*id));
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_call_that_fails_says_how() {
+    let docker = docker().await;
+    let (endpoint, mut received) = collector().await;
+    let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
+    let bridge = start(surroundings, &docker).await;
+    let request = cri::ContainerStatusRequest { container_id: "none".into(), verbose: false };
+    bridge.runtime.clone().container_status(request).await.unwrap_err();
+    loop {
+        let batch = timeout(SOON, received.recv()).await.unwrap().unwrap();
+        if let Some(rpc) = batch.iter().find(|span| span.name == "ContainerStatus") {
+            let status = rpc.status.clone().unwrap();
+            assert_eq!((status.code, status.message.as_str()), (2, "NotFound"));
+            break;
+        }
+    }
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_left_is_delivered_at_the_end() {
+    let docker = docker().await;
+    let (endpoint, mut received) = collector().await;
+    let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
+    let bridge = start(surroundings, &docker).await;
+    bridge.ready().await.unwrap();
+    bridge.stop().await;
+    let mut names = Vec::new();
+    while let Ok(batch) = received.try_recv() {
+        names.extend(batch.into_iter().map(|span| span.name));
+    }
+    assert!(names.iter().any(|name| name == "Status"), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_dead_collector_changes_nothing() {
+    let docker = docker().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    // Connections are taken and nobody answers; then nobody takes them.
+    for dead in [Some(listener), None] {
+        let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
+        let bridge = start(surroundings, &docker).await;
+        for _ in 0..3000 {
+            bridge.ready().await.unwrap();
+        }
+        run_traced(&bridge).await.unwrap();
+        bridge.clear(&docker).await;
+        bridge.stop().await;
+        drop(dead);
+    }
+}
+
+async fn start(surroundings: Surroundings, docker: &FakeDockerd) -> Bridge {
+    Bridge::start_in(surroundings, Node::new(), docker, NetworkMode::Docker).await
+}
+
+/// RunPodSandbox as a kubelet that traces calls it.
+async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
+    let mut request = Request::new(cri::RunPodSandboxRequest {
+        config: Some(pod("traced")),
+        ..Default::default()
+    });
+    let header = format!("00-{}-{}-01", "ab".repeat(16), "cd".repeat(8));
+    request.metadata_mut().insert("traceparent", header.parse().unwrap());
+    Ok(bridge.runtime.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
+}
+
+/// What a dockbridge that delivers there is started in. Spans of this thread are noted while the
+/// guard is kept, and these tests have but one.
+fn surroundings(endpoint: &str, per_million: u32) -> (Surroundings, DefaultGuard) {
+    let (spans, noted) = Spans::new(per_million);
+    let subscriber = tracing_subscriber::registry().with(spans.layer());
+    let noting = tracing::subscriber::set_default(subscriber);
+    let collector = Some(Collector::new(endpoint.to_owned(), noted));
+    (Surroundings { collector, ..Surroundings::default() }, noting)
+}
+
+/// A collector, made of nothing but the protocol's messages.
+async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
+    let (told, received) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = Server::builder().add_service(fake::Service(told));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    (endpoint, received)
+}
+
+fn value<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
+    let attribute = span.attributes.iter().find(|attribute| attribute.key == key)?;
+    attribute.value.as_ref()?.string_value.as_deref()
+}
+
+/// What tonic would make of the protocol's definition.
+mod fake {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        task::{Context, Poll},
+    };
+
+    use futures_util::future::BoxFuture;
+    use tonic::{
+        body::Body,
+        server::{Grpc, NamedService, UnaryService},
+    };
+    use tonic_prost::ProstCodec;
+    use tower::Service as Tower;
+
+    use super::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse, Request, Response, Span, Status,
+        mpsc,
+    };
+
+    #[derive(Clone)]
+    pub(super) struct Service(pub(super) mpsc::UnboundedSender<Vec<Span>>);
+
+    impl NamedService for Service {
+        const NAME: &'static str = "opentelemetry.proto.collector.trace.v1.TraceService";
+    }
+
+    impl Tower<http::Request<Body>> for Service {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+            assert!(request.uri().path().ends_with("TraceService/Export"));
+            let export = Export(self.clone());
+            Box::pin(
+                async move { Ok(Grpc::new(ProstCodec::default()).unary(export, request).await) },
+            )
+        }
+    }
+
+    struct Export(Service);
+
+    impl UnaryService<ExportTraceServiceRequest> for Export {
+        type Response = ExportTraceServiceResponse;
+        type Future = Ready<Result<Response<ExportTraceServiceResponse>, Status>>;
+
+        fn call(&mut self, request: Request<ExportTraceServiceRequest>) -> Self::Future {
+            let batch = request.into_inner().resource_spans.remove(0);
+            let service = batch.resource.unwrap().attributes.remove(0);
+            assert_eq!(service.value.unwrap().string_value.unwrap(), "dockbridge");
+            let _ =
+                self.0.0.send(batch.scope_spans.into_iter().flat_map(|one| one.spans).collect());
+            ready(Ok(Response::new(ExportTraceServiceResponse {})))
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(30);
