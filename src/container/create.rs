@@ -6,9 +6,9 @@ use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
-    gather::volumes::Volumes,
     name_conflict::{Verdict, create_named},
     room::Containers,
+    volumes::Volumes,
 };
 use crate::{
     error::{Kind, chain},

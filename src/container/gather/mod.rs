@@ -9,4 +9,3 @@ mod host;
 mod mounts;
 pub mod profile;
 mod selinux;
-pub(super) mod volumes;

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tracing::warn;
 
+use super::{error::ContainerError, room::Containers};
 use crate::{
-    container::{error::ContainerError, room::Containers},
     error::chain,
     model::{
         container::{ContainerSpec, Mount},
@@ -20,16 +20,16 @@ use crate::{
 
 /// The image volumes of a container that is being made.
 #[derive(Debug)]
-pub(in crate::container) struct Volumes {
+pub(super) struct Volumes {
     /// In the order of the specification.
-    pub(in crate::container) ready: Vec<ImageVolume>,
+    pub(super) ready: Vec<ImageVolume>,
     kept: Kept,
 }
 
 impl Containers {
     /// Makes the image volumes of a container ready; whoever does not come to a container
     /// [lets them go](Self::let_go_volumes).
-    pub(in crate::container) async fn volumes(
+    pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
         spec: &ContainerSpec,
@@ -55,18 +55,18 @@ impl Containers {
     }
 
     /// Takes away what a container that did not come about needed alone.
-    pub(in crate::container) async fn let_go_volumes(&self, volumes: Volumes) {
+    pub(super) async fn let_go_volumes(&self, volumes: Volumes) {
         self.let_go_images(volumes.kept.end()).await;
     }
 
     /// Takes away what a container that is gone needed alone.
-    pub(in crate::container) async fn let_go_mounted(&self, mounted: &[MountedImage]) {
+    pub(super) async fn let_go_mounted(&self, mounted: &[MountedImage]) {
         self.let_go_images(unpacked(mounted)).await;
     }
 
     /// Sees to it that the folders a container was made of are there while the answer lives: a
     /// reboot takes them away.
-    pub(in crate::container) async fn ensure_mounted(
+    pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
     ) -> Result<Kept, ContainerError> {

@@ -1,0 +1,112 @@
+//! SELinux labels for the sources of mounts that ask for it.
+
+use std::{
+    collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
+};
+
+use tracing::info;
+
+use super::{error::ContainerError, room::Containers};
+use crate::{
+    error::Kind,
+    host::relabel::{SELINUX, relabel},
+    model::{container::ContainerSpec, engine::EngineInfo},
+};
+
+impl Containers {
+    /// Gives the sources of mounts that ask for it, and all below them, the label the engine
+    /// chose for this container's files. Called before the container can start.
+    ///
+    /// # Errors
+    /// A source that must not be relabelled, is too large, or does not let itself be.
+    pub(super) async fn relabel_mounts(
+        &self,
+        engine: &EngineInfo,
+        spec: &ContainerSpec,
+        id: &str,
+    ) -> Result<(), ContainerError> {
+        let asking =
+            spec.mounts.iter().filter(|mount| mount.selinux_relabel && mount.image.is_none());
+        let sources: BTreeSet<String> = asking.map(|mount| mount.host_path.clone()).collect();
+        if sources.is_empty() || !engine.has_selinux() {
+            return Ok(());
+        }
+        let label = self.engine.mount_label(id).await?;
+        if label.is_empty() {
+            return Ok(());
+        }
+        for source in sources {
+            relabel_source(source, label.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn relabel_source(source: String, label: String) -> Result<(), ContainerError> {
+    let place = source.clone();
+    let relabelling = tokio::task::spawn_blocking(move || {
+        let place = Path::new(&place);
+        // Not every engine has made it by now.
+        DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
+        let resolved = place.canonicalize()?;
+        if is_the_hosts(&resolved) {
+            let text = "is the host's own, and would be lost to it";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        let count = relabel(&resolved, SELINUX, &label).map_err(|refused| refused.source)?;
+        info!(source = %resolved.display(), label, count, "relabelled the source of a mount");
+        Ok(())
+    });
+    let done = relabelling.await.unwrap_or_else(|lost| Err(lost.into()));
+    done.map_err(|cause| ContainerError::File {
+        action: "relabel for SELinux",
+        path: source.into(),
+        cause: Arc::new(cause),
+        kind: Kind::InvalidArgument,
+    })
+}
+
+/// A file is fine as well.
+fn present(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
+}
+
+/// What every other program of the host lives on.
+fn is_the_hosts(path: &Path) -> bool {
+    let depth = path.components().count();
+    depth <= 2
+        || OF_THE_HOST.iter().any(|held| path.starts_with(held))
+        || ROOTS.contains(&path.to_str().unwrap_or("/"))
+}
+
+/// With all below them.
+const OF_THE_HOST: [&str; 12] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
+    "/usr",
+];
+/// Themselves; what is in them may be a pod's. So is all that is directly below the root.
+const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/cache"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_own_is_left_alone() {
+        for (path, held) in [
+            ("/", true),
+            ("/etc", true),
+            ("/etc/kubernetes", true),
+            ("/usr/share/x", true),
+            ("/home", true),
+            ("/srv", true),
+            ("/home/someone/data", false),
+            ("/srv/data", false),
+            ("/var/lib", true),
+            ("/var/lib/kubelet/pods/x/volumes/y", false),
+            ("/tmp/x", false),
+        ] {
+            assert_eq!(is_the_hosts(Path::new(path)), held, "{path}");
+        }
+    }
+}
