@@ -23,6 +23,7 @@ use super::{
     walker::{Job, Storage, Turn},
 };
 use crate::{
+    host::cgroup::Cgroups,
     model::{
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ContainerId, SandboxId},
@@ -418,7 +419,11 @@ fn a_layer_is_measured_in_steps() {
     for options in [format!("upperdir={}", upper.display()), "upperdir=x/diff".to_owned()] {
         let proc = machine(root.path(), &options);
         let homes = [PathBuf::from("/nowhere"), root.path().join("home")];
-        let storage = Arc::new(Storage { mountpoint: "/layers".into(), homes });
+        let storage = Arc::new(Storage {
+            mountpoint: "/layers".into(),
+            homes,
+            cgroups: Cgroups::told_by(&proc),
+        });
         let mut job = Job { record: container(ID, 7), storage, walk: None };
         let mut steps = 0;
         let reading = loop {
@@ -442,7 +447,8 @@ fn a_layer_of_nobody_we_know_is_not_measured() {
     let root = tempfile::tempdir().unwrap();
     let proc = machine(root.path(), "upperdir=x/diff");
     let homes = [root.path().join("home"), PathBuf::from("/nowhere")];
-    let storage = Arc::new(Storage { mountpoint: "/layers".into(), homes });
+    let storage =
+        Arc::new(Storage { mountpoint: "/layers".into(), homes, cgroups: Cgroups::told_by(&proc) });
     for record in [container(OTHER, 7), container(ID, 8)] {
         let job = Job { record, storage: Arc::clone(&storage), walk: None };
         assert!(matches!(job.go_on(&proc, 100), Turn::Done(_, None)));

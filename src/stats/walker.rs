@@ -84,6 +84,8 @@ pub(super) struct Storage {
     pub(super) mountpoint: PathBuf,
     /// What relative paths are below.
     pub(super) homes: [PathBuf; 2],
+    /// Whose process it is. Shared, for the machine's mount table is long where pods are many.
+    pub(super) cgroups: Cgroups,
 }
 
 /// What came of a step.
@@ -107,7 +109,8 @@ impl Rounds {
                 continue;
             }
             if storage.is_none() {
-                storage = Some(Arc::new(Storage::of(engine).await));
+                let cgroups = memory.groups.cgroups().clone();
+                storage = Some(Arc::new(Storage::of(engine, cgroups).await));
             }
             if let Some(storage) = &storage {
                 self.busy.insert(id.to_owned());
@@ -138,10 +141,10 @@ impl Rounds {
 }
 
 impl Storage {
-    async fn of(engine: &EngineInfo) -> Self {
+    async fn of(engine: &EngineInfo, cgroups: Cgroups) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
         let homes = [engine.root_dir.join(&engine.storage_driver), mountpoint.clone()];
-        Self { mountpoint, homes }
+        Self { mountpoint, homes, cgroups }
     }
 }
 
@@ -168,7 +171,7 @@ impl Job {
         let told = files.text(&proc.join(pid.to_string()), "mountinfo")?;
         let upper = upper::resolved(told, &self.storage.homes)?;
         // Read first: it is this container's only if the process still is.
-        Cgroups::told_by(proc).of(pid, id).ok()?;
+        self.storage.cgroups.of(pid, id).ok()?;
         let walk = Walk::begin(&upper);
         walk.inspect_err(|error| debug!(container = id, %error, "cannot measure a layer")).ok()
     }

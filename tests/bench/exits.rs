@@ -79,6 +79,7 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
     })??;
     times.note("dockbridge", BY_KILL, ours.0 - killed);
     times.note(RAW, BY_KILL, theirs.0 - killed);
+    times.note("dockbridge", BEHIND, ours.0.saturating_duration_since(theirs.0));
     let status = cri.container(id).await?;
     let ended = Timestamp::from_nanosecond(status.finished_at.into())?;
     ensure!(ended <= ours.1, "told at {} of an end at {ended}", ours.1);
@@ -88,5 +89,6 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
 }
 
 const BY_KILL: &str = "kill sent → stopped event";
+const BEHIND: &str = "engine's event → stopped event";
 const BY_STAMP: &str = "engine's stamp → stopped event";
 const PATIENCE: Duration = Duration::from_secs(20);
