@@ -2,6 +2,8 @@
 //! readings. `tests/fixtures/cgroup` has v1 and hybrid word for word from a machine with both, and
 //! v2 after the kernel's documentation.
 
+mod holes;
+
 use std::{
     collections::{BTreeSet, HashSet},
     fs,
