@@ -348,11 +348,10 @@ fn owned(labels: &[&str]) -> Vec<String> {
 /// Labels that say whose figure it is.
 const BASE: usize = 6;
 /// Beginnings of names that are told only of disks there was traffic with.
-const TRAFFIC: [&str; 6] = [
+const TRAFFIC: [&str; 5] = [
     "container_blkio",
     "container_fs_reads",
     "container_fs_writes",
-    "container_fs_sector",
     // Only version 1 of control groups keeps it, and only of sizes that are in use.
     "container_hugetlb_max",
     "container_hugetlb_usage",

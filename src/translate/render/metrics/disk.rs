@@ -41,12 +41,6 @@ pub(super) const ROWS: &[Row] = &[
         each(subject, told, |device| device.reads);
     })
     .by(&["device"]),
-    Row::counter(
-        "container_fs_sector_reads_total",
-        "Sectors of 512 bytes read from a disk.",
-        |subject, told| each(subject, told, |device| device.read_bytes / SECTOR),
-    )
-    .by(&["device"]),
     Row::counter("container_fs_writes_bytes_total", "Bytes written to a disk.", |subject, told| {
         each(subject, told, |device| device.written_bytes);
     })
@@ -54,12 +48,6 @@ pub(super) const ROWS: &[Row] = &[
     Row::counter("container_fs_writes_total", "Writes to a disk.", |subject, told| {
         each(subject, told, |device| device.writes);
     })
-    .by(&["device"]),
-    Row::counter(
-        "container_fs_sector_writes_total",
-        "Sectors of 512 bytes written to a disk.",
-        |subject, told| each(subject, told, |device| device.written_bytes / SECTOR),
-    )
     .by(&["device"]),
     Row::counter(
         "container_blkio_device_usage_total",
@@ -122,6 +110,3 @@ fn name(disks: &Disks, device: &DeviceReading) -> String {
     let known = disks.names.get(&(major, minor)).cloned();
     known.unwrap_or_else(|| format!("{major}:{minor}"))
 }
-
-/// Whatever a disk's own are.
-const SECTOR: u64 = 512;

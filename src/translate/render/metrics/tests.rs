@@ -414,8 +414,6 @@ const OF_CONTAINERS: &[(&str, &[&str], u64)] = &[
     ("fs_limit_bytes", &["/dev/sda1"], 70),
     ("fs_inodes_total", &["/dev/sda1"], 71),
     ("fs_inodes_free", &["/dev/sda1"], 72),
-    ("fs_sector_reads_total", &["/dev/sda"], 101_024 / 512),
-    ("fs_sector_writes_total", &["/dev/sda"], 102_048 / 512),
     ("fs_reads_total", &["9:1"], 0),
     ("processes", &[], 50),
     ("file_descriptors", &[], 52),
