@@ -14,11 +14,19 @@ use std::{
 
 use thiserror::Error;
 use tokio::task::JoinHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::{debug, info, warn};
 
 use self::watch::Watch;
 use crate::{
+    admin::{
+        process,
+        server::{Listeners, MetricsAddressError},
+        window::{Window, register_build},
+    },
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
     config::settings::Settings,
@@ -42,6 +50,7 @@ use crate::{
     rpc::{
         image::ImageRpc,
         listener::{ListenError, Socket},
+        meters::RpcMeters,
         runtime::RuntimeRpc,
         server::serve,
     },
@@ -49,7 +58,7 @@ use crate::{
     stats::room::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
-    telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
+    telemetry::{self, log::LevelControl, meter::Meters, otlp::Collector, systemd::Systemd},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -79,6 +88,9 @@ pub enum AppError {
     /// Nobody could tell systemd that we live.
     #[error("no thread can be started to watch the socket")]
     Watch(#[source] io::Error),
+    /// The address of metrics and health cannot be used.
+    #[error(transparent)]
+    Metrics(#[from] MetricsAddressError),
     /// The task that knows what is true has died: a bug. A fresh start knows again.
     #[error("the store of dockbridge died: start it again, and report what its log says")]
     Blind,
@@ -143,14 +155,17 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Surroundings { level: _, systemd, collector } = surroundings;
+    let Surroundings { level, systemd, collector } = surroundings;
     let delivery = Delivery::begin(collector);
     let _owned = own(&settings.state_dir).await?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
+    let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let work = (&tracker, &stopping);
     let rooms = build(&settings, deadlines, work, endpoint.address()).await?;
+    let window = window(&rooms, level);
+    let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
     let recovered = tokio::spawn(recover(
         rooms.sandboxes.clone(),
         rooms.rootfs.clone(),
@@ -195,6 +210,9 @@ pub async fn run_within(
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
     logs.close().await;
+    admin.abort();
+    // Its socket goes with it.
+    let _ = (&mut admin).await;
     delivery.end().await;
     info!("dockbridge has stopped; pods keep running");
     served
@@ -223,11 +241,36 @@ impl Delivery {
 
 /// The rooms the edge speaks to.
 struct Rooms {
+    engine: Engine,
     sandboxes: Sandboxes,
     runtime: RuntimeRpc,
     image: ImageRpc,
     logs: Logs,
     rootfs: Rootfs,
+}
+
+/// What the operator sees of the rooms.
+fn window(rooms: &Rooms, level: LevelControl) -> Window {
+    let RuntimeRpc { store, network, network_mode, .. } = &rooms.runtime;
+    let mut registry = telemetry::registry::Registry::default();
+    let meters: [&dyn Meters; 8] = [
+        &rooms.runtime.meters,
+        rooms.engine.meters(),
+        store,
+        rooms.logs.meters(),
+        network.meters(),
+        rooms.image.images.meters(),
+        rooms.runtime.containers.meters(),
+        rooms.runtime.streaming.meters(),
+    ];
+    for room in meters {
+        room.register(&mut registry);
+    }
+    process::register(&mut registry);
+    register_build(store, &mut registry);
+    let (store, network) = (store.clone(), network.clone());
+    let registry = Arc::new(registry);
+    Window { store, network, network_mode: *network_mode, level, registry }
 }
 
 /// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
@@ -292,7 +335,7 @@ async fn build(
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let rooms = SandboxRooms {
-        engine,
+        engine: engine.clone(),
         store: store.clone(),
         checkpoints: checkpoints.clone(),
         network: network.clone(),
@@ -314,8 +357,9 @@ async fn build(
         checkpoints,
         network_mode: settings.network,
         leaving: work.1.clone(),
+        meters: RpcMeters::default(),
     };
-    Ok(Rooms { sandboxes, runtime, image, logs, rootfs })
+    Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs })
 }
 
 /// The end of a container is shown when its log is complete.
@@ -416,3 +460,6 @@ const STATE_MODE: u32 = 0o700;
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);
 /// How long work that outlived its callers may take at the end.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

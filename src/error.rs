@@ -37,6 +37,26 @@ pub enum Kind {
     Internal,
 }
 
+impl Kind {
+    /// The kind as a word, for figures that are told apart by it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid_argument",
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::FailedPrecondition => "failed_precondition",
+            Self::ResourceExhausted => "resource_exhausted",
+            Self::Unavailable => "unavailable",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::Cancelled => "cancelled",
+            Self::PermissionDenied => "permission_denied",
+            Self::Unimplemented => "unimplemented",
+            Self::Unknown => "unknown",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// An error with all its causes on one line. Some name their cause already: none is told twice.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

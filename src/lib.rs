@@ -1,5 +1,6 @@
 //! dockbridge: the Container Runtime Interface served by a Docker Engine.
 
+pub mod admin;
 pub mod app;
 pub mod cdi;
 pub mod check;

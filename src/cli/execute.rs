@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::verb::{Order, Verb};
 use crate::{
+    admin::client,
     app::{self, Surroundings},
     check::command,
     config::{
@@ -39,6 +40,11 @@ pub fn execute(
     match verb {
         Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings, environment)?,
         Verb::Config => write!(out, "{resolved}")?,
+        Verb::Debug(args) => {
+            if !client::run(&resolved.settings.run_dir, &args.question, out)? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Verb::Check(args) => {
             if !command::run(&resolved.settings, args.pod, out)? {
                 return Ok(ExitCode::FAILURE);

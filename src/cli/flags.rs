@@ -58,6 +58,10 @@ pub struct Flags {
     /// Address for exec, attach and port-forward; port 0 is any free one [default: 127.0.0.1:0]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub streaming_addr: Option<String>,
+    /// Address for metrics and health, for Prometheus; without it they are on a unix socket in
+    /// the run directory only
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub metrics_addr: Option<String>,
     /// Cut an image pull that makes no progress for this long; 0 never [default: 5m]
     #[arg(long, global = true, value_name = "DURATION")]
     pub image_pull_progress_deadline: Option<String>,
@@ -107,6 +111,7 @@ impl Flags {
             (Key::SandboxImage, "--sandbox-image", self.sandbox_image),
             (Key::RegistryConfig, "--registry-config", self.registry_config),
             (Key::StreamingAddr, "--streaming-addr", self.streaming_addr),
+            (Key::MetricsAddr, "--metrics-addr", self.metrics_addr),
             (
                 Key::ImagePullProgressDeadline,
                 "--image-pull-progress-deadline",

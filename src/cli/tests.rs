@@ -6,13 +6,16 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     execute,
-    verb::{CheckArgs, CommandLine, Order, Verb},
+    verb::{CheckArgs, CommandLine, DebugArgs, Order, Verb},
 };
-use crate::config::{
-    key::Key,
-    resolve::{Given, Source},
+use crate::{
+    admin::question::Question,
+    config::{
+        key::Key,
+        resolve::{Given, Source},
+    },
+    error::chain,
 };
-use crate::error::chain;
 
 #[test]
 fn the_definition_is_sound() {
@@ -31,6 +34,11 @@ fn the_other_verbs() {
     assert_eq!(order(&["config"]).verb, Verb::Config);
     assert_eq!(order(&["check"]).verb, Verb::Check(CheckArgs { pod: false }));
     assert_eq!(order(&["check", "--pod"]).verb, Verb::Check(CheckArgs { pod: true }));
+    let debug = |question| Verb::Debug(DebugArgs { question });
+    assert_eq!(order(&["debug", "state"]).verb, debug(Question::State));
+    assert_eq!(order(&["debug", "log-level"]).verb, debug(Question::LogLevel { level: None }));
+    let level = Some("debug".to_owned());
+    assert_eq!(order(&["debug", "log-level", "debug"]).verb, debug(Question::LogLevel { level }));
     assert_eq!(order(&["version"]).verb, Verb::Version);
     assert_eq!(order(&["--buildinfo"]).verb, Verb::Version);
 }

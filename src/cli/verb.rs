@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::{flags::Flags, legacy::Legacy};
-use crate::config::resolve::Given;
+use crate::{admin::question::Question, config::resolve::Given};
 
 /// The command line.
 #[derive(Clone, Debug, Parser)]
@@ -40,8 +40,18 @@ pub enum Verb {
     Config,
     /// Examine this host and say what to do about each finding
     Check(CheckArgs),
+    /// Ask the dockbridge that runs on this host
+    Debug(DebugArgs),
     /// Print the version
     Version,
+}
+
+/// What to ask a running dockbridge.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct DebugArgs {
+    /// What about
+    #[command(subcommand)]
+    pub question: Question,
 }
 
 /// How thoroughly to check.

@@ -30,6 +30,8 @@ pub enum Key {
     RegistryConfig,
     /// Where exec, attach and port-forward are served.
     StreamingAddr,
+    /// Where metrics and health are served to other programs.
+    MetricsAddr,
     /// How long a pull may make no progress.
     ImagePullProgressDeadline,
     /// Images that garbage collection must leave alone, by name.
@@ -54,7 +56,7 @@ pub enum Key {
 
 impl Key {
     /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Listen,
         Self::Docker,
         Self::StateDir,
@@ -68,6 +70,7 @@ impl Key {
         Self::SandboxImage,
         Self::RegistryConfig,
         Self::StreamingAddr,
+        Self::MetricsAddr,
         Self::ImagePullProgressDeadline,
         Self::PinnedImages,
         Self::PinnedImageLabels,
@@ -116,6 +119,7 @@ impl Key {
             Self::SandboxImage => ("sandbox-image", ""),
             Self::RegistryConfig => ("registry-config", "/root/.docker/config.json"),
             Self::StreamingAddr => ("streaming-addr", "127.0.0.1:0"),
+            Self::MetricsAddr => ("metrics-addr", ""),
             Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "5m"),
             Self::PinnedImages => ("pinned-images", ""),
             Self::PinnedImageLabels => ("pinned-image-labels", ""),

@@ -46,6 +46,8 @@ pub struct Settings {
     pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
+    /// Where metrics and health are served over TCP; none for nowhere.
+    pub metrics_addr: Option<SocketAddr>,
     /// A pull without progress for this long is cut; none never cuts.
     pub pull_stall: Option<Duration>,
     /// Images that garbage collection must leave alone.
@@ -114,6 +116,7 @@ impl Settings {
             sandbox_image: texts.parse(Key::SandboxImage, value::image)?,
             registry_config: texts.parse(Key::RegistryConfig, value::file)?,
             streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
+            metrics_addr: texts.parse(Key::MetricsAddr, value::metrics_address)?,
             pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
             pins: Pins {
                 names: texts.parse(Key::PinnedImages, value::name_patterns)?,

@@ -191,6 +191,11 @@ pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     Ok(SocketAddr::new(loopback, port))
 }
 
+/// An address as for streams; empty for none.
+pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid> {
+    if text.is_empty() { Ok(None) } else { streaming_address(text).map(Some) }
+}
+
 /// A duration; zero means without end.
 pub(super) fn patience(text: &str) -> Result<Option<Duration>, Invalid> {
     Ok(Some(duration(text)?).filter(|patience| !patience.is_zero()))

@@ -50,9 +50,15 @@ impl Containers {
         let (engine, stopping) = (self.engine.clone(), self.leaving.clone());
         let run = Run { engine, container, spec, until, stopping };
         let (answer, outcome) = oneshot::channel();
+        let meters = self.meters.clone();
         let run = async move {
+            // The command itself may hold secrets.
+            let _underway = meters.underway.begin("exec", run.id());
+            let begun = Instant::now();
+            let outcome = run.through(gone).await;
+            meters.ran(begun.elapsed(), outcome.as_ref().err());
             // A caller who has left does not take the answer.
-            let _ = answer.send(run.through(gone).await);
+            let _ = answer.send(outcome);
         };
         self.tracker.spawn(run.in_current_span());
         let outcome = match until {

@@ -9,7 +9,10 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{error::ContainerError, limits::resized::ResizedLimits, pod_files::PodFilesRoot};
+use super::{
+    error::ContainerError, limits::resized::ResizedLimits, meters::ContainerMeters,
+    pod_files::PodFilesRoot,
+};
 use crate::{
     cdi::registry::Registry,
     engine::client::Engine,
@@ -54,6 +57,7 @@ pub struct Containers {
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
     /// What [`Self::oom_floor`] found, and for which engine.
     floor: Arc<Mutex<Option<Floor>>>,
+    pub(super) meters: ContainerMeters,
 }
 
 /// The lowest score an engine may set.
@@ -83,6 +87,11 @@ pub struct Hands {
 }
 
 impl Containers {
+    /// What is counted of commands.
+    pub const fn meters(&self) -> &ContainerMeters {
+        &self.meters
+    }
+
     /// Verbs over lower rooms; per-pod files go below `state_dir`. Work is
     /// owned by a tracker; what could last for ever ends soon after the token is cancelled.
     pub fn new(
@@ -107,6 +116,7 @@ impl Containers {
             removing: Calls::new(tracker.clone()),
             tracker: tracker.clone(),
             leaving: stopping.clone(),
+            meters: ContainerMeters::default(),
             updating: Calls::new(tracker.clone()),
             cgroups,
             resized,

@@ -29,6 +29,7 @@ use super::{
     address,
     error::{Call, EngineError},
     exchange::Exchange,
+    meters::EngineMeters,
     refusal,
     version::Negotiated,
 };
@@ -49,6 +50,7 @@ struct Shared {
     http: Client<UnixConnector, Full<Bytes>>,
     negotiated: Negotiated,
     patience: Patience,
+    meters: EngineMeters,
 }
 
 /// How long an answer may take.
@@ -88,7 +90,8 @@ impl Engine {
             .build(UnixConnector);
         let authority = address::authority(&socket);
         let negotiated = Negotiated::default();
-        Self { shared: Arc::new(Shared { socket, authority, http, negotiated, patience }) }
+        let meters = EngineMeters::default();
+        Self { shared: Arc::new(Shared { socket, authority, http, negotiated, patience, meters }) }
     }
 
     /// Where the engine listens.
@@ -99,6 +102,11 @@ impl Engine {
     /// The API version spoken now: the last one negotiated, the oldest before that.
     pub fn api(&self) -> ApiVersion {
         self.negotiated().last()
+    }
+
+    /// What is counted of its calls.
+    pub fn meters(&self) -> &EngineMeters {
+        &self.shared.meters
     }
 
     pub(super) fn patience(&self) -> Patience {
@@ -157,6 +165,7 @@ impl Engine {
         what: &Exchange,
         work: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
+        let _underway = self.meters().begin(&what.call);
         let began = Instant::now();
         let late = || EngineError::Deadline { call: what.call.clone(), after: what.patience };
         let span = span(&what.call);
@@ -164,6 +173,7 @@ impl Engine {
         let outcome = outcome.unwrap_or_else(|_| Err(late()));
         trace::end(&span, outcome.as_ref().err().map(EngineError::kind));
         let took = began.elapsed();
+        self.meters().ended(&what.call, took, outcome.as_ref().err());
         match &outcome {
             Ok(_) => debug!(call = %what.call, ?took, "engine answered"),
             Err(error) => {

@@ -11,7 +11,11 @@ use super::{
     exchange::Exchange,
     stream::Messages,
 };
-use crate::{model::engine::EngineEvent, translate::observe, wire::docker};
+use crate::{
+    model::{engine::EngineEvent, time::Nanos},
+    translate::observe,
+    wire::docker,
+};
 
 /// An open event stream. It may be silent for hours, so waiting on it has no deadline; an engine
 /// that dies ends it.
@@ -19,6 +23,7 @@ use crate::{model::engine::EngineEvent, translate::observe, wire::docker};
 pub struct Events {
     engine: Engine,
     messages: Messages,
+    at: Nanos,
 }
 
 impl Engine {
@@ -36,11 +41,17 @@ impl Engine {
         let limit = self.patience().stream;
         let follow = Exchange::new(call.clone(), Method::GET, Some(target), limit)?;
         let body = self.begin(&follow).await?;
-        Ok(Events { engine: self.clone(), messages: Messages::new(self.clone(), call, body) })
+        let messages = Messages::new(self.clone(), call, body);
+        Ok(Events { engine: self.clone(), messages, at: Nanos::UNSET })
     }
 }
 
 impl Events {
+    /// When the last event happened, by the engine's clock; unset before the first.
+    pub const fn at(&self) -> Nanos {
+        self.at
+    }
+
     /// The next event; none when the engine ended the stream. Either way of ending means: open
     /// another one, then look at everything again.
     ///
@@ -53,6 +64,7 @@ impl Events {
             match self.messages.next::<docker::Event>().await {
                 Some(Ok(message)) => {
                     if let Some(event) = observe::event::observe(&message) {
+                        self.at = Nanos(message.time_nano);
                         return Some(Ok(event));
                     }
                 }

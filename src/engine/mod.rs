@@ -18,6 +18,7 @@ pub mod images;
 pub mod layers;
 pub mod log_messages;
 pub mod logs;
+pub mod meters;
 pub mod pull;
 pub mod storage;
 pub mod version;

@@ -6,6 +6,7 @@
 //! [`lock::Locks`] keeps verbs on one pod from crossing.
 
 pub mod call;
+pub mod crowd;
 pub mod lock;
 
 #[cfg(test)]

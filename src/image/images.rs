@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    error::ImageError, joined::Joined, pulled::Pulled, settings::ImageSettings, stall::Pulse,
-    usage::Gauge,
+    error::ImageError, joined::Joined, meters::ImageMeters, pulled::Pulled,
+    settings::ImageSettings, stall::Pulse, usage::Gauge,
 };
 use crate::{
     engine::client::Engine,
@@ -34,6 +34,7 @@ pub struct Images {
     /// The pause image as it was last seen.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     gauge: Gauge,
+    pub(super) meters: ImageMeters,
     _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
@@ -61,9 +62,15 @@ impl Images {
             loads: Calls::new(tracker.clone()),
             pause: Arc::default(),
             gauge,
+            meters: ImageMeters::default(),
             pulled,
             _background: Arc::new([measuring, following].map(AbortOnDropHandle::new)),
         }
+    }
+
+    /// What is counted of pulls.
+    pub const fn meters(&self) -> &ImageMeters {
+        &self.meters
     }
 
     /// Pulls an image and answers with the id it has now.

@@ -13,6 +13,7 @@ pub mod stall;
 
 mod credentials;
 mod joined;
+pub mod meters;
 mod pause;
 mod pull;
 mod remove;

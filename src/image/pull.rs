@@ -21,7 +21,10 @@ impl Images {
         let began = Instant::now();
         info!(image = %request.reference, "pulling");
         let before = self.store.snapshot();
-        self.transfer(request).await?;
+        let _underway = self.meters.underway.begin("pull", request.reference.to_string());
+        let transferred = self.transfer(request).await;
+        self.meters.pulled(began.elapsed(), transferred.as_ref().err());
+        transferred?;
         // The reference, not the progress messages, says which image came: a tag may have been
         // moved, and a multi-platform index is known by another digest than its parts.
         let id = self.engine.inspect_image(&request.reference.to_string()).await?.id;
@@ -46,6 +49,7 @@ impl Images {
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), ImageError> {
         let patience = self.settings.pull_stall;
+        let mut volume = self.meters.volume();
         let mut watch = Watch::new(patience, self.pulse.clone(), Instant::now());
         let stalled = |stall: Stall| ImageError::Stalled {
             reference: request.reference.clone(),
@@ -57,6 +61,7 @@ impl Images {
         while let Some(progress) = until_stall(&mut watch, pull.next()).await.map_err(stalled)? {
             let progress = progress?;
             trace!(image = %request.reference, layer = %progress.layer, status = %progress.status);
+            volume.note(&progress);
             watch.note(&progress, Instant::now());
         }
         Ok(())

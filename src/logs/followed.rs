@@ -43,6 +43,8 @@ pub(super) struct Followed {
     trouble: Option<String>,
     moved_at: Option<Instant>,
     busy: bool,
+    /// Bytes that waited after the last turn.
+    pub(super) behind: u64,
 }
 
 /// What became of a wish for a new file.
@@ -77,6 +79,7 @@ impl Followed {
             trouble: None,
             moved_at: None,
             busy: false,
+            behind: 0,
         }
     }
 

@@ -23,6 +23,7 @@ pub mod follower;
 pub mod generations;
 pub mod line;
 pub mod link;
+pub mod meters;
 pub mod place;
 pub mod position;
 pub mod room;

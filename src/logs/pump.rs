@@ -235,7 +235,12 @@ impl Pump {
         self.buffers.push(buffers);
         let id = log.subject.id.clone();
         self.tell_unwatched(outcome.unwatched);
+        self.tools.meters.converted.add(outcome.moved);
+        if outcome.error.is_some() {
+            self.tools.meters.errors.one();
+        }
         let Some(followed) = self.logs.get_mut(&id) else { return };
+        followed.behind = outcome.behind;
         if let Some(tail) = outcome.tail {
             self.tails.insert(tail, id.clone());
             let old = followed.tail.replace(tail).filter(|old| *old != tail);
@@ -245,6 +250,13 @@ impl Pump {
             Verdict::Stay(then) => self.roster.finish(&id, then),
             Verdict::Gone => self.drop_log(&id),
         }
+        self.measure();
+    }
+
+    fn measure(&self) {
+        let behind: u64 = self.logs.values().map(|log| log.behind).sum();
+        self.tools.meters.behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        self.tools.meters.followed.set(i64::try_from(self.logs.len()).unwrap_or(i64::MAX));
     }
 
     fn drop_log(&mut self, id: &ContainerId) {

@@ -13,6 +13,7 @@ use super::{
     command::{Command, Watched},
     error::LogError,
     link,
+    meters::LogMeters,
     place::LogPath,
     positions::Positions,
     progress::{Impatient, Patience, completion, opening},
@@ -36,6 +37,7 @@ use crate::{
 pub struct Logs {
     /// None when the paths are links.
     pump: Option<mpsc::Sender<Command>>,
+    meters: LogMeters,
 }
 
 impl Logs {
@@ -45,7 +47,7 @@ impl Logs {
         let positions = Positions::new(directory);
         if format == ContainerLogFormat::Docker {
             task::spawn_blocking(move || positions.clear());
-            return Self { pump: None };
+            return Self { pump: None, meters: LogMeters::default() };
         }
         let (watch, tidings) = match TailWatch::open() {
             Ok((watch, tidings)) => (Some(watch), Some(tidings)),
@@ -58,10 +60,16 @@ impl Logs {
             }
         };
         let (waker, woken) = mpsc::unbounded_channel();
-        let tools = Tools { engine, positions, watch, woken: waker };
+        let meters = LogMeters::default();
+        let tools = Tools { engine, positions, watch, woken: waker, meters: meters.clone() };
         let (pump, orders) = mpsc::channel(COMMANDS);
         task::spawn(Pump::new(tools, tidings, woken).run(orders));
-        Self { pump: Some(pump) }
+        Self { pump: Some(pump), meters }
+    }
+
+    /// What is counted of them.
+    pub const fn meters(&self) -> &LogMeters {
+        &self.meters
     }
 
     /// What containers made from now on will have at their log path.

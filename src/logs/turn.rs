@@ -9,6 +9,7 @@ use super::{
     convert::Buffers,
     error::LogError,
     follower::{Follower, Step},
+    meters::LogMeters,
     position::Position,
     positions::{Positions, Saved},
     relay::{End, Relay},
@@ -45,6 +46,7 @@ pub(super) struct Tools {
     pub(super) positions: Positions,
     pub(super) watch: Option<TailWatch>,
     pub(super) woken: mpsc::UnboundedSender<ContainerId>,
+    pub(super) meters: LogMeters,
 }
 
 /// What a turn is for, besides writing what there is.
@@ -80,6 +82,8 @@ pub(super) struct Outcome {
     pub(super) error: Option<LogError>,
     /// Bytes of the engine's file that are still to be converted, where that is known.
     pub(super) left: Option<u64>,
+    /// Bytes that are known to wait after this turn.
+    pub(super) behind: u64,
 }
 
 /// How far a log is after a turn.
@@ -110,7 +114,10 @@ impl Log {
                 outcome.error = Some(error);
             }
         }
-        self.tell_losses();
+        self.tell_losses(&tools.meters);
+        if outcome.state == State::More {
+            outcome.behind = self.left().unwrap_or_default();
+        }
         self.keep_position(wish, tools, &outcome);
         if wish.over.is_some() && outcome.state != State::Complete {
             outcome.left = self.left();
@@ -221,16 +228,18 @@ impl Log {
         }
     }
 
-    fn tell_losses(&mut self) {
+    fn tell_losses(&mut self, meters: &LogMeters) {
         let Some(Writer::Follower(follower)) = &mut self.writer else { return };
         let losses = follower.take_losses();
         if losses.unreadable > 0 {
+            meters.lost.of(["lines"]).add(losses.unreadable);
             warn!(
                 container = %self.subject.id, lines = losses.unreadable,
                 "lines of the engine's log cannot be read: they are left out"
             );
         }
         if losses.gaps > 0 {
+            meters.lost.of(["files"]).add(losses.gaps);
             warn!(
                 container = %self.subject.id, gaps = losses.gaps,
                 "the engine has removed log files before they were read: lines are missing"

@@ -28,6 +28,7 @@ use super::{
         config::NetworkList,
         directory::Chosen,
         exec::{PluginError, Plugins},
+        meters::CniMeters,
         result,
     },
     error::NetworkError,
@@ -91,6 +92,11 @@ impl Network {
             links: Arc::default(),
             _keeping: Arc::new(AbortOnDropHandle::new(task)),
         }
+    }
+
+    /// What is counted of calls to plugins.
+    pub fn meters(&self) -> &CniMeters {
+        self.plugins.meters()
     }
 
     /// Whether pods can be connected. Never waits for anything.

@@ -26,6 +26,7 @@ use crate::{
         settings::SYNC_PATIENCE,
         snapshot::Snapshot,
     },
+    telemetry::meter::Held as Counted,
     translate::render::{
         container::Held,
         event::{Pod, event},
@@ -41,11 +42,13 @@ pub async fn events(
     store: Store,
     containers: Containers,
     leaving: CancellationToken,
+    listening: Counted,
 ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
     let at = Nanos(clock::nanos());
     let now = store.synced(SYNC_PATIENCE).await.map_err(failed)?;
     let follower = Follower::new(&now);
-    let listener = Listener { store, containers, follower, now, at, waiting: VecDeque::new() };
+    let waiting = VecDeque::new();
+    let listener = Listener { store, containers, follower, now, at, waiting, _counted: listening };
     let told = stream::unfold(listener, |mut listener| async {
         let event = listener.next().await?;
         Some((Ok(event), listener))
@@ -63,6 +66,7 @@ struct Listener {
     /// it says.
     at: Nanos,
     waiting: VecDeque<Change>,
+    _counted: Counted,
 }
 
 impl Listener {

@@ -15,17 +15,18 @@ use tonic::{Code, Status, body::Body, server::NamedService};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
+use super::meters::{CALL, RpcMeters, note};
 use crate::telemetry::trace;
 
-/// Wraps a service in [`Guarded`].
-#[derive(Clone, Copy, Debug)]
-pub struct Guard;
+/// Wraps a service in [`Guarded`]; its calls are counted here.
+#[derive(Clone, Debug)]
+pub struct Guard(pub RpcMeters);
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner }
+        Guarded { inner, meters: self.0.clone() }
     }
 }
 
@@ -33,6 +34,7 @@ impl<S> Layer<S> for Guard {
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     inner: S,
+    meters: RpcMeters,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -56,6 +58,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let (call, ongoing) = self.meters.begin(&rpc);
         let span = info_span!("rpc", name = rpc, about = field::Empty);
         if let Some(parent) = request.headers().get(TRACEPARENT).and_then(|one| one.to_str().ok()) {
             trace::join(&span, parent);
@@ -73,16 +76,19 @@ where
                 }
             };
             let answer = corrected(answer);
+            call.answered(answer.headers());
             tell(&rpc, begun, &answer);
             Ok(answer)
         };
-        Box::pin(told.instrument(span))
+        Box::pin(CALL.scope(ongoing, told.instrument(span)))
     }
 }
 
-/// Notes in the log which pod or container the call under way is about.
+/// Notes in the log, and in the list of what is under way, which pod or container this call is
+/// about.
 pub fn about(subject: impl Display) {
-    Span::current().record("about", field::display(subject));
+    Span::current().record("about", field::display(&subject));
+    note(subject);
 }
 
 /// tonic answers Internal to a message that is no protobuf or no whole frame, and OutOfRange to

@@ -15,11 +15,21 @@ use tokio::net::{UnixListener, UnixStream};
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// Another process answers on it.
-    #[error("{0} is served by another process: stop it, or choose another --listen")]
-    InUse(PathBuf),
+    #[error("{path} is served by another process: stop it, or choose another {flag}")]
+    InUse {
+        /// The socket's path.
+        path: PathBuf,
+        /// The setting that says where it is.
+        flag: &'static str,
+    },
     /// Something that is no socket is in the way.
-    #[error("{0} exists and is not a socket: move it away, or choose another --listen")]
-    NotASocket(PathBuf),
+    #[error("{path} exists and is not a socket: move it away, or choose another {flag}")]
+    NotASocket {
+        /// What is in the way.
+        path: PathBuf,
+        /// The setting that says where the socket is to be.
+        flag: &'static str,
+    },
     /// The file system says no.
     #[error("listen on {path}")]
     Io {
@@ -43,17 +53,33 @@ impl Socket {
     /// # Errors
     /// See [`ListenError`].
     pub async fn bind(path: &Path) -> Result<(Self, UnixListener), ListenError> {
+        Self::bind_as(path, 0o660, "--listen").await
+    }
+
+    /// The same for root alone: mode 0600, at a place that `--run-dir` decides.
+    ///
+    /// # Errors
+    /// See [`ListenError`].
+    pub async fn private(path: &Path) -> Result<(Self, UnixListener), ListenError> {
+        Self::bind_as(path, 0o600, "--run-dir").await
+    }
+
+    async fn bind_as(
+        path: &Path,
+        mode: u32,
+        flag: &'static str,
+    ) -> Result<(Self, UnixListener), ListenError> {
         let io = |source| ListenError::Io { path: path.to_owned(), source };
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(io)?;
         }
-        clear_stale(path).await?;
+        clear_stale(path, flag).await?;
         // Bound under a name nobody knows and renamed when the mode is right: there is no
         // moment in which others could connect.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden).map_err(io)?;
         let listener = UnixListener::bind(&hidden).map_err(io)?;
-        std::fs::set_permissions(&hidden, Permissions::from_mode(0o660)).map_err(io)?;
+        std::fs::set_permissions(&hidden, Permissions::from_mode(mode)).map_err(io)?;
         std::fs::rename(&hidden, path).map_err(io)?;
         let inode = std::fs::symlink_metadata(path).map_err(io)?.ino();
         Ok((Self { path: path.to_owned(), inode }, listener))
@@ -69,13 +95,13 @@ impl Drop for Socket {
     }
 }
 
-async fn clear_stale(path: &Path) -> Result<(), ListenError> {
+async fn clear_stale(path: &Path, flag: &'static str) -> Result<(), ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(error)),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(ListenError::NotASocket(path.to_owned()));
+            return Err(ListenError::NotASocket { path: path.to_owned(), flag });
         }
         Ok(_) => {}
     }
@@ -83,7 +109,9 @@ async fn clear_stale(path: &Path) -> Result<(), ListenError> {
         Err((io::ErrorKind::ConnectionRefused, _)) => remove_socket(path).map_err(io),
         Err((io::ErrorKind::NotFound, _)) => Ok(()),
         // Somebody listens, but is too busy to take another caller.
-        Ok(_) | Err((io::ErrorKind::WouldBlock, _)) => Err(ListenError::InUse(path.to_owned())),
+        Ok(_) | Err((io::ErrorKind::WouldBlock, _)) => {
+            Err(ListenError::InUse { path: path.to_owned(), flag })
+        }
         Err((_, error)) => Err(io(error)),
     }
 }

@@ -7,6 +7,7 @@ pub mod events;
 pub mod image;
 pub mod layer;
 pub mod listener;
+pub mod meters;
 pub mod portions;
 pub mod runtime;
 pub mod server;

@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use super::{
     events::{events, held, pod},
     layer::about,
+    meters::RpcMeters,
     portions::portions,
     status::{failed, status},
 };
@@ -53,6 +54,8 @@ pub struct RuntimeRpc {
     pub network_mode: NetworkMode,
     /// Cancelled when dockbridge ends: then streams of events end.
     pub leaving: CancellationToken,
+    /// What is counted of calls.
+    pub meters: RpcMeters,
 }
 
 impl RuntimeRpc {
@@ -278,7 +281,8 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::GetEventsRequest>,
     ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
         let (store, containers) = (self.store.clone(), self.containers.clone());
-        Ok(Response::new(events(store, containers, self.leaving.clone()).await?))
+        let listening = self.meters.listeners.one();
+        Ok(Response::new(events(store, containers, self.leaving.clone(), listening).await?))
     }
 
     async fn exec_sync(

@@ -24,20 +24,22 @@ pub async fn serve(
     image: ImageRpc,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
+    let meters = runtime.meters.clone();
     let runtime = RuntimeServiceServer::new(runtime)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
     let image = ImageServiceServer::new(image)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
+    let guard = Guard(meters);
     let (stopping, mut stopped) = tokio::sync::watch::channel(false);
     let stop = async move {
         stop.await;
         stopping.send_replace(true);
     };
     let serving = Server::builder()
-        .add_service(Guard.layer(runtime))
-        .add_service(Guard.layer(image))
+        .add_service(guard.layer(runtime))
+        .add_service(guard.layer(image))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop);
     let patience = async move {
         // An error means that serving ended first.

@@ -15,7 +15,10 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let (socket, listener) = Socket::bind(&path).await.unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse(_))));
+    let private = directory.path().join("run/private.sock");
+    let _kept = Socket::private(&private).await.unwrap();
+    assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse { .. })));
     drop(listener);
     std::mem::forget(socket);
     assert!(path.exists());
@@ -29,7 +32,7 @@ async fn what_is_no_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
     std::fs::write(&path, "data").unwrap();
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::NotASocket(_))));
+    assert!(matches!(Socket::bind(&path).await, Err(ListenError::NotASocket { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
 }
 
@@ -51,6 +54,6 @@ async fn a_busy_socket_is_not_taken_for_a_stale_one() {
         }
         callers.push(caller);
     }
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse(_))));
+    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse { .. })));
     assert!(path.exists());
 }

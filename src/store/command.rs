@@ -12,6 +12,8 @@ pub(super) enum Command {
     Refresh { target: Target, reply: oneshot::Sender<Result<(), StoreError>> },
     /// Join this checkpoint to its sandbox.
     Put { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
+    /// Say that you are there.
+    Answer { reply: oneshot::Sender<()> },
     /// The sandbox has no checkpoint any more.
     Forget { id: SandboxId, reply: oneshot::Sender<()> },
 }

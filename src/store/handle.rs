@@ -8,7 +8,9 @@ use tokio::{
     time,
 };
 
-use super::{command::Command, error::StoreError, look::Target, snapshot::Snapshot};
+use super::{
+    command::Command, error::StoreError, look::Target, meters::StoreMeters, snapshot::Snapshot,
+};
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{engine::EngineHealth, id::SandboxId},
@@ -20,6 +22,7 @@ pub struct Store {
     current: Arc<ArcSwap<Snapshot>>,
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
+    meters: StoreMeters,
 }
 
 impl Store {
@@ -27,8 +30,20 @@ impl Store {
         current: Arc<ArcSwap<Snapshot>>,
         commands: mpsc::Sender<Command>,
         published: watch::Receiver<()>,
+        meters: StoreMeters,
     ) -> Self {
-        Self { current, commands, published }
+        Self { current, commands, published, meters }
+    }
+
+    /// What is counted of it.
+    pub const fn meters(&self) -> &StoreMeters {
+        &self.meters
+    }
+
+    /// Whether the task that knows what is true still takes orders, within `patience`.
+    pub async fn answers(&self, patience: Duration) -> bool {
+        let asked = self.ask(|reply| Command::Answer { reply });
+        matches!(time::timeout(patience, asked).await, Ok(Ok(())))
     }
 
     /// What is known now. Never waits.

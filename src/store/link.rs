@@ -24,6 +24,7 @@ use crate::{
     model::{
         engine::{EngineEvent, EngineInfo},
         record::ContainerRecord,
+        time::Nanos,
     },
 };
 
@@ -34,8 +35,8 @@ pub(super) enum Signal {
     Linked(Box<EngineInfo>),
     /// All ids.
     Listed(Listing),
-    /// Something happened.
-    Happened(EngineEvent),
+    /// Something happened, at this time by the engine's clock.
+    Happened(EngineEvent, Nanos),
     /// The stream ended, or could not be opened.
     Lost(String),
     /// A look takes long.
@@ -91,7 +92,7 @@ impl Session {
         loop {
             tokio::select! {
                 event = events.next() => match event {
-                    Some(Ok(event)) => self.tell(Signal::Happened(event)).await?,
+                    Some(Ok(event)) => self.tell(Signal::Happened(event, events.at())).await?,
                     Some(Err(error)) => return Err(End::Lost(chain(&error))),
                     None => return Err(End::Lost("it closed its event stream".to_owned())),
                 },

@@ -24,9 +24,11 @@ mod command;
 mod facts;
 mod index;
 mod inspect;
+mod lag;
 mod ledger;
 mod link;
 mod look;
+pub mod meters;
 mod outlet;
 mod writer;
 

@@ -11,10 +11,18 @@ use tracing::{info, warn};
 
 use super::{
     error::StoreError,
+    lag::Lag,
     ledger::{Answer, Ledger},
+    meters::StoreMeters,
     snapshot::Snapshot,
 };
-use crate::model::engine::EngineHealth;
+use crate::{
+    host::clock,
+    model::{
+        engine::{EngineEvent, EngineHealth},
+        time::Nanos,
+    },
+};
 
 /// Whoever waits for a look.
 #[derive(Debug)]
@@ -26,12 +34,40 @@ pub(super) struct Outlet {
     published: watch::Sender<()>,
     notices: Vec<oneshot::Sender<()>>,
     not_before: Instant,
+    pub(super) lag: Lag,
+    pub(super) meters: StoreMeters,
 }
 
 impl Outlet {
-    pub(super) fn new(current: &Arc<ArcSwap<Snapshot>>, published: watch::Sender<()>) -> Self {
-        let current = Arc::clone(current);
-        Self { current, published, notices: Vec::new(), not_before: Instant::now() }
+    pub(super) fn new(
+        current: &Arc<ArcSwap<Snapshot>>,
+        published: watch::Sender<()>,
+        meters: StoreMeters,
+    ) -> Self {
+        Self {
+            current: Arc::clone(current),
+            published,
+            notices: Vec::new(),
+            not_before: Instant::now(),
+            lag: Lag::default(),
+            meters,
+        }
+    }
+
+    /// Notes when something happened whose effect readers will see.
+    pub(super) fn happened(&mut self, event: &EngineEvent, at: Nanos) {
+        match event {
+            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerKilled { id } => {
+                self.lag.happened(id, at);
+            }
+            EngineEvent::ContainerGone { id } => {
+                self.lag.happened(id, at);
+                self.lag.known(id);
+            }
+            EngineEvent::ImageChanged { name } => self.lag.happened(name, at),
+            EngineEvent::ImageGone { id } => self.lag.happened(id, at),
+            EngineEvent::DaemonReloaded => {}
+        }
     }
 
     /// Tells `notice` once everything taken in so far is visible.
@@ -52,6 +88,9 @@ impl Outlet {
             }
             self.publish(ledger);
         }
+        for late in self.lag.published(clock::nanos()) {
+            self.meters.lag.took(late);
+        }
         self.notify(ledger.take_answers());
     }
 
@@ -64,6 +103,7 @@ impl Outlet {
         }
         self.current.store(Arc::new(next));
         self.published.send_replace(());
+        self.meters.snapshots.one();
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }

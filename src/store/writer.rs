@@ -29,6 +29,7 @@ use super::{
     ledger::{Ledger, Listing},
     link::{self, Signal},
     look::{Target, Ticket},
+    meters::StoreMeters,
     outlet::{Outlet, Reply},
     settings::StoreSettings,
     snapshot::Snapshot,
@@ -56,10 +57,11 @@ impl Store {
         let (shout, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let looker = Looker { engine, gate, inquest, settings, signals: to_signals };
-        let outlet = Outlet::new(&current, shout);
+        let meters = StoreMeters::default();
+        let outlet = Outlet::new(&current, shout, meters.clone());
         let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
-        Self::new(current, commands, published)
+        Self::new(current, commands, published, meters)
     }
 }
 
@@ -175,6 +177,7 @@ impl Writer {
                 self.ledger.put(*checkpoint);
                 self.outlet.announce(reply);
             }
+            Command::Answer { reply } => drop(reply.send(())),
             Command::Forget { id, reply } => {
                 self.ledger.forget(&id);
                 self.outlet.announce(reply);
@@ -185,10 +188,15 @@ impl Writer {
     fn hear(&mut self, signal: Signal) {
         match signal {
             Signal::Linked(engine) => {
+                self.meters().links.one();
+                self.outlet.lag.forget();
+                self.meters().heard();
                 self.ledger.describe(*engine);
                 self.ledger.linked();
             }
             Signal::Listed(listing) => {
+                self.meters().lists.one();
+                self.meters().heard();
                 // The first list follows a fresh `/info`; a later one makes up for a reload
                 // whose event was lost.
                 if self.ledger.is_up() {
@@ -197,7 +205,10 @@ impl Writer {
                 self.keep(&listing);
                 self.ledger.listed(&listing);
             }
-            Signal::Happened(event) => {
+            Signal::Happened(event, at) => {
+                self.meters().events.one();
+                self.meters().heard();
+                self.outlet.happened(&event, at);
                 match &event {
                     EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
                     EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
@@ -207,7 +218,10 @@ impl Writer {
                     self.read_info();
                 }
             }
-            Signal::Lost(reason) => self.ledger.lost(reason),
+            Signal::Lost(reason) => {
+                self.meters().losses.one();
+                self.ledger.lost(reason);
+            }
             Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
             Signal::Glimpsed(record, ticket) => self.ledger.glimpsed(*record, ticket),
         }
@@ -255,6 +269,10 @@ impl Writer {
     }
 
     fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
+        self.meters().looked(target, result.is_ok());
+        if result.is_ok() {
+            self.outlet.lag.known(target.name());
+        }
         let result = result.map_err(|failure| failure.about(target.name()));
         let told = result.as_ref().err().map(|error| chain(error));
         let Some(failures) = self.ledger.looked(target, ticket, result) else { return };
@@ -270,6 +288,10 @@ impl Writer {
             time::sleep(rest).await;
             Done::Rested(target)
         });
+    }
+
+    const fn meters(&self) -> &StoreMeters {
+        &self.outlet.meters
     }
 
     fn asking(&self) -> (Engine, Duration) {
@@ -306,6 +328,9 @@ impl Writer {
     /// A silent engine is asked more often than a healthy one.
     fn pinged(&mut self, silence: Option<String>) {
         self.pinging = false;
+        if silence.is_none() {
+            self.meters().heard();
+        }
         if silence.is_some() {
             self.heartbeat.reset_after(SILENCE_REST);
         }

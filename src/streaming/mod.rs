@@ -11,6 +11,7 @@ pub mod command;
 pub mod error;
 mod exec;
 pub mod forward;
+pub mod meters;
 mod ports;
 pub mod room;
 mod serve;

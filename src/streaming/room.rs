@@ -8,7 +8,12 @@ use std::{
 use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
-use super::{error::StreamError, token::Tokens, upgrade::Purpose};
+use super::{
+    error::StreamError,
+    meters::{StreamMeters, Token},
+    token::Tokens,
+    upgrade::Purpose,
+};
 use crate::{
     engine::client::Engine,
     model::{
@@ -25,6 +30,7 @@ pub struct Streaming {
     pub(super) store: Store,
     tokens: Arc<Mutex<Tokens<Promise>>>,
     address: SocketAddr,
+    pub(super) meters: StreamMeters,
 }
 
 /// A checked request that waits for its client. Ids are full.
@@ -38,7 +44,13 @@ pub(super) enum Promise {
 impl Streaming {
     /// Streams of containers and sandboxes in `store`, served on `address`.
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
-        Self { engine, store, tokens: Arc::default(), address }
+        let meters = StreamMeters::default();
+        Self { engine, store, tokens: Arc::default(), address, meters }
+    }
+
+    /// What is counted of streams.
+    pub const fn meters(&self) -> &StreamMeters {
+        &self.meters
     }
 
     /// Promises a process in a running container; the URL where it is to be had.
@@ -71,14 +83,17 @@ impl Streaming {
     /// What was promised for this token under this name. Whatever the name, the token is spent.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<Promise> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let promise = tokens.redeem(token, Instant::now())?;
-        (promise.name() == name).then_some(promise)
+        let promise = tokens.redeem(token, Instant::now());
+        let promise = promise.filter(|promise| promise.name() == name);
+        self.meters.token(if promise.is_some() { Token::Used } else { Token::Refused });
+        promise
     }
 
     fn promise(&self, promise: Promise) -> Result<String, StreamError> {
         let name = promise.name();
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = tokens.issue(promise, Instant::now(), chance);
+        self.meters.token(if issued.is_ok() { Token::Given } else { Token::Full });
         let token = issued.map_err(|_| StreamError::TooMany)?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
@@ -112,8 +127,17 @@ impl Streaming {
 }
 
 impl Promise {
+    /// What it is about, for people.
+    pub(super) fn about(&self) -> String {
+        match self {
+            Self::Exec(spec) => format!("container {}", spec.container),
+            Self::Attach(spec) => format!("container {}", spec.container),
+            Self::Forward(spec) => format!("sandbox {}", spec.sandbox),
+        }
+    }
+
     /// The word in the URL.
-    const fn name(&self) -> &'static str {
+    pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",
             Self::Attach(_) => "attach",

@@ -1,19 +1,19 @@
 //! The HTTP server that clients bring their tokens to. It knows no identity but the token, so it
 //! belongs on loopback: kubelet, on the same host, is who lets others in.
 
-use std::{collections::VecDeque, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    task::AbortHandle,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{answer::Desk, error::BindError, room::Streaming};
+use crate::flight::crowd::Crowd;
 
 /// A bound address.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ impl Endpoint {
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let desk = Arc::new(Desk::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
-            let mut strangers = Strangers::default();
+            // Who has a token shows it at once.
+            let mut strangers = Crowd::new(MOST_STRANGERS);
             loop {
                 let stream = next(&self.listener).await;
                 let (desk, stop) = (Arc::clone(&desk), stop.clone());
@@ -68,24 +69,6 @@ impl Endpoint {
             () = accepting => {}
             () = stop.cancelled() => {}
         }
-    }
-}
-
-/// Connections that have not shown a token yet, the oldest first.
-#[derive(Debug, Default)]
-struct Strangers(VecDeque<AbortHandle>);
-
-impl Strangers {
-    /// Takes one in. When there are too many the oldest has to go: who has a token shows it at
-    /// once, and those who keep silent must not keep others waiting.
-    fn admit(&mut self, stranger: AbortHandle) {
-        self.0.retain(|one| !one.is_finished());
-        if self.0.len() >= MOST_STRANGERS
-            && let Some(oldest) = self.0.pop_front()
-        {
-            oldest.abort();
-        }
-        self.0.push_back(stranger);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
+    fmt::Display,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -69,6 +70,16 @@ impl Underway {
     }
 }
 
+impl Ongoing {
+    /// It has turned out what it is about: that stands behind its name from now on.
+    pub fn about(&self, subject: impl Display) {
+        let mut begun = self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(begun) = begun.get_mut(&self.key) {
+            begun.what = Cow::Owned(format!("{} {subject}", begun.what));
+        }
+    }
+}
+
 impl Drop for Ongoing {
     fn drop(&mut self) {
         self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
@@ -91,6 +102,8 @@ mod tests {
         };
         let (pull, exec) = (("pull", "busybox".to_owned()), ("exec", "container 7".to_owned()));
         assert_eq!(listed(&underway.clone()), [pull, exec.clone()]);
+        first.about("again");
+        assert_eq!(listed(&underway)[0].1, "busybox again");
         drop(first);
         assert_eq!(listed(&underway), [exec]);
         drop(second);

@@ -30,7 +30,7 @@ const FOREIGN: [Foreign; 10] = [
     Foreign {
         what: "HTTP clients",
         paths: &["hyperlocal", "hyper_util::client", "hyper::client"],
-        only: &["engine", "check"],
+        only: &["engine", "check", "admin"],
     },
     Foreign { what: "metrics", paths: &["prometheus_client"], only: &["telemetry"] },
     Foreign { what: "raw system calls", paths: &["nix", "libc"], only: &["host"] },

@@ -43,6 +43,7 @@ mod stats;
 mod streams;
 mod support;
 mod volumes;
+mod window;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
 
@@ -166,6 +167,7 @@ const STORIES: &[(&str, Story)] = stories![
     metrics::before_there_is_any_pod,
     metrics::lists_in_portions,
     metrics::cost_the_engine_nothing,
+    window::shows_what_happens,
     confinement::by_seccomp,
     confinement::though_the_daemon_confines_nobody,
     confinement::by_capabilities,

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     engine::client::{Engine, Patience},
     host::tail_watch::TailWatch,
-    logs::{place::LogPath, positions::Positions},
+    logs::{meters::LogMeters, place::LogPath, positions::Positions},
 };
 
 /// A pump without a loop, and what tells of the files it watches.
@@ -18,6 +18,7 @@ fn pump(directory: &Path) -> (Pump, Tidings) {
         positions: Positions::new(directory.join("positions")),
         watch: Some(watch),
         woken: waker,
+        meters: LogMeters::default(),
     };
     (Pump::new(tools, None, woken), tidings)
 }

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -15,7 +15,10 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
-use super::version::{Supported, Version};
+use super::{
+    meters::CniMeters,
+    version::{Supported, Version},
+};
 use crate::{
     error::Kind,
     host::process::{Ending, Finished, Job, ProcessError, run},
@@ -28,6 +31,7 @@ pub struct Plugins {
     directories: Vec<PathBuf>,
     path: String,
     versions: Mutex<HashMap<PathBuf, (Stamp, Vec<Version>)>>,
+    meters: CniMeters,
 }
 
 /// What the environment of one call says, beside the plugins' path.
@@ -134,7 +138,13 @@ impl Plugins {
     pub fn new(directories: Vec<PathBuf>) -> Self {
         let names: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
-        Self { directories, path: names.join(":"), versions: Mutex::default() }
+        let meters = CniMeters::default();
+        Self { directories, path: names.join(":"), versions: Mutex::default(), meters }
+    }
+
+    /// What is counted of their calls.
+    pub const fn meters(&self) -> &CniMeters {
+        &self.meters
     }
 
     /// Where plugins are searched for.
@@ -173,7 +183,9 @@ impl Plugins {
         patience: Duration,
     ) -> Result<Vec<u8>, PluginError> {
         let span = span(kind, call);
+        let (_underway, begun) = (self.meters.begin(kind, call), Instant::now());
         let done = self.attempt(kind, call, input, patience).instrument(span.clone()).await;
+        self.meters.ended(call, begun.elapsed(), done.as_ref().err());
         let done = done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
             command: call.command,

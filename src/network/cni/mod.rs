@@ -9,5 +9,6 @@ pub mod chain;
 pub mod config;
 pub mod directory;
 pub mod exec;
+pub mod meters;
 pub mod result;
 pub mod version;

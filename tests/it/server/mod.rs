@@ -22,3 +22,4 @@ mod random;
 mod stats;
 mod streams;
 mod traces;
+mod window;

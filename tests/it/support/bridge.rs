@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -48,12 +49,14 @@ pub(crate) struct Node {
     root: TempDir,
     /// What is at the log paths of containers.
     pub(crate) log_format: ContainerLogFormat,
+    /// Where metrics are served over TCP.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl Node {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let node = Self { root, log_format: ContainerLogFormat::Cri };
+        let node = Self { root, log_format: ContainerLogFormat::Cri, metrics: None };
         for name in ["bin", "conf", "host"] {
             fs::create_dir(node.path(name)).unwrap();
         }
@@ -109,6 +112,7 @@ impl Node {
             pod_cidrs: Vec::new(),
             sandbox_image: None,
             streaming_addr: "127.0.0.1:0".parse().unwrap(),
+            metrics_addr: self.metrics,
             pins: Pins::default(),
             collect: Collect::All,
             pull_stall: Some(PATIENCE),
@@ -410,10 +414,11 @@ fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, what kubelet told us of the node, what it had pulled.
+/// Files that belong to no pod: locks, the window, what kubelet told us of the node, what it had pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.contains("lock") || name.contains("cidr") || name == "pulled-images.json"
+    let nodes = ["pulled-images.json", "admin.sock"];
+    name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
 /// Short enough to wait for, long enough for a busy machine.

@@ -1,0 +1,148 @@
+//! One request, one answer.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tracing::{info, level_filters::LevelFilter};
+
+use super::{
+    health,
+    question::{HEALTH, LOG_LEVEL, METRICS, READY, STATE, TASKS},
+    state,
+    window::Window,
+};
+use crate::telemetry::registry::Form;
+
+/// Who may ask what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Root on this host.
+    Root,
+    /// Whoever reaches the address: metrics and health only.
+    Anybody,
+}
+
+/// The answer to a request.
+pub async fn answer(
+    request: Request<Incoming>,
+    window: &Window,
+    audience: Audience,
+) -> Response<Full<Bytes>> {
+    let Some(allowed) = methods(request.uri().path(), audience) else {
+        return text(StatusCode::NOT_FOUND, "not found\n");
+    };
+    let asked = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    if !allowed.split(", ").any(|method| method == asked.as_str()) {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("{allowed}\n"));
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+        return answer;
+    }
+    match request.uri().path() {
+        METRICS => metrics(&request, window).await,
+        HEALTH => health(window).await,
+        READY => ready(window),
+        STATE => json(&state::state(&window.store.snapshot(), &window.network.status())),
+        TASKS => tasks(window),
+        _ if request.method() == Method::PUT => set_level(request, window).await,
+        _ => text(StatusCode::OK, format!("{}\n", window.level.level())),
+    }
+}
+
+/// The methods a path has for this audience, as the `Allow` header wants them.
+fn methods(path: &str, audience: Audience) -> Option<&'static str> {
+    match (path, audience) {
+        (METRICS | HEALTH | READY, _) | (STATE | TASKS, Audience::Root) => Some("GET, HEAD"),
+        (LOG_LEVEL, Audience::Root) => Some("GET, HEAD, PUT"),
+        _ => None,
+    }
+}
+
+async fn metrics(request: &Request<Incoming>, window: &Window) -> Response<Full<Bytes>> {
+    let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let open = accepted.is_some_and(|accepted| accepted.contains("application/openmetrics-text"));
+    let form = if open { Form::OpenMetrics } else { Form::Plain };
+    let registry = window.registry.clone();
+    // Some of it is read from files.
+    match tokio::task::spawn_blocking(move || registry.text(form)).await {
+        Ok(body) => typed(StatusCode::OK, form.media_type(), body),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
+    }
+}
+
+async fn health(window: &Window) -> Response<Full<Bytes>> {
+    if health::lives(&window.store).await {
+        return text(StatusCode::OK, "ok\n");
+    }
+    let words = "the store of dockbridge does not answer: start dockbridge again\n";
+    text(StatusCode::SERVICE_UNAVAILABLE, words)
+}
+
+fn ready(window: &Window) -> Response<Full<Bytes>> {
+    let (now, network) = (window.store.snapshot(), window.network.status());
+    let obstacles = health::obstacles(&now, &network, window.network_mode);
+    if obstacles.is_empty() {
+        return text(StatusCode::OK, "ready\n");
+    }
+    let words: String = obstacles.iter().map(|obstacle| format!("{obstacle}\n")).collect();
+    text(StatusCode::SERVICE_UNAVAILABLE, words)
+}
+
+fn tasks(window: &Window) -> Response<Full<Bytes>> {
+    let runtime = Handle::current().metrics();
+    let underway: Vec<Value> = window
+        .registry
+        .underway()
+        .into_iter()
+        .map(
+            |one| json!({ "kind": one.kind, "what": one.what, "seconds": one.since.as_secs_f64() }),
+        )
+        .collect();
+    json(&json!({
+        "underway": underway,
+        "runtime": {
+            "tasks": runtime.num_alive_tasks(),
+            "workers": runtime.num_workers(),
+            "queued": runtime.global_queue_depth(),
+        },
+    }))
+}
+
+async fn set_level(request: Request<Incoming>, window: &Window) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), LONGEST_LEVEL).collect().await;
+    let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, CHOICE) };
+    let body = body.to_bytes();
+    let word = std::str::from_utf8(&body).unwrap_or_default().trim().to_ascii_lowercase();
+    let level = match word.as_str() {
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => return text(StatusCode::BAD_REQUEST, CHOICE),
+    };
+    window.level.set(level);
+    info!(%level, "the amount of the log was changed");
+    text(StatusCode::OK, format!("{level}\n"))
+}
+
+fn json(value: &Value) -> Response<Full<Bytes>> {
+    typed(StatusCode::OK, "application/json", format!("{value:#}\n"))
+}
+
+fn text(status: StatusCode, words: impl Into<String>) -> Response<Full<Bytes>> {
+    typed(status, "text/plain; charset=utf-8", words.into())
+}
+
+fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer
+}
+
+const CHOICE: &str = "choose error, warn, info, debug or trace\n";
+/// The longest word with some white space.
+const LONGEST_LEVEL: usize = 64;

@@ -1,0 +1,103 @@
+//! `dockbridge debug`: asks the socket of a running dockbridge, and prints what it says.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::{net::UnixStream, runtime, time::timeout};
+
+use super::question::{Question, SOCKET};
+
+/// Nobody could be asked, or did not answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// There is no socket, or nobody behind it.
+    #[error(
+        "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
+        socket.display()
+    )]
+    NobodyThere {
+        /// Where.
+        socket: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The socket is root's.
+    #[error("{} is for root only", socket.display())]
+    Forbidden {
+        /// Where.
+        socket: PathBuf,
+    },
+    /// It is there and does not answer.
+    #[error("the dockbridge at {} does not answer within {:?}", socket.display(), PATIENCE)]
+    Silent {
+        /// Where.
+        socket: PathBuf,
+    },
+    /// The conversation broke.
+    #[error("the dockbridge at {} hung up", socket.display())]
+    Broken {
+        /// Where.
+        socket: PathBuf,
+        /// How.
+        source: hyper::Error,
+    },
+    /// Here.
+    #[error("cannot ask")]
+    Here(#[from] io::Error),
+    /// A request that cannot be written.
+    #[error("cannot ask that")]
+    Request(#[from] http::Error),
+}
+
+/// Asks the dockbridge whose run directory this is, and writes its answer to `out`. Whether it
+/// was a good one.
+///
+/// # Errors
+/// See [`AskError`].
+pub fn run(run_dir: &Path, question: &Question, out: &mut impl Write) -> Result<bool, AskError> {
+    let socket = run_dir.join(SOCKET);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut good = true;
+    for (method, path, body) in question.requests() {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "dockbridge")
+            .body(Full::new(Bytes::from(body)))?;
+        let asked = runtime.block_on(async { timeout(PATIENCE, ask(&socket, request)).await });
+        let silent = |_| AskError::Silent { socket: socket.clone() };
+        let (success, answer) = asked.map_err(silent)??;
+        good &= success;
+        out.write_all(&answer)?;
+    }
+    Ok(good)
+}
+
+/// Whether it is an answer to be glad of, and what it says.
+async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), AskError> {
+    let path = || socket.to_owned();
+    let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => AskError::Forbidden { socket: path() },
+        _ => AskError::NobodyThere { socket: path(), source },
+    })?;
+    let broken = |source| AskError::Broken { socket: path(), source };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let talking = tokio::spawn(connection);
+    let answer = sender.send_request(request).await.map_err(broken)?;
+    let good = answer.status().is_success();
+    let body = answer.into_body().collect().await.map_err(broken)?.to_bytes();
+    talking.abort();
+    Ok((good, body))
+}
+
+/// A server that lives answers at once.
+const PATIENCE: Duration = Duration::from_secs(20);

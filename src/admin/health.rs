@@ -1,0 +1,41 @@
+//! Whether it lives, and whether pods can run: two questions with two audiences. A process that
+//! lives must not be restarted because Docker is away.
+
+use std::time::Duration;
+
+use crate::{
+    model::{
+        engine::EngineHealth,
+        network::{NetworkMode, NetworkStatus},
+    },
+    store::{handle::Store, snapshot::Snapshot},
+};
+
+/// Whether the task that knows what is true still answers.
+pub async fn lives(store: &Store) -> bool {
+    store.answers(ANSWER_PATIENCE).await
+}
+
+/// What keeps pods from running, in the operator's words; nothing when they can.
+pub fn obstacles(now: &Snapshot, network: &NetworkStatus, mode: NetworkMode) -> Vec<String> {
+    let mut obstacles = Vec::new();
+    match &now.health {
+        EngineHealth::Reachable => {}
+        EngineHealth::Starting => obstacles.push("docker has not been asked yet".to_owned()),
+        EngineHealth::Unreachable { reason } => {
+            obstacles.push(format!("docker does not answer: {reason}"));
+        }
+    }
+    if !now.is_synced() {
+        obstacles.push("not everything in docker has been seen yet".to_owned());
+    }
+    if mode == NetworkMode::Cni && !network.ready {
+        let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
+        let words = words.map_or("no reason is known", String::as_str);
+        obstacles.push(format!("pods cannot be connected: {words}"));
+    }
+    obstacles
+}
+
+/// A busy store answers within milliseconds.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);

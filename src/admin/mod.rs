@@ -1,0 +1,17 @@
+//! The operator's window: what dockbridge does, whether it is well, and what it knows.
+//!
+//! A small HTTP server on a unix socket for root, and on a TCP address, where one is set, with
+//! metrics and health alone. Nothing here changes anything but the amount of the log, and nothing
+//! it shows is a secret: no environment, no command lines, no annotations, no tokens.
+
+pub mod answer;
+pub mod client;
+pub mod health;
+pub mod process;
+pub mod question;
+pub mod server;
+pub mod state;
+pub mod window;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The listeners. A hostile client holds a connection for seconds and a few kilobytes, and one
+//! that comes when the house is full takes the place of whoever has sat there longest.
+
+use std::{
+    convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,
+    time::Duration,
+};
+
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    answer::{Audience, answer},
+    question::SOCKET,
+    window::Window,
+};
+use crate::{error::chain, flight::crowd::Crowd, rpc::listener::Socket};
+
+/// The address of `--metrics-addr` cannot be used.
+#[derive(Debug, Error)]
+#[error("serve metrics on {address} (choose another --metrics-addr, or none)")]
+pub struct MetricsAddressError {
+    /// Where.
+    address: SocketAddr,
+    /// Why not.
+    source: io::Error,
+}
+
+/// What was bound.
+#[derive(Debug)]
+pub struct Listeners {
+    tcp: Option<TcpListener>,
+    unix: Option<(Socket, UnixListener)>,
+}
+
+impl Listeners {
+    /// Binds `address`, if there is one, and the socket in `run_dir`. Without the latter
+    /// dockbridge can do all it is for: why there is none is told in the log.
+    ///
+    /// # Errors
+    /// The address is in use, or not ours.
+    pub async fn bind(
+        run_dir: &Path,
+        address: Option<SocketAddr>,
+    ) -> Result<Self, MetricsAddressError> {
+        let tcp = match address {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(bound.map_err(|source| MetricsAddressError { address, source })?)
+            }
+            None => None,
+        };
+        if let Some(address) = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
+            info!(%address, "metrics and health are served");
+        }
+        let unix = Socket::private(&run_dir.join(SOCKET)).await;
+        let unix = unix.inspect_err(|error| {
+            warn!(error = chain(error), "`dockbridge debug` will not work: no socket for it");
+        });
+        Ok(Self { tcp, unix: unix.ok() })
+    }
+
+    /// Serves for ever. Dropping the future closes all connections.
+    pub async fn serve(self, window: Window) -> Infallible {
+        let window = Arc::new(window);
+        let Self { tcp, unix } = self;
+        let mut anybody = Guests::new(&window, Audience::Anybody);
+        let for_anybody = async move {
+            let Some(tcp) = tcp else { return pending().await };
+            loop {
+                anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
+            }
+        };
+        let mut root = Guests::new(&window, Audience::Root);
+        let for_root = async move {
+            let Some((_socket, unix)) = unix else { return pending().await };
+            loop {
+                root.admit(unix.accept().await.map(|(stream, _)| stream)).await;
+            }
+        };
+        tokio::select! {
+            never = for_anybody => never,
+            never = for_root => never,
+        }
+    }
+}
+
+/// The connections of one listener. They end with it.
+struct Guests {
+    window: Arc<Window>,
+    audience: Audience,
+    crowd: Crowd,
+    tasks: JoinSet<()>,
+}
+
+impl Guests {
+    fn new(window: &Arc<Window>, audience: Audience) -> Self {
+        let (crowd, tasks) = (Crowd::new(MOST_GUESTS), JoinSet::new());
+        Self { window: Arc::clone(window), audience, crowd, tasks }
+    }
+
+    async fn admit<I>(&mut self, stream: io::Result<I>)
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        match stream {
+            Ok(stream) => {
+                while self.tasks.try_join_next().is_some() {}
+                let guest = receive(stream, Arc::clone(&self.window), self.audience);
+                self.crowd.admit(self.tasks.spawn(guest));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely.
+                warn!(%error, "cannot take a connection for metrics or health");
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// One request for each connection.
+async fn receive<I>(stream: I, window: Arc<Window>, audience: Audience)
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let window = Arc::clone(&window);
+        async move { Ok::<_, Infallible>(answer(request, &window, audience).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .keep_alive(false)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(REQUEST_PATIENCE, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a client of metrics or health spoke no HTTP"),
+        Err(_) => debug!("a client of metrics or health did not take its answer"),
+    }
+}
+
+/// Connections at once.
+const MOST_GUESTS: usize = 32;
+const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+/// How long a client may take to say what it wants.
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long request and answer may take together.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(15);
+const MOST_HEADERS: usize = 64;
+const LARGEST_HEAD: usize = 16 << 10;

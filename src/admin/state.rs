@@ -1,0 +1,112 @@
+//! What dockbridge knows, as JSON for people who look for a fault. Names, states and addresses:
+//! no environment, no command lines, no labels or annotations, nothing a secret may hide in.
+
+use serde_json::{Value, json};
+
+use crate::{
+    model::{
+        network::{Attachment, NetworkStatus},
+        record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
+    },
+    store::{meters::word, snapshot::Snapshot},
+};
+
+/// Everything one snapshot shows.
+pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "synced": now.is_synced(),
+        "engine": engine(now),
+        "network": {
+            "ready": network.ready, "reason": network.reason, "message": network.message,
+        },
+        "pods": now.sandboxes().iter().map(|pod| sandbox(now, pod)).collect::<Vec<_>>(),
+        "images": now.images().iter().map(|image| of_image(image)).collect::<Vec<_>>(),
+        "spentCheckpoints":
+            now.spent_checkpoints().iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn engine(now: &Snapshot) -> Value {
+    let health = format!("{:?}", now.health);
+    let Some(engine) = &now.engine else { return json!({ "health": health }) };
+    json!({
+        "health": health,
+        "version": engine.version,
+        "api": engine.api.to_string(),
+        "cgroupDriver": format!("{:?}", engine.cgroup_driver),
+        "cgroupVersion": engine.cgroup_version,
+        "rootDir": engine.root_dir,
+        "containerdStore": engine.containerd_store,
+        "storageDriver": engine.storage_driver,
+        "defaultRuntime": engine.default_runtime,
+        "kernel": engine.kernel,
+        "warnings": engine.warnings,
+    })
+}
+
+fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
+    let metadata = &pod.document.spec.metadata;
+    json!({
+        "id": pod.id.as_str(),
+        "name": pod.name,
+        "pod": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": metadata.uid,
+        "attempt": metadata.attempt,
+        "state": format!("{:?}", pod.state()),
+        "createdAt": pod.created_at.0,
+        "process": pod.process.as_ref().map(process),
+        "network": format!("{:?}", pod.document.network),
+        "attachment": pod.attachment.as_ref().map(attachment),
+        "addresses": pod.addresses(),
+        "containers":
+            now.containers_of(&pod.id).iter().map(|one| container(one)).collect::<Vec<_>>(),
+    })
+}
+
+fn container(record: &ContainerRecord) -> Value {
+    let metadata = &record.document.spec.metadata;
+    json!({
+        "id": record.id.as_str(),
+        "name": record.name,
+        "container": metadata.name,
+        "attempt": metadata.attempt,
+        "image": record.document.image_ref,
+        "createdAt": record.created_at.0,
+        "process": process(&record.process),
+        "engineLog": record.engine_log,
+    })
+}
+
+fn process(process: &Process) -> Value {
+    let mut told = json!({ "state": word(process) });
+    let more = match process {
+        Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
+        // The engine's message may quote the command line.
+        Process::Exited { started_at, finished_at, exit_code, reason, message: _ } => json!({
+            "startedAt": started_at.0, "finishedAt": finished_at.0,
+            "exitCode": exit_code, "reason": reason.as_str(),
+        }),
+        Process::Created | Process::Unknown => Value::Null,
+    };
+    if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
+        told.extend(more);
+    }
+    told
+}
+
+/// Results of plugins are left out: they are theirs.
+fn attachment(attachment: &Attachment) -> Value {
+    match attachment {
+        Attachment::Adding(intent) => json!({ "state": "adding", "network": intent.network }),
+        Attachment::Ready { intent, addresses, .. } => {
+            json!({ "state": "ready", "network": intent.network, "addresses": addresses })
+        }
+        Attachment::Released => json!({ "state": "released" }),
+    }
+}
+
+fn of_image(image: &ImageRecord) -> Value {
+    json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size })
+}

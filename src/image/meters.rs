@@ -1,0 +1,92 @@
+//! What is counted of pulls.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::error::ImageError;
+use crate::{
+    engine::pull::PullProgress,
+    telemetry::{
+        meter::{By, Counter, Meters, Timings},
+        registry::Registry,
+        underway::Underway,
+    },
+};
+
+/// The meters of the image verbs. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct ImageMeters {
+    pulls: By<Timings, 1>,
+    bytes: Counter,
+    pub(super) underway: Underway,
+}
+
+impl ImageMeters {
+    /// A transfer has ended.
+    pub(super) fn pulled(&self, took: Duration, error: Option<&ImageError>) {
+        self.pulls.of([error.map_or("ok", |error| error.kind().word())]).took(took);
+    }
+
+    /// For one pull.
+    pub(super) fn volume(&self) -> Volume {
+        Volume { bytes: self.bytes.clone(), layers: HashMap::new() }
+    }
+}
+
+/// How much a pull has brought, by layer: engines say how far they are, again and again.
+#[derive(Debug)]
+pub(super) struct Volume {
+    bytes: Counter,
+    layers: HashMap<String, u64>,
+}
+
+impl Volume {
+    pub(super) fn note(&mut self, progress: &PullProgress) {
+        if progress.status != DOWNLOADING {
+            return;
+        }
+        let far = self.layers.entry(progress.layer.clone()).or_default();
+        self.bytes.add(progress.current.saturating_sub(*far));
+        *far = progress.current.max(*far);
+    }
+}
+
+impl Meters for ImageMeters {
+    fn register(&self, registry: &mut Registry) {
+        registry.show_by(
+            "dockbridge_image_pull_seconds",
+            &["outcome"],
+            "Time of a pull; equal pulls at the same time are one",
+            &self.pulls,
+        );
+        registry.show(
+            "dockbridge_image_pull_bytes_total",
+            "Compressed bytes of layers that pulls brought, as the engine tells them",
+            &self.bytes,
+        );
+        registry.watch(&self.underway);
+    }
+}
+
+const DOWNLOADING: &str = "Downloading";
+
+#[cfg(test)]
+mod tests {
+    //! Which bytes count.
+
+    use super::ImageMeters;
+    use crate::engine::pull::PullProgress;
+
+    #[test]
+    fn what_is_told_again_counts_once() {
+        let meters = ImageMeters::default();
+        let mut volume = meters.volume();
+        let told = [("a", 10), ("a", 10), ("b", 5), ("a", 30), ("a", 0), ("a", 31)];
+        for (layer, current) in told {
+            let (layer, status) = (layer.to_owned(), "Downloading".to_owned());
+            volume.note(&PullProgress { layer, status, current, total: 100 });
+        }
+        let (layer, status) = ("a".to_owned(), "Extracting".to_owned());
+        volume.note(&PullProgress { layer, status, current: 90, total: 100 });
+        assert_eq!(meters.bytes.count(), 36);
+    }
+}

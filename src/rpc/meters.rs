@@ -1,0 +1,179 @@
+//! What is counted of the calls that clients make.
+
+use std::{fmt::Display, time::Instant};
+
+use http::HeaderMap;
+use tonic::{Code, Status};
+
+use crate::telemetry::{
+    meter::{By, Gauge, Meters, Timings},
+    registry::Registry,
+    underway::{Ongoing, Underway},
+};
+
+/// The meters of the edge. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct RpcMeters {
+    answered: By<Timings, 2>,
+    underway: Underway,
+    /// Those who listen to events.
+    pub(super) listeners: Gauge,
+}
+
+impl RpcMeters {
+    /// A call begins. The name is the client's word: only those of the interface are kept.
+    pub(super) fn begin(&self, name: &str) -> (Call, Ongoing) {
+        let method = METHODS.into_iter().find(|known| *known == name).unwrap_or(UNKNOWN);
+        let call = Call {
+            answered: self.answered.clone(),
+            method,
+            begun: Instant::now(),
+            code: Code::Cancelled,
+        };
+        (call, self.underway.begin("rpc", method))
+    }
+}
+
+/// A call until it is answered, or until its caller has left.
+#[derive(Debug)]
+pub(super) struct Call {
+    answered: By<Timings, 2>,
+    method: &'static str,
+    begun: Instant,
+    code: Code,
+}
+
+impl Call {
+    /// It was answered; of a stream, this is the beginning. Its end shows in no header.
+    pub(super) fn answered(mut self, head: &HeaderMap) {
+        self.code = Status::from_header_map(head).map_or(Code::Ok, |status| status.code());
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.answered.of([self.method, word(self.code)]).took(self.begun.elapsed());
+    }
+}
+
+impl Meters for RpcMeters {
+    fn register(&self, registry: &mut Registry) {
+        registry.show_by(
+            "dockbridge_rpc_seconds",
+            &["method", "code"],
+            "Time from a CRI call to its answer, to the beginning of its stream, or until its caller left",
+            &self.answered,
+        );
+        registry.show(
+            "dockbridge_event_listeners",
+            "Clients that listen to container events now",
+            &self.listeners,
+        );
+        registry.watch(&self.underway);
+    }
+}
+
+tokio::task_local! {
+    /// The call that this task answers.
+    pub(super) static CALL: Ongoing;
+}
+
+/// Notes in the list of what is under way what the call of this task is about.
+pub(super) fn note(subject: impl Display) {
+    // Nobody has begun a call where a test calls a method.
+    let _ = CALL.try_with(|call| call.about(subject));
+}
+
+const fn word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// The methods of both services: a client that invents names makes no new figures.
+const METHODS: [&str; 43] = [
+    "Version",
+    "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "PodSandboxStatus",
+    "ListPodSandbox",
+    "StreamPodSandboxes",
+    "CreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "ListContainers",
+    "StreamContainers",
+    "ContainerStatus",
+    "UpdateContainerResources",
+    "ReopenContainerLog",
+    "ExecSync",
+    "Exec",
+    "Attach",
+    "PortForward",
+    "ContainerStats",
+    "ListContainerStats",
+    "StreamContainerStats",
+    "PodSandboxStats",
+    "ListPodSandboxStats",
+    "StreamPodSandboxStats",
+    "UpdateRuntimeConfig",
+    "Status",
+    "CheckpointContainer",
+    "CheckpointPod",
+    "RestorePod",
+    "GetContainerEvents",
+    "ListMetricDescriptors",
+    "ListPodSandboxMetrics",
+    "StreamPodSandboxMetrics",
+    "RuntimeConfig",
+    "UpdatePodSandboxResources",
+    "ListImages",
+    "StreamImages",
+    "ImageStatus",
+    "PullImage",
+    "RemoveImage",
+    "ImageFsInfo",
+];
+/// Any other name.
+const UNKNOWN: &str = "unknown";
+
+#[cfg(test)]
+mod tests {
+    //! The names that are counted.
+
+    use super::{METHODS, RpcMeters};
+
+    #[test]
+    fn every_method_of_the_interface_is_counted_by_its_name() {
+        let interface = include_str!("../../proto/api.proto");
+        let named = interface.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
+        let named: Vec<&str> = named.filter_map(|rest| rest.split('(').next()).collect();
+        assert_eq!(named, METHODS);
+    }
+
+    #[test]
+    fn a_client_makes_no_names() {
+        let meters = RpcMeters::default();
+        assert_eq!(meters.begin("Version").0.method, "Version");
+        assert_eq!(meters.begin("Version2").0.method, "unknown");
+        assert!(meters.underway.list().is_empty());
+    }
+}

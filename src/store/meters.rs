@@ -1,0 +1,165 @@
+//! What is counted of the store: how true it is, how soon, and at what price.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{handle::Store, look::Target};
+use crate::{
+    host::clock,
+    model::{
+        engine::EngineHealth,
+        record::{Process, SandboxState},
+    },
+    telemetry::{
+        meter::{By, Counter, Meters, Timings},
+        registry::{Figure, Registry},
+    },
+};
+
+/// The meters of the writer. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct StoreMeters {
+    /// From an event in the engine to the snapshot that shows what came of it.
+    pub(super) lag: Timings,
+    pub(super) events: Counter,
+    pub(super) lists: Counter,
+    pub(super) links: Counter,
+    pub(super) losses: Counter,
+    pub(super) snapshots: Counter,
+    looks: By<Counter, 2>,
+    /// When the engine last said something, in nanoseconds since the epoch; 0 for never.
+    heard: Arc<AtomicI64>,
+}
+
+impl StoreMeters {
+    /// The engine has said something: what is known of it is true now.
+    pub(super) fn heard(&self) {
+        self.heard.store(clock::nanos(), Ordering::Relaxed);
+    }
+
+    /// A look has ended.
+    pub(super) fn looked(&self, target: &Target, saw: bool) {
+        let object = match target {
+            Target::Container(_) => "container",
+            Target::Image(_) => "image",
+        };
+        self.looks.of([object, if saw { "ok" } else { "error" }]).one();
+    }
+
+    /// How long ago the engine last said something.
+    pub fn silence(&self) -> Option<Duration> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        let since = u64::try_from(clock::nanos().saturating_sub(heard)).unwrap_or_default();
+        (heard != 0).then(|| Duration::from_nanos(since))
+    }
+}
+
+impl Meters for Store {
+    fn register(&self, registry: &mut Registry) {
+        let meters = self.meters();
+        registry.show(
+            "dockbridge_store_lag_seconds",
+            "Time from an event in the engine until readers can see what came of it",
+            &meters.lag,
+        );
+        registry.show("dockbridge_store_events_total", "Events of the engine", &meters.events);
+        registry.show(
+            "dockbridge_store_relists_total",
+            "Lists of everything the engine has, made although no event asked for them",
+            &meters.lists,
+        );
+        registry.show_by(
+            "dockbridge_store_looks_total",
+            &["object", "outcome"],
+            "Inspects made to keep the store true",
+            &meters.looks,
+        );
+        registry.show(
+            "dockbridge_store_links_total",
+            "Times the engine's event stream was opened",
+            &meters.links,
+        );
+        registry.show(
+            "dockbridge_store_links_lost_total",
+            "Times the engine's event stream ended or could not be opened",
+            &meters.losses,
+        );
+        registry.show(
+            "dockbridge_store_snapshots_total",
+            "Snapshots published to readers",
+            &meters.snapshots,
+        );
+        show_state(self, registry);
+    }
+}
+
+/// What the snapshot says whenever somebody asks.
+fn show_state(store: &Store, registry: &mut Registry) {
+    let heard = store.meters().clone();
+    registry.look(
+        "dockbridge_store_silence_seconds",
+        &[],
+        "Time since the engine last said anything; absent before its first word",
+        move || heard.silence().map(|since| Figure::only(since.as_secs_f64())).unwrap_or_default(),
+    );
+    let now = store.clone();
+    registry.look("dockbridge_store_synced", &[], "1 once everything was seen", move || {
+        Figure::only(f64::from(u8::from(now.snapshot().is_synced())))
+    });
+    let now = store.clone();
+    registry.look("dockbridge_engine_reachable", &[], "1 while the engine answers", move || {
+        let reachable = now.snapshot().health == EngineHealth::Reachable;
+        Figure::only(f64::from(u8::from(reachable)))
+    });
+    let now = store.clone();
+    registry.look("dockbridge_store_pods", &["state"], "Pods by state", move || {
+        let snapshot = now.snapshot();
+        counted(
+            ["ready", "not_ready"],
+            snapshot.sandboxes().iter().map(|pod| match pod.state() {
+                SandboxState::Ready => "ready",
+                SandboxState::NotReady => "not_ready",
+            }),
+        )
+    });
+    let now = store.clone();
+    registry.look("dockbridge_store_containers", &["state"], "Containers by state", move || {
+        let snapshot = now.snapshot();
+        counted(
+            ["created", "running", "exited", "unknown"],
+            snapshot.containers().iter().map(|container| word(&container.process)),
+        )
+    });
+    let now = store.clone();
+    registry.look("dockbridge_store_images", &[], "Images the engine has", move || {
+        Figure::only(count(now.snapshot().images().len()))
+    });
+}
+
+/// A process' state as a word.
+pub const fn word(process: &Process) -> &'static str {
+    match process {
+        Process::Created => "created",
+        Process::Running { .. } => "running",
+        Process::Exited { .. } => "exited",
+        Process::Unknown => "unknown",
+    }
+}
+
+fn counted<const N: usize>(
+    words: [&'static str; N],
+    states: impl Iterator<Item = &'static str>,
+) -> Vec<Figure<1>> {
+    let states: Vec<&str> = states.collect();
+    let of = |word: &&str| states.iter().filter(|state| *state == word).count();
+    words.iter().map(|word| Figure::of([word], count(of(word)))).collect()
+}
+
+fn count(many: usize) -> f64 {
+    f64::from(u32::try_from(many).unwrap_or(u32::MAX))
+}

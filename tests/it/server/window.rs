@@ -1,0 +1,226 @@
+//! The operator's window: what is counted is what was called, health is not readiness, and
+//! whoever means ill gets nothing and holds up nobody.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use dockbridge::{model::network::NetworkMode, wire::cri};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixStream},
+    time::timeout,
+};
+
+use crate::support::bridge::{Bridge, LONG, Node, container, docker, pod};
+
+#[tokio::test]
+async fn what_was_called_is_counted() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    for _ in 0..3 {
+        bridge.pods().await.unwrap();
+    }
+    bridge.create(&"0".repeat(64), &container("c"), &pod("p")).await.unwrap_err();
+    let text = body(&ask(&bridge, "GET", "/metrics").await);
+    let rpc = "dockbridge_rpc_seconds_count{method=";
+    assert_eq!(figure(&text, &format!("{rpc}\"ListPodSandbox\",code=\"OK\"}}")), 3.0);
+    assert_eq!(figure(&text, &format!("{rpc}\"RunPodSandbox\",code=\"OK\"}}")), 1.0);
+    assert_eq!(figure(&text, &format!("{rpc}\"CreateContainer\",code=\"NOT_FOUND\"}}")), 1.0);
+    let engine = "dockbridge_engine_call_seconds_count{verb=";
+    let created = format!("{engine}\"create\",object=\"container\",outcome=\"ok\"}}");
+    assert_eq!(figure(&text, &created), docker.count("POST /containers/create") as f64);
+    assert_eq!(figure(&text, "dockbridge_store_pods{state=\"ready\"}"), 1.0);
+    assert_eq!(figure(&text, "dockbridge_engine_reachable"), 1.0);
+    assert!(figure(&text, "dockbridge_process_resident_memory_bytes") > 1e6);
+    assert!(figure(&text, "dockbridge_store_lag_seconds_count") > 0.0, "{text}");
+    bridge.stop_pod(&sandbox).await.unwrap();
+    let text = body(&ask(&bridge, "GET", "/metrics").await);
+    assert_eq!(figure(&text, "dockbridge_store_pods{state=\"not_ready\"}"), 1.0);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn both_forms_are_what_they_say() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let plain = ask(&bridge, "GET", "/metrics").await;
+    assert!(plain.contains("content-type: text/plain; version=0.0.4"), "{plain}");
+    assert!(plain.contains("\n# TYPE dockbridge_store_events_total counter\n"));
+    assert!(!plain.contains("# EOF"));
+    let wanted = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text; \
+                  version=1.0.0,text/plain;q=0.5\r\n\r\n";
+    let open = say(connect(&bridge).await, wanted).await;
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(open.contains("\n# TYPE dockbridge_store_events counter\n"));
+    assert!(open.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn only_what_is_there_is_answered() {
+    let docker = docker().await;
+    let address = free_address().await;
+    let mut node = Node::new();
+    node.metrics = Some(address);
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    for path in ["/", "/metrics/", "/debug", "/debug/state/../tasks", "//metrics"] {
+        assert_eq!(status(&ask(&bridge, "GET", path).await), 404, "{path}");
+    }
+    let refused = ask(&bridge, "POST", "/metrics").await;
+    assert_eq!(status(&refused), 405);
+    assert!(refused.contains("allow: GET, HEAD\r\n"), "{refused}");
+    let head = ask(&bridge, "HEAD", "/metrics").await;
+    assert!(status(&head) == 200 && body(&head).is_empty(), "{head}");
+    for path in ["/debug/state", "/debug/tasks", "/debug/log-level"] {
+        assert_eq!(status(&ask(&bridge, "GET", path).await), 200, "{path}");
+        let stranger = TcpStream::connect(address).await.unwrap();
+        let text = say(stranger, &request("GET", path)).await;
+        assert_eq!(status(&text), 404, "{path} is nobody's but root's");
+    }
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        let stranger = TcpStream::connect(address).await.unwrap();
+        assert_eq!(status(&say(stranger, &request("GET", path)).await), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn health_is_not_readiness() {
+    let docker = docker().await;
+    docker.stop().await;
+    let bridge = Bridge::start(&docker).await;
+    assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
+    let unready = ask(&bridge, "GET", "/readyz").await;
+    assert_eq!(status(&unready), 503);
+    assert!(body(&unready).contains("docker does not answer: "), "{unready}");
+    assert!(body(&unready).contains("docker.sock"), "{unready}");
+    docker.start_again(45, 24);
+    bridge.until_ready(true).await;
+    let ready = ask(&bridge, "GET", "/readyz").await;
+    assert_eq!((status(&ready), body(&ready).as_str()), (200, "ready\n"));
+    docker.stop().await;
+    bridge.until_ready(false).await;
+    assert_eq!(status(&ask(&bridge, "GET", "/readyz").await), 503);
+    let text = body(&ask(&bridge, "GET", "/metrics").await);
+    assert_eq!(figure(&text, "dockbridge_engine_reachable"), 0.0);
+    assert!(figure(&text, "dockbridge_store_links_lost_total") >= 1.0);
+}
+
+#[tokio::test]
+async fn the_state_shows_pods_and_no_secret() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let mut config = pod("p");
+    let planted = |place: &str| format!("planted-{place}");
+    config.annotations.insert("a".to_owned(), planted("pod-annotation"));
+    config.labels.insert("l".to_owned(), planted("pod-label"));
+    let sandbox = bridge.run(&config).await.unwrap();
+    let mut one = container("c");
+    one.args = vec![planted("argument")];
+    one.annotations.insert("a".to_owned(), planted("annotation"));
+    one.envs = vec![cri::KeyValue { key: "TOKEN".to_owned(), value: planted("variable").into() }];
+    let id = bridge.create(&sandbox, &one, &config).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    let text = body(&ask(&bridge, "GET", "/debug/state").await);
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(state["pods"][0]["id"], sandbox.as_str());
+    assert_eq!(state["pods"][0]["state"], "Ready");
+    assert_eq!(state["pods"][0]["containers"][0]["id"], id.as_str());
+    assert_eq!(state["pods"][0]["containers"][0]["process"]["state"], "running");
+    assert!(!text.contains("planted-"), "{text}");
+    let tasks = body(&ask(&bridge, "GET", "/debug/tasks").await);
+    assert!(!tasks.contains("planted-"), "{tasks}");
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn the_amount_of_the_log_can_be_changed() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "info\n");
+    let put = |word: &str| {
+        let length = word.len();
+        format!(
+            "PUT /debug/log-level HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{word}"
+        )
+    };
+    assert_eq!(status(&say(connect(&bridge).await, &put("debug\n")).await), 200);
+    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "debug\n");
+    for (word, code) in [("loud", 400), ("", 400), (&*"x".repeat(65), 413)] {
+        assert_eq!(status(&say(connect(&bridge).await, &put(word)).await), code, "{word}");
+    }
+    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "debug\n");
+}
+
+/// Those who say nothing, or too much, hold up nobody.
+#[tokio::test]
+async fn hostile_clients_hold_nothing() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let mut silent = Vec::new();
+    for number in 0..100 {
+        let mut one = connect(&bridge).await;
+        if number % 2 == 0 {
+            one.write_all(b"GET /metr").await.unwrap();
+        }
+        silent.push(one);
+    }
+    assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
+    // The first have had to go for the last.
+    let mut rest = Vec::new();
+    let gone = timeout(LONG, silent[0].read_to_end(&mut rest)).await.unwrap();
+    assert!(gone.is_err() || rest.is_empty(), "{rest:?}");
+    let large = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(1 << 20));
+    let answer = say(connect(&bridge).await, &large).await;
+    assert!(answer.is_empty() || status(&answer) == 431, "{answer}");
+    let many: String = (0..1000).map(|number| format!("H{number}: x\r\n")).collect();
+    let answer = say(connect(&bridge).await, &format!("GET /metrics HTTP/1.1\r\n{many}\r\n")).await;
+    assert!(answer.is_empty() || status(&answer) == 431, "{answer}");
+    let answer = say(connect(&bridge).await, "\u{0}\u{1}rubbish\r\n\r\n").await;
+    assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
+    assert_eq!(status(&ask(&bridge, "GET", "/metrics").await), 200);
+}
+
+fn socket(bridge: &Bridge) -> PathBuf {
+    bridge.node().path("run/admin.sock")
+}
+
+async fn connect(bridge: &Bridge) -> UnixStream {
+    UnixStream::connect(socket(bridge)).await.unwrap()
+}
+
+async fn ask(bridge: &Bridge, method: &str, path: &str) -> String {
+    say(connect(bridge).await, &request(method, path)).await
+}
+
+fn request(method: &str, path: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+}
+
+/// Everything the server says until it hangs up.
+async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
+    let talk = async {
+        // A server may have had enough before the end.
+        let _ = stream.write_all(words.as_bytes()).await;
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard).await;
+        String::from_utf8_lossy(&heard).into_owned()
+    };
+    timeout(LONG, talk).await.expect("an answer in time")
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
+}
+
+fn body(answer: &str) -> String {
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+fn figure(text: &str, series: &str) -> f64 {
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
+}
+
+/// A port that nobody has now.
+async fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}

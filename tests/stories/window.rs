@@ -1,0 +1,66 @@
+//! The operator's window beside a pod's life on a real engine.
+
+use std::path::Path;
+
+use dockbridge::wire::cri;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+};
+
+use crate::support::{
+    failure::{Failure, Outcome, ensure, ensure_eq},
+    stage::Stage,
+    world::World,
+};
+
+/// A pod is counted and shown, its secrets are not, and nothing of it stays.
+pub(crate) async fn shows_what_happens(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "window").await?;
+    let socket = stage.bridge.socket().with_file_name("admin.sock");
+    let before = ask(&socket, "/metrics").await?;
+    let mut pod = stage.recipes.pod("shown");
+    pod.annotations.insert("note".to_owned(), "planted-annotation".to_owned());
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut container = stage.recipes.container("main", "echo planted-argument; sleep 600");
+    let value = b"planted-variable".to_vec();
+    container.envs.push(cri::KeyValue { key: "TOKEN".to_owned(), value });
+    let ids = stage.up(&sandbox, &pod, &[container]).await?;
+    let metrics = ask(&socket, "/metrics").await?;
+    let more = |series: &str| figure(&metrics, series).saturating_sub(figure(&before, series));
+    let rpc = "dockbridge_rpc_seconds_count{method=";
+    ensure_eq!(more(&format!("{rpc}\"RunPodSandbox\",code=\"OK\"}}")), 1);
+    ensure_eq!(more(&format!("{rpc}\"StartContainer\",code=\"OK\"}}")), 1);
+    ensure!(
+        more("dockbridge_cni_call_seconds_count{command=\"ADD\",outcome=\"ok\"}") >= 1,
+        "{metrics}"
+    );
+    ensure_eq!(more("dockbridge_store_containers{state=\"running\"}"), 1);
+    ensure!(more("dockbridge_store_events_total") >= 2, "{metrics}");
+    let state = ask(&socket, "/debug/state").await?;
+    ensure!(state.contains(&sandbox) && state.contains(&ids[0]), "{state}");
+    ensure!(!state.contains("planted-"), "a secret is shown: {state}");
+    ensure!(ask(&socket, "/readyz").await?.ends_with("\r\n\r\nready\n"), "not ready");
+    stage.cri.clear().await?;
+    let state = ask(&socket, "/debug/state").await?;
+    ensure!(!state.contains(&sandbox), "it is shown after its end: {state}");
+    stage.leaves_nothing().await
+}
+
+async fn ask(socket: &Path, path: &str) -> Outcome<String> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    if text.is_empty() {
+        return Err(Failure(format!("no answer for {path}")));
+    }
+    Ok(text)
+}
+
+/// A series that is not there yet counts nothing.
+fn figure(text: &str, series: &str) -> u64 {
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let whole = found.and_then(|figure| figure.split('.').next());
+    whole.and_then(|figure| figure.parse().ok()).unwrap_or_default()
+}
