@@ -303,10 +303,10 @@ pub struct ProcessReading {
     pub processes: u64,
     /// Their threads.
     pub threads: u64,
-    /// Their open file descriptors.
-    pub descriptors: u64,
+    /// Their open file descriptors; none where there are too many to be counted.
+    pub descriptors: Option<u64>,
     /// Sockets among these.
-    pub sockets: u64,
+    pub sockets: Option<u64>,
     /// Soft limits of the main process: name as `ulimit` and cAdvisor have it → value.
     pub ulimits: Vec<(&'static str, u64)>,
 }

@@ -26,6 +26,8 @@ impl Memory {
         Specimen {
             group: probe::group(&top, &means, kept, &mut files),
             processes: ProcessReading {
+                descriptors: Some(0),
+                sockets: Some(0),
                 ulimits: vec![("max_open_files", 1)],
                 ..ProcessReading::default()
             },

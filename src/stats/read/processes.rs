@@ -13,15 +13,15 @@ pub(in crate::stats) fn read(
     files: &mut Files,
 ) -> ProcessReading {
     let mut reading = ProcessReading::default();
+    let mut held = Held::default();
     for pid in pids {
         let place = proc.join(pid.to_string());
         let Some(text) = files.text(&place, "status") else { continue };
         reading.processes = reading.processes.saturating_add(1);
         reading.threads = reading.threads.saturating_add(threads(text).unwrap_or(1));
-        let (descriptors, sockets) = descriptors(&place.join("fd"));
-        reading.descriptors = reading.descriptors.saturating_add(descriptors);
-        reading.sockets = reading.sockets.saturating_add(sockets);
+        held.count(&place.join("fd"));
     }
+    (reading.descriptors, reading.sockets) = held.known().unzip();
     let limits = files.text(&proc.join(main.to_string()), "limits");
     reading.ulimits = limits.map(ulimits).unwrap_or_default();
     reading
@@ -44,17 +44,36 @@ pub(super) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
     text.lines().filter_map(of).collect()
 }
 
-/// All descriptors, and the sockets among them.
-fn descriptors(place: &Path) -> (u64, u64) {
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    entries.fold((0, 0), |(all, sockets), entry| {
-        let target = fs::read_link(entry.path());
-        let socket = target.is_ok_and(|target| {
-            target.to_str().is_some_and(|target| target.starts_with("socket:"))
-        });
-        (all + 1, sockets + u64::from(socket))
-    })
+/// Descriptors of a container's processes. A process may open a million: whoever asks for metrics
+/// does not wait for them to be counted.
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    sockets: usize,
 }
+
+impl Held {
+    fn count(&mut self, place: &Path) {
+        let left = (MOST_DESCRIPTORS + 1).saturating_sub(self.all);
+        for entry in fs::read_dir(place).into_iter().flatten().flatten().take(left) {
+            let target = fs::read_link(entry.path());
+            let is_socket = target.is_ok_and(|target| {
+                target.to_str().is_some_and(|target| target.starts_with("socket:"))
+            });
+            self.all += 1;
+            self.sockets += usize::from(is_socket);
+        }
+    }
+
+    /// All descriptors, and the sockets among them.
+    fn known(&self) -> Option<(u64, u64)> {
+        let counted = self.all <= MOST_DESCRIPTORS;
+        counted.then_some((self.all as u64, self.sockets as u64))
+    }
+}
+
+/// Descriptors of one container that are looked at: some 10 ms of work.
+const MOST_DESCRIPTORS: usize = 10_000;
 
 /// The kernel's titles, and what cAdvisor and `ulimit`'s man page call them.
 const LIMITS: [(&str, &str); 16] = [
@@ -75,3 +94,27 @@ const LIMITS: [(&str, &str); 16] = [
     ("Max realtime priority ", "rtprio"),
     ("Max realtime timeout ", "rttime"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_descriptors_are_not_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |number: usize, target: &str| {
+            std::os::unix::fs::symlink(target, place.path().join(number.to_string())).unwrap();
+        };
+        open(0, "socket:[7]");
+        open(1, "/dev/null");
+        let counted = |times: usize| {
+            let mut held = Held::default();
+            (0..times).for_each(|_| held.count(place.path()));
+            held
+        };
+        assert_eq!(counted(1).known(), Some((2, 1)));
+        assert_eq!(counted(MOST_DESCRIPTORS / 2).known().map(|(all, _)| all), Some(10_000));
+        let over = counted(MOST_DESCRIPTORS);
+        assert_eq!((over.known(), over.all), (None, MOST_DESCRIPTORS + 1), "it stops looking");
+    }
+}

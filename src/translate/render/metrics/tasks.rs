@@ -20,10 +20,10 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     Row::gauge("container_file_descriptors", "Open file descriptors.", |subject, told| {
-        told.value(processes(subject).map(|own| own.descriptors));
+        told.value(processes(subject).and_then(|own| own.descriptors));
     }),
     Row::gauge("container_sockets", "Open sockets.", |subject, told| {
-        told.value(processes(subject).map(|own| own.sockets));
+        told.value(processes(subject).and_then(|own| own.sockets));
     }),
     Row::gauge(
         "container_ulimits_soft",

@@ -158,8 +158,8 @@ fn processes() -> ProcessReading {
     ProcessReading {
         processes: 50,
         threads: 51,
-        descriptors: 52,
-        sockets: 53,
+        descriptors: Some(52),
+        sockets: Some(53),
         ulimits: vec![("nproc", 54), ("max_open_files", 55)],
     }
 }
