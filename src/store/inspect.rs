@@ -106,23 +106,19 @@ impl Looker {
         }))
     }
 
-    /// The engine may hear a little later of what it was. Where only it can know it is asked again,
-    /// if the end is fresh.
+    /// The engine may hear a little later of what it was. Where only it can know it is asked once
+    /// more, if the end is fresh.
     async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);
         }
         if inquest::is_doubtful(&record) && is_fresh(&record) {
-            for pause in AGAIN_AFTER {
-                time::sleep(pause).await;
-                match self.inspect(target).await {
-                    Ok(Sight::Container(seen)) => match *seen {
-                        Observed::Container(seen) if !inquest::is_doubtful(&seen) => return seen,
-                        _ if self.inquest.is_sentenced(record.id.as_str()) => break,
-                        _ => {}
-                    },
-                    _ => break,
-                }
+            time::sleep(AGAIN_AFTER).await;
+            if let Ok(Sight::Container(seen)) = self.inspect(target).await
+                && let Observed::Container(seen) = *seen
+                && !inquest::is_doubtful(&seen)
+            {
+                return seen;
             }
         }
         self.inquest.close(&record, Verdict::AsTold).await;
@@ -172,8 +168,8 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure>
 
 /// Longer than a log that is complete needs to say so, shorter than the first reader waits.
 const GLIMPSE_AFTER: Duration = Duration::from_millis(100);
-/// Pauses before the engine is asked again whether memory was short.
-const AGAIN_AFTER: [Duration; 3] =
-    [Duration::from_millis(25), Duration::from_millis(75), Duration::from_millis(150)];
+/// Before the engine is asked again whether memory was short: its word of that and its word of the
+/// end come by two ways. Where it is late, it is by less; where it never knows, nobody should wait.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// An engine that has not learnt by then why a container ended never will.
 const FRESH: Duration = Duration::from_secs(2);

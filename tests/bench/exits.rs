@@ -24,7 +24,7 @@ use crate::{
     table::Table,
 };
 
-/// Kills one container after the other, in a pod that stays.
+/// Ends one container after the other, in a pod that stays.
 pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     let pod = stage.recipes.pod("exits");
     let sandbox = stage.cri.run(&pod).await?;
@@ -41,13 +41,14 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
         }
     }
     table.print("the end of a process");
-    table.wants(BY_KILL, 20.0);
+    table.wants(BY_SIGNAL, 20.0);
     println!();
     stage.cri.clear().await
 }
 
-/// One end. The first clock starts when the kill is sent from here; the second where the engine
-/// says that the process ended, which is a moment later.
+/// One end, as workloads end: by themselves when they are told. The first clock starts when the
+/// signal is sent from here; the second where the engine says that the process ended, which is a
+/// moment later.
 async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome {
     let request = cri::GetEventsRequest {};
     let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();
@@ -71,14 +72,14 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
         }
         Err(Failure("the events ended".to_owned()))
     };
-    let killed = Instant::now();
-    kill(pid, Signal::SIGKILL)?;
+    let told_to = Instant::now();
+    kill(pid, Signal::SIGTERM)?;
     let both = async { tokio::try_join!(heard, heard_by_raw) };
     let (ours, theirs) = timeout(PATIENCE, both).await.map_err(|_late| {
         Failure(format!("nobody tells of the end of {id} within {PATIENCE:?}"))
     })??;
-    times.note("dockbridge", BY_KILL, ours.0 - killed);
-    times.note(RAW, BY_KILL, theirs.0 - killed);
+    times.note("dockbridge", BY_SIGNAL, ours.0 - told_to);
+    times.note(RAW, BY_SIGNAL, theirs.0 - told_to);
     times.note("dockbridge", BEHIND, ours.0.saturating_duration_since(theirs.0));
     let status = cri.container(id).await?;
     let ended = Timestamp::from_nanosecond(status.finished_at.into())?;
@@ -88,7 +89,7 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
     Ok(())
 }
 
-const BY_KILL: &str = "kill sent → stopped event";
+const BY_SIGNAL: &str = "SIGTERM sent → stopped event";
 const BEHIND: &str = "engine's event → stopped event";
 const BY_STAMP: &str = "engine's stamp → stopped event";
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -96,8 +96,12 @@ async fn an_engine_that_hears_of_it_late() {
         id
     });
     let store = super::synced(&docker).await;
+    let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
+    let before = looks();
     docker.world(|world| world.exit(&id, 137));
-    sleep(Duration::from_millis(20)).await;
+    while looks() == before {
+        sleep(Duration::from_millis(1)).await;
+    }
     docker.world(|world| world.hears_of_oom(&id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
