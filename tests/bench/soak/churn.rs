@@ -36,7 +36,9 @@ impl Churn {
         let sandbox = self.cri.run(&pod).await?;
         let web = self.recipes.web("web", PORT);
         let talker = self.recipes.container("talker", "seq 200; sleep 1000");
-        let short = self.recipes.container("short", "exit 3");
+        // Now and then one whose memory does not suffice.
+        let line = if number % 10 == 8 { HOG } else { "exit 3" };
+        let short = self.recipes.container("short", line);
         let mut ids = Vec::new();
         for container in [&web, &talker, &short] {
             let id = self.cri.create(&sandbox, container, &pod).await?;
@@ -46,6 +48,7 @@ impl Churn {
         self.commands(&ids[0], number).await?;
         self.port(&sandbox, number).await?;
         self.figures(&sandbox, &ids[0]).await?;
+        self.portions().await?;
         if number.is_multiple_of(5) {
             let mut log = CriLog::of(&pod, &talker);
             log.rotate(&self.cri, &ids[1]).await??;
@@ -101,6 +104,18 @@ impl Churn {
         Ok(())
     }
 
+    /// Every list in portions, as a kubelet with that feature has them.
+    async fn portions(&self) -> Outcome {
+        let cri = &self.cri;
+        cri.streamed_sandboxes(None).await?;
+        cri.streamed_containers(None).await?;
+        cri.streamed_stats(None).await?;
+        cri.streamed_pod_stats(None).await?;
+        cri.streamed_metrics().await?;
+        cri.streamed_images(None).await?;
+        Ok(())
+    }
+
     /// As kubelet does it step by step, with the sandbox only, or after an end nobody asked for.
     async fn end(&self, sandbox: &str, ids: &[String], number: usize) -> Outcome {
         match number % 3 {
@@ -120,3 +135,6 @@ impl Churn {
 
 /// Where the pod's server listens.
 pub(crate) const PORT: u16 = 8080;
+
+/// Twice the memory it may have.
+const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=1";

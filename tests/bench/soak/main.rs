@@ -63,6 +63,7 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
+use verdict::Verdict;
 
 fn main() -> ExitCode {
     in_world("soak", soak)
@@ -106,8 +107,16 @@ async fn soak(world: &World) -> Outcome {
     let growing: Vec<&str> =
         curves.iter().filter(|curve| curve.grows()).map(|curve| curve.name).collect();
     ensure!(growing.is_empty(), "growing: {}", growing.join(", "));
+    let missing = sampler.missing();
+    ensure!(missing.is_empty(), "not measured: {}", missing.join(", "));
+    // A try of a minute is too short to be judged.
+    let judged = curves.iter().all(|curve| curve.judgement.verdict != Verdict::Unknown);
+    ensure!(judged || length < JUDGED, "too few samples");
     Ok(())
 }
+
+/// So long a run has enough samples of everything.
+const JUDGED: Duration = Duration::from_secs(600);
 
 /// `SOAK`: `60m`, `90s`, `2h`.
 fn length() -> Outcome<Duration> {

@@ -77,6 +77,12 @@ impl Sampler {
         said.collect::<Vec<_>>().join(", ")
     }
 
+    /// What could not be measured at all.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let never = |place: &usize| self.taken.iter().all(|(_, values)| values[*place].is_none());
+        (0..MEASURES.len()).filter(never).map(|place| MEASURES[place].0).collect()
+    }
+
     /// The curves of everything that could be measured.
     pub(crate) fn curves(&self) -> Vec<Curve> {
         let places = MEASURES.iter().enumerate();
@@ -91,12 +97,7 @@ impl Sampler {
 /// How many tasks dockbridge says it has; none if it does not say.
 async fn tasks(window: &Path) -> Option<f64> {
     let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
-    let line = answer.lines().find(|line| line.starts_with("dockbridge_") && is_tasks(line))?;
-    line.rsplit(' ').next()?.parse().ok()
-}
-
-fn is_tasks(line: &str) -> bool {
-    line.split([' ', '{']).next().is_some_and(|name| name.ends_with("_tasks"))
+    answer.lines().find_map(|line| line.strip_prefix("dockbridge_process_tasks "))?.parse().ok()
 }
 
 async fn metrics(window: &Path) -> Outcome<String> {
