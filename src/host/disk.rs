@@ -17,6 +17,13 @@ pub struct Size {
     pub free_inodes: u64,
 }
 
+impl Size {
+    /// Inodes that are taken; none where nobody counts them.
+    pub fn used_inodes(self) -> Option<u64> {
+        (self.inodes > 0).then(|| self.inodes.saturating_sub(self.free_inodes))
+    }
+}
+
 /// The size of the file system that `place` is on. May hang for as long as its server does.
 ///
 /// # Errors
@@ -39,6 +46,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let size = size(place.path()).unwrap();
         assert!(size.bytes > 1 << 20 && size.free_inodes <= size.inodes, "{size:?}");
+        assert!(size.used_inodes() <= Some(size.inodes), "{size:?}");
+        let counted = Size { bytes: 1, inodes: 7, free_inodes: 5 };
+        assert_eq!(counted.used_inodes(), Some(2));
+        assert_eq!(Size { inodes: 0, free_inodes: 0, ..counted }.used_inodes(), None);
         assert!(super::size(Path::new("/nowhere/at/all")).unwrap_err().is_not_found());
     }
 }

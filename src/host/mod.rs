@@ -20,6 +20,7 @@ pub mod overlay;
 pub mod pidfd;
 pub mod process;
 pub mod processes;
+pub mod quota;
 pub mod relabel;
 pub mod selinux;
 pub mod socket;

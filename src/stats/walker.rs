@@ -23,7 +23,11 @@ use super::{
 };
 use crate::{
     engine::storage,
-    host::{cgroup::Cgroups, tree::Walk},
+    host::{
+        cgroup::Cgroups,
+        quota,
+        tree::{Size, Walk},
+    },
     model::{engine::EngineInfo, record::ContainerRecord, stats::LayerReading},
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -86,6 +90,13 @@ pub(super) struct Storage {
     pub(super) homes: [PathBuf; 2],
     /// Whose process it is. Shared, for the machine's mount table is long where pods are many.
     pub(super) cgroups: Cgroups,
+}
+
+/// How the size of a layer is found out.
+enum Begun {
+    /// The file system knows it.
+    Counted(Size),
+    Walk(Walk),
 }
 
 /// What came of a step.
@@ -152,28 +163,32 @@ impl Job {
     /// Looks at this many files.
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> Turn {
         let id = self.record.id.to_string();
-        let Some(mut walk) = self.walk.take().or_else(|| self.begin(proc)) else {
-            return Turn::Done(id, None);
+        let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
+            None => return Turn::Done(id, None),
+            Some(Begun::Counted(size)) => size,
+            Some(Begun::Walk(mut walk)) => match walk.step(entries) {
+                None => return Turn::More(Self { walk: Some(walk), ..self }),
+                Some(size) => size,
+            },
         };
-        match walk.step(entries) {
-            None => Turn::More(Self { walk: Some(walk), ..self }),
-            Some(size) => {
-                let mountpoint = self.storage.mountpoint.clone();
-                let (bytes, inodes) = (size.bytes, size.inodes);
-                Turn::Done(id, Some(LayerReading { at: groups::now(), mountpoint, bytes, inodes }))
-            }
-        }
+        let mountpoint = self.storage.mountpoint.clone();
+        let (bytes, inodes) = (size.bytes, size.inodes);
+        Turn::Done(id, Some(LayerReading { at: groups::now(), mountpoint, bytes, inodes }))
     }
 
-    fn begin(&self, proc: &Path) -> Option<Walk> {
+    fn begin(&self, proc: &Path) -> Option<Begun> {
         let (pid, id) = (self.record.process.pid()?, self.record.id.as_str());
         let mut files = Files::default();
         let told = files.text(&proc.join(pid.to_string()), "mountinfo")?;
         let upper = upper::resolved(told, &self.storage.homes)?;
         // Read first: it is this container's only if the process still is.
         self.storage.cgroups.of(pid, id).ok()?;
+        if let Some(size) = quota::used(&upper) {
+            return Some(Begun::Counted(size));
+        }
         let walk = Walk::begin(&upper);
-        walk.inspect_err(|error| debug!(container = id, %error, "cannot measure a layer")).ok()
+        let told = |error: &_| debug!(container = id, %error, "cannot measure a layer");
+        walk.inspect_err(told).map(Begun::Walk).ok()
     }
 }
 
