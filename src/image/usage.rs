@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
+    task::spawn_blocking,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tracing::debug;
@@ -12,7 +13,7 @@ use tracing::debug;
 use super::error::ImageError;
 use crate::{
     engine::{client::Engine, images::DiskUsage, storage},
-    host::clock,
+    host::{clock, disk},
     model::{
         engine::EngineInfo,
         image::FilesystemUsage,
@@ -23,9 +24,19 @@ use crate::{
 };
 
 /// The latest measurement. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Gauge {
     latest: Arc<watch::Sender<Option<FilesystemUsage>>>,
+    /// Known sooner than what is in it.
+    disk: Arc<watch::Sender<Option<Disk>>>,
+}
+
+/// Where images and layers are, as this machine shows it.
+#[derive(Clone)]
+struct Disk {
+    mountpoint: PathBuf,
+    /// In use on the file system, by whoever.
+    inodes: Option<u64>,
 }
 
 /// What the last measurement depended on.
@@ -33,12 +44,6 @@ struct Seen {
     engine: Option<Arc<EngineInfo>>,
     images: Vec<Arc<ImageRecord>>,
     containers: Vec<Arc<ContainerRecord>>,
-}
-
-impl Default for Gauge {
-    fn default() -> Self {
-        Self { latest: Arc::new(watch::Sender::new(None)) }
-    }
 }
 
 impl Gauge {
@@ -50,29 +55,30 @@ impl Gauge {
     pub(super) async fn keep(self, engine: Engine, store: Store) {
         loop {
             let described = described(&store).await;
-            let place = storage::mountpoint(&described).await;
+            let disk = Disk::of(&described).await;
+            self.disk.send_replace(Some(disk.clone()));
             let began = Instant::now();
             let seen = Seen::now(&store);
             match timeout(MEASURE_DEADLINE, engine.disk_usage()).await {
                 Ok(Ok(usage)) => {
-                    self.latest.send_replace(Some(measured(place, usage)));
+                    self.latest.send_replace(Some(measured(disk, usage)));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
                     seen.outdated(&store, began).await;
                     sleep(DEBOUNCE).await;
                     sleep_until(began + pause).await;
                 }
-                Ok(Err(error)) => self.fall_back(&store, place, &error.to_string()).await,
-                Err(late) => self.fall_back(&store, place, &late.to_string()).await,
+                Ok(Err(error)) => self.fall_back(&store, disk, &error.to_string()).await,
+                Err(late) => self.fall_back(&store, disk, &late.to_string()).await,
             }
         }
     }
 
     /// Nobody shall wait for a measurement that did not come; the next one may.
-    async fn fall_back(&self, store: &Store, place: PathBuf, error: &str) {
+    async fn fall_back(&self, store: &Store, disk: Disk, error: &str) {
         debug!(error, "cannot measure the image store");
         self.latest.send_if_modified(|latest| {
             let first = latest.is_none();
-            latest.get_or_insert_with(|| measured(place, estimate(&store.snapshot())));
+            latest.get_or_insert_with(|| measured(disk, estimate(&store.snapshot())));
             first
         });
         sleep(INTERVAL).await;
@@ -86,8 +92,22 @@ impl Gauge {
         let mut latest = self.latest.subscribe();
         let wait = timeout_at(deadline, latest.wait_for(Option::is_some)).await;
         let known = wait.ok().and_then(Result::ok).and_then(|known| known.clone());
-        let estimated = || measured(engine.root_dir.clone(), estimate(&store.snapshot()));
+        let estimated = || {
+            let unseen = || Disk { mountpoint: engine.root_dir.clone(), inodes: None };
+            let disk = self.disk.borrow().clone().unwrap_or_else(unseen);
+            measured(disk, estimate(&store.snapshot()))
+        };
         Ok(known.unwrap_or_else(estimated))
+    }
+}
+
+impl Disk {
+    /// Looks at it. May hang for as long as the file system does; nobody waits for that.
+    async fn of(engine: &EngineInfo) -> Self {
+        let mountpoint = storage::mountpoint(engine).await;
+        let place = mountpoint.clone();
+        let size = spawn_blocking(move || disk::size(&place).ok()).await.ok().flatten();
+        Self { mountpoint, inodes: size.and_then(disk::Size::used_inodes) }
     }
 }
 
@@ -135,13 +155,13 @@ fn estimate(snapshot: &Snapshot) -> DiskUsage {
     DiskUsage { images: sizes.fold(0, u64::saturating_add), containers: 0 }
 }
 
-fn measured(mountpoint: PathBuf, usage: DiskUsage) -> FilesystemUsage {
+fn measured(disk: Disk, usage: DiskUsage) -> FilesystemUsage {
     FilesystemUsage {
-        mountpoint,
+        mountpoint: disk.mountpoint,
         image_bytes: usage.images,
         container_bytes: usage.containers,
         measured_at: Nanos(clock::nanos()),
-        inodes: None,
+        inodes: disk.inodes,
     }
 }
 

@@ -45,7 +45,7 @@ pub struct FilesystemUsage {
     pub mountpoint: PathBuf,
     /// Bytes of all image layers, each counted once.
     pub image_bytes: u64,
-    /// Inodes of the images, where they can be told apart from the rest.
+    /// Inodes in use on the file system, by whoever; none where it does not count them.
     pub inodes: Option<u64>,
     /// Bytes of all containers' writable layers.
     pub container_bytes: u64,

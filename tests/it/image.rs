@@ -7,6 +7,7 @@ use dockbridge::{
     checkpoint::directory::Checkpoints,
     engine::client::{Engine, Patience},
     error::Kind,
+    host::disk,
     image::{error::ImageError, images::Images, pulled::Pulled, settings::ImageSettings},
     model::{
         id::ImageId,
@@ -600,6 +601,9 @@ async fn the_image_file_system_is_measured_in_the_background() {
     assert_eq!(usage.container_bytes, 1000);
     assert!(usage.measured_at.is_set() && usage.mountpoint.is_dir());
     assert_eq!(usage.mountpoint, bench.docker.world(|world| world.root.clone()));
+    let disk = disk::size(&usage.mountpoint).unwrap();
+    assert_eq!(usage.inodes.is_some(), disk.inodes > 0);
+    assert!(usage.inodes <= Some(disk.inodes), "{usage:?}, {disk:?}");
     for _ in 0..50 {
         bench.images.filesystem().await.unwrap();
     }
@@ -611,13 +615,18 @@ async fn the_image_file_system_is_measured_in_the_background() {
 #[tokio::test]
 async fn the_first_answer_waits_two_seconds_at_most() {
     let docker = FakeDockerd::start().await;
-    docker.world(|world| world.add_image("app:1"));
+    // It names a data root that is not there.
+    let root = docker.world(|world| {
+        world.add_image("app:1");
+        world.root.clone()
+    });
     docker.inject(Rule::new("GET /system/df", Fault::StalledHeaders));
     let bench = Bench::over(docker, ImageSettings::default()).await;
     let began = Instant::now();
     let usage = bench.images.filesystem().await.unwrap();
     assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     assert_eq!(usage.image_bytes, 1_234_567, "the images' own sizes");
+    assert_eq!(Some(usage.mountpoint.as_path()), root.parent(), "it can be looked at, already");
 }
 
 #[tokio::test]

@@ -41,19 +41,20 @@ pub fn info(record: &ImageRecord) -> HashMap<String, String> {
 }
 
 /// ImageFsInfo. Images and writable layers are on one file system: two mount points would make
-/// kubelet believe in a split disk. `now` dates figures that carry no time of their own.
+/// kubelet believe in a split disk. Inodes are the whole file system's, as kubelet counts them where
+/// it looks itself. `now` dates figures that carry no time of their own.
 pub fn filesystem(usage: &FilesystemUsage, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();
-    let filesystem = |bytes: u64, inodes: Option<u64>| cri::FilesystemUsage {
+    let filesystem = |bytes: u64| cri::FilesystemUsage {
         timestamp: measured.0,
         fs_id: Some(cri::FilesystemIdentifier { mountpoint: mountpoint.clone().into_owned() }),
         used_bytes: Some(cri::UInt64Value { value: bytes }),
-        inodes_used: inodes.map(|value| cri::UInt64Value { value }),
+        inodes_used: usage.inodes.map(|value| cri::UInt64Value { value }),
     };
     cri::ImageFsInfoResponse {
-        image_filesystems: vec![filesystem(usage.image_bytes, usage.inodes)],
-        container_filesystems: vec![filesystem(usage.container_bytes, None)],
+        image_filesystems: vec![filesystem(usage.image_bytes)],
+        container_filesystems: vec![filesystem(usage.container_bytes)],
     }
 }
 

@@ -47,7 +47,9 @@ fn images_and_layers_share_a_mount_point() {
     assert_eq!(images.fs_id.as_ref().unwrap().mountpoint, "/var/lib/docker");
     assert_eq!((images.timestamp, images.used_bytes.unwrap().value), (9, 10));
     assert_eq!(images.inodes_used.unwrap().value, 4);
+    assert_eq!(layers.inodes_used, images.inodes_used);
     assert_eq!(layers.used_bytes.unwrap().value, 3);
-    let dated = FilesystemUsage { measured_at: Nanos(5), ..usage };
-    assert_eq!(image::filesystem(&dated, Nanos(9)).image_filesystems[0].timestamp, 5);
+    let dated = FilesystemUsage { measured_at: Nanos(5), inodes: None, ..usage };
+    let images = &image::filesystem(&dated, Nanos(9)).image_filesystems[0];
+    assert_eq!((images.timestamp, images.inodes_used), (5, None));
 }
