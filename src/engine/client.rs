@@ -22,7 +22,7 @@ use hyper_util::{
 };
 use hyperlocal::UnixConnector;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::{Instrument as _, Span, debug, info_span};
 
 use super::{
@@ -33,10 +33,7 @@ use super::{
     refusal,
     version::Negotiated,
 };
-use crate::{
-    model::engine::ApiVersion,
-    telemetry::trace::{self, TRACED},
-};
+use crate::{model::engine::ApiVersion, telemetry::trace::TRACED};
 
 /// A Docker Engine. Clones share the connections.
 #[derive(Clone)]
@@ -165,15 +162,12 @@ impl Engine {
         what: &Exchange,
         work: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
-        let _underway = self.meters().begin(&what.call);
-        let began = Instant::now();
-        let late = || EngineError::Deadline { call: what.call.clone(), after: what.patience };
         let span = span(&what.call);
-        let outcome = timeout(what.patience, work.instrument(span.clone())).await;
+        let asked = self.meters().begin(&what.call, &span);
+        let late = || EngineError::Deadline { call: what.call.clone(), after: what.patience };
+        let outcome = timeout(what.patience, work.instrument(span)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(late()));
-        trace::end(&span, outcome.as_ref().err().map(EngineError::kind));
-        let took = began.elapsed();
-        self.meters().ended(&what.call, took, outcome.as_ref().err());
+        let took = asked.ended(outcome.as_ref().err());
         match &outcome {
             Ok(_) => debug!(call = %what.call, ?took, "engine answered"),
             Err(error) => {

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::error::{Call, EngineError, Subject};
-use crate::telemetry::{
-    meter::{By, Meters, Timings},
-    registry::Registry,
-    underway::{Ongoing, Underway},
+use crate::{
+    error::Kind,
+    telemetry::{
+        meter::{By, Meters, Timed, Timings},
+        registry::Registry,
+        trace::Shown,
+        underway::{Ongoing, Underway},
+    },
 };
 
 /// The meters of one engine. Clones count together.
@@ -17,15 +23,32 @@ pub struct EngineMeters {
 }
 
 impl EngineMeters {
-    /// A call begins.
-    pub(super) fn begin(&self, call: &Call) -> Ongoing {
-        self.underway.begin("engine", call.to_string())
+    /// A call begins, which `span` shows.
+    pub(super) fn begin(&self, call: &Call, span: &Span) -> Asked {
+        let labels = [call.verb, object(&call.subject), Kind::Cancelled.word()];
+        Asked {
+            timed: self.calls.begin(labels),
+            shown: Shown::by(span),
+            _underway: self.underway.begin("engine", call.to_string()),
+        }
     }
+}
 
-    /// A call has ended; one with an endless answer has begun.
-    pub(super) fn ended(&self, call: &Call, took: Duration, error: Option<&EngineError>) {
-        let outcome = error.map_or("ok", |error| error.kind().word());
-        self.calls.of([call.verb, object(&call.subject), outcome]).took(took);
+/// A call until it has ended, or begun where its answer is endless. Dropped before that, it is
+/// counted as cancelled: somebody outside had waited long enough.
+#[derive(Debug)]
+pub(super) struct Asked {
+    timed: Timed<3>,
+    shown: Shown,
+    _underway: Ongoing,
+}
+
+impl Asked {
+    /// It has ended; how long it took.
+    pub(super) fn ended(self, error: Option<&EngineError>) -> Duration {
+        let failure = error.map(EngineError::kind);
+        self.shown.ended(failure);
+        self.timed.ended(failure.map_or("ok", Kind::word))
     }
 }
 

@@ -1,14 +1,16 @@
 //! What is counted of pulls.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use super::error::ImageError;
 use crate::{
     engine::pull::PullProgress,
+    error::Kind,
+    model::reference::ImageReference,
     telemetry::{
-        meter::{By, Counter, Meters, Timings},
+        meter::{By, Counter, Meters, Timed, Timings},
         registry::Registry,
-        underway::Underway,
+        underway::{Ongoing, Underway},
     },
 };
 
@@ -17,18 +19,36 @@ use crate::{
 pub struct ImageMeters {
     pulls: By<Timings, 1>,
     bytes: Counter,
-    pub(super) underway: Underway,
+    underway: Underway,
 }
 
 impl ImageMeters {
-    /// A transfer has ended.
-    pub(super) fn pulled(&self, took: Duration, error: Option<&ImageError>) {
-        self.pulls.of([error.map_or("ok", |error| error.kind().word())]).took(took);
+    /// A transfer begins.
+    pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
+        Transfer {
+            timed: self.pulls.begin([Kind::Cancelled.word()]),
+            _underway: self.underway.begin("pull", image.to_string()),
+        }
     }
 
     /// For one pull.
     pub(super) fn volume(&self) -> Volume {
         Volume { bytes: self.bytes.clone(), layers: HashMap::new() }
+    }
+}
+
+/// A transfer until its end; dropped before that, it is counted as cancelled: all who waited for
+/// it have left.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    timed: Timed<1>,
+    _underway: Ongoing,
+}
+
+impl Transfer {
+    /// It has ended.
+    pub(super) fn ended(self, error: Option<&ImageError>) {
+        self.timed.ended(error.map_or("ok", |error| error.kind().word()));
     }
 }
 

@@ -21,9 +21,9 @@ impl Images {
         let began = Instant::now();
         info!(image = %request.reference, "pulling");
         let before = self.store.snapshot();
-        let _underway = self.meters.underway.begin("pull", request.reference.to_string());
+        let transfer = self.meters.begin(&request.reference);
         let transferred = self.transfer(request).await;
-        self.meters.pulled(began.elapsed(), transferred.as_ref().err());
+        transfer.ended(transferred.as_ref().err());
         transferred?;
         // The reference, not the progress messages, says which image came: a tag may have been
         // moved, and a multi-platform index is known by another digest than its parts.

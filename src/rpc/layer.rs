@@ -6,7 +6,7 @@ use std::{
     fmt::Display,
     panic::AssertUnwindSafe,
     task::{Context, Poll},
-    time::Instant,
+    time::Duration,
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
 use super::meters::{CALL, RpcMeters, note};
-use crate::telemetry::trace;
+use crate::telemetry::trace::{self, Shown};
 
 /// Wraps a service in [`Guarded`]; its calls are counted here.
 #[derive(Clone, Debug)]
@@ -63,10 +63,10 @@ where
         if let Some(parent) = request.headers().get(TRACEPARENT).and_then(|one| one.to_str().ok()) {
             trace::join(&span, parent);
         }
+        let shown = Shown::by(&span);
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let told = async move {
-            let begun = Instant::now();
             let answer = match answer.await {
                 Ok(answer) => answer?,
                 Err(panic) => {
@@ -76,8 +76,10 @@ where
                 }
             };
             let answer = corrected(answer);
-            call.answered(answer.headers());
-            tell(&rpc, begun, &answer);
+            let status = Status::from_header_map(answer.headers());
+            let code = status.as_ref().map_or(Code::Ok, Status::code);
+            shown.ended((code != Code::Ok).then_some(code));
+            tell(&rpc, call.answered(code), status.as_ref());
             Ok(answer)
         };
         Box::pin(CALL.scope(ongoing, told.instrument(span)))
@@ -107,11 +109,7 @@ fn corrected(answer: Response<Body>) -> Response<Body> {
     Status::new(code, status.message()).into_http()
 }
 
-fn tell(rpc: &str, begun: Instant, answer: &Response<Body>) {
-    let took = begun.elapsed();
-    let status = Status::from_header_map(answer.headers());
-    let failure = status.as_ref().map(Status::code).filter(|&code| code != Code::Ok);
-    trace::end(&Span::current(), failure);
+fn tell(rpc: &str, took: Duration, status: Option<&Status>) {
     let Some(status) = status else {
         debug!(?took, "answered");
         return;

@@ -1,12 +1,11 @@
 //! What is counted of the calls that clients make.
 
-use std::{fmt::Display, time::Instant};
+use std::{fmt::Display, time::Duration};
 
-use http::HeaderMap;
-use tonic::{Code, Status};
+use tonic::Code;
 
 use crate::telemetry::{
-    meter::{By, Gauge, Meters, Timings},
+    meter::{By, Gauge, Meters, Timed, Timings},
     registry::Registry,
     underway::{Ongoing, Underway},
 };
@@ -23,36 +22,21 @@ pub struct RpcMeters {
 impl RpcMeters {
     /// A call begins. The name is the client's word: only those of the interface are kept.
     pub(super) fn begin(&self, name: &str) -> (Call, Ongoing) {
-        let method = METHODS.into_iter().find(|known| *known == name).unwrap_or(UNKNOWN);
-        let call = Call {
-            answered: self.answered.clone(),
-            method,
-            begun: Instant::now(),
-            code: Code::Cancelled,
-        };
+        let method = known(name);
+        let call = Call(self.answered.begin([method, word(Code::Cancelled)]));
         (call, self.underway.begin("rpc", method))
     }
 }
 
 /// A call until it is answered, or until its caller has left.
 #[derive(Debug)]
-pub(super) struct Call {
-    answered: By<Timings, 2>,
-    method: &'static str,
-    begun: Instant,
-    code: Code,
-}
+pub(super) struct Call(Timed<2>);
 
 impl Call {
-    /// It was answered; of a stream, this is the beginning. Its end shows in no header.
-    pub(super) fn answered(mut self, head: &HeaderMap) {
-        self.code = Status::from_header_map(head).map_or(Code::Ok, |status| status.code());
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.answered.of([self.method, word(self.code)]).took(self.begun.elapsed());
+    /// It was answered; how long that took. Of a stream, this is the beginning: its end shows in
+    /// no header.
+    pub(super) fn answered(self, code: Code) -> Duration {
+        self.0.ended(word(code))
     }
 }
 
@@ -82,6 +66,10 @@ tokio::task_local! {
 pub(super) fn note(subject: impl Display) {
     // Nobody has begun a call where a test calls a method.
     let _ = CALL.try_with(|call| call.about(subject));
+}
+
+fn known(name: &str) -> &'static str {
+    METHODS.into_iter().find(|known| *known == name).unwrap_or(UNKNOWN)
 }
 
 const fn word(code: Code) -> &'static str {
@@ -159,7 +147,7 @@ const UNKNOWN: &str = "unknown";
 mod tests {
     //! The names that are counted.
 
-    use super::{METHODS, RpcMeters};
+    use super::{METHODS, known};
 
     #[test]
     fn every_method_of_the_interface_is_counted_by_its_name() {
@@ -171,9 +159,7 @@ mod tests {
 
     #[test]
     fn a_client_makes_no_names() {
-        let meters = RpcMeters::default();
-        assert_eq!(meters.begin("Version").0.method, "Version");
-        assert_eq!(meters.begin("Version2").0.method, "unknown");
-        assert!(meters.underway.list().is_empty());
+        assert_eq!(known("Version"), "Version");
+        assert_eq!(known("Version2"), "unknown");
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     },
     telemetry::{
         meter::{By, Counter, Meters, Timings},
-        registry::{Figure, Registry},
+        registry::{Figure, Registry, counted},
     },
 };
 
@@ -70,7 +70,7 @@ impl Meters for Store {
         registry.show("dockbridge_store_events_total", "Events of the engine", &meters.events);
         registry.show(
             "dockbridge_store_relists_total",
-            "Lists of everything the engine has, made although no event asked for them",
+            "Lists of all containers that the engine answered: one at each connection, then from time to time",
             &meters.lists,
         );
         registry.show_by(
@@ -119,7 +119,7 @@ fn show_state(store: &Store, registry: &mut Registry) {
     let now = store.clone();
     registry.look("dockbridge_store_pods", &["state"], "Pods by state", move || {
         let snapshot = now.snapshot();
-        counted(
+        by_state(
             ["ready", "not_ready"],
             snapshot.sandboxes().iter().map(|pod| match pod.state() {
                 SandboxState::Ready => "ready",
@@ -130,14 +130,14 @@ fn show_state(store: &Store, registry: &mut Registry) {
     let now = store.clone();
     registry.look("dockbridge_store_containers", &["state"], "Containers by state", move || {
         let snapshot = now.snapshot();
-        counted(
+        by_state(
             ["created", "running", "exited", "unknown"],
             snapshot.containers().iter().map(|container| word(&container.process)),
         )
     });
     let now = store.clone();
     registry.look("dockbridge_store_images", &[], "Images the engine has", move || {
-        Figure::only(count(now.snapshot().images().len()))
+        Figure::only(counted(now.snapshot().images().len()))
     });
 }
 
@@ -151,15 +151,11 @@ pub const fn word(process: &Process) -> &'static str {
     }
 }
 
-fn counted<const N: usize>(
+fn by_state<const N: usize>(
     words: [&'static str; N],
     states: impl Iterator<Item = &'static str>,
 ) -> Vec<Figure<1>> {
     let states: Vec<&str> = states.collect();
     let of = |word: &&str| states.iter().filter(|state| *state == word).count();
-    words.iter().map(|word| Figure::of([word], count(of(word)))).collect()
-}
-
-fn count(many: usize) -> f64 {
-    f64::from(u32::try_from(many).unwrap_or(u32::MAX))
+    words.iter().map(|word| Figure::of([word], counted(of(word)))).collect()
 }

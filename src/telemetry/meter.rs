@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use prometheus_client::{
@@ -107,6 +107,41 @@ impl<M: Clone + Default, const N: usize> By<M, N> {
             let mut meters = self.0.write().unwrap_or_else(PoisonError::into_inner);
             meters.entry(values).or_default().clone()
         })
+    }
+}
+
+impl<const N: usize> By<Timings, N> {
+    /// Times something from now on. The last of the labels says how it ends; the one given here
+    /// stands if it is dropped before its end.
+    pub fn begin(&self, labels: [&'static str; N]) -> Timed<N> {
+        Timed { timings: self.clone(), labels, begun: Instant::now(), took: None }
+    }
+}
+
+/// Something that is timed until it ends, or until it is dropped.
+#[derive(Debug)]
+#[must_use = "its time ends when this is dropped"]
+pub struct Timed<const N: usize> {
+    timings: By<Timings, N>,
+    labels: [&'static str; N],
+    begun: Instant,
+    took: Option<Duration>,
+}
+
+impl<const N: usize> Timed<N> {
+    /// It has ended, like this; how long it took.
+    pub fn ended(mut self, outcome: &'static str) -> Duration {
+        if let Some(last) = self.labels.last_mut() {
+            *last = outcome;
+        }
+        *self.took.insert(self.begun.elapsed())
+    }
+}
+
+impl<const N: usize> Drop for Timed<N> {
+    fn drop(&mut self) {
+        let took = self.took.unwrap_or_else(|| self.begun.elapsed());
+        self.timings.of(self.labels).took(took);
     }
 }
 

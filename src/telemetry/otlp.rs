@@ -1,14 +1,17 @@
 //! Takes ended spans to a collector, by OTLP over gRPC without TLS: the collector is on this node,
 //! or behind one that is.
 //!
-//! A collector that is slow or dead is told of once and costs one attempt a second with what has
-//! come meanwhile; those spans are lost. Our own exporter, because the crates for it bring a
+//! A collector that is slow or dead is told of once, or once a minute while it takes less than
+//! there is, and costs one attempt a second with what has come meanwhile; those spans are lost. Our own exporter, because the crates for it bring a
 //! thread, a second reader of the environment and a new major version every few months: see
 //! docs/decisions/0021.
 
 pub mod message;
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use http::uri::PathAndQuery;
 use thiserror::Error;
@@ -65,6 +68,13 @@ impl Collector {
             let batch = self.batch(&over).await;
             if !batch.is_empty() {
                 state.note(&self.endpoint, send(channel.clone(), batch).await, self.dropped());
+                if let Some(lost) = state.overflow(self.dropped(), Instant::now()) {
+                    let collector = &self.endpoint;
+                    warn!(
+                        collector,
+                        lost, "spans are lost: there are more than the collector takes"
+                    );
+                }
             }
         }
     }
@@ -94,13 +104,28 @@ impl Collector {
     }
 }
 
-/// Whether the collector took what it got last.
+/// Whether the collector took what it got last, and what did not even fit into the queue.
 #[derive(Debug, Default)]
 struct State {
     failing: bool,
+    /// So many of the dropped ones have been told of.
+    told: u64,
+    told_at: Option<Instant>,
 }
 
 impl State {
+    /// How many spans were dropped that nobody was told of yet, now and then, while the collector
+    /// does answer: the log has it already when it does not.
+    fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
+        let due = self.told_at.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
+        let lost = dropped.saturating_sub(self.told);
+        if lost == 0 || self.failing || !due {
+            return None;
+        }
+        (self.told, self.told_at) = (dropped, Some(now));
+        Some(lost)
+    }
+
     /// Tells of changes only.
     fn note(&mut self, collector: &str, sent: Result<(), Undelivered>, dropped: u64) {
         match sent {
@@ -144,3 +169,28 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const GATHER: Duration = Duration::from_secs(1);
 /// Spans a message.
 const BATCH: usize = 512;
+/// How often it is told that spans are dropped.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    //! When it is told that spans are dropped.
+
+    use std::time::Instant;
+
+    use super::{State, TELL_EVERY};
+
+    #[test]
+    fn what_did_not_fit_is_told_once_and_not_too_often() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        assert_eq!(state.overflow(0, begun), None);
+        assert_eq!(state.overflow(5, begun), Some(5));
+        assert_eq!(state.overflow(9, begun + TELL_EVERY / 2), None);
+        assert_eq!(state.overflow(9, begun + TELL_EVERY), Some(4));
+        assert_eq!(state.overflow(9, begun + 2 * TELL_EVERY), None);
+        state.failing = true;
+        assert_eq!(state.overflow(12, begun + 3 * TELL_EVERY), None);
+        state.failing = false;
+        assert_eq!(state.overflow(12, begun + 3 * TELL_EVERY), Some(3));
+    }
+}

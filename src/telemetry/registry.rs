@@ -59,6 +59,11 @@ impl<const N: usize> Figure<N> {
     }
 }
 
+/// A count as the value of a figure.
+pub fn counted(many: usize) -> f64 {
+    f64::from(u32::try_from(many).unwrap_or(u32::MAX))
+}
+
 /// The form in which metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {

@@ -34,6 +34,7 @@ use tracing_subscriber::{
 };
 
 use self::parent::Parent;
+use crate::error::Kind;
 
 /// The target of spans that are of no use in the log: calls to the engine, runs of plugins.
 pub const TRACED: &str = "traced";
@@ -183,13 +184,36 @@ pub fn join(span: &Span, traceparent: &str) {
     });
 }
 
-/// What `span` shows has ended, though the span itself may be kept by what goes on after it.
-/// `failure` is one word that says how it failed.
-pub fn end<T: fmt::Debug>(span: &Span, failure: Option<T>) {
-    noted(span, |open| {
-        open.ended.failure = failure.map(|word| format!("{word:?}"));
-        open.end();
-    });
+/// What a span shows, until that ends: the span itself may be kept by what goes on after it.
+/// Dropped before that it has ended too, as something that was abandoned.
+#[derive(Debug)]
+#[must_use = "what the span shows ends when this is dropped"]
+pub struct Shown(Option<Span>);
+
+impl Shown {
+    /// By this span.
+    pub fn by(span: &Span) -> Self {
+        Self(Some(span.clone()))
+    }
+
+    /// It has ended; `failure` is one word that says how it failed.
+    pub fn ended<T: fmt::Debug>(mut self, failure: Option<T>) {
+        self.end(failure);
+    }
+
+    fn end<T: fmt::Debug>(&mut self, failure: Option<T>) {
+        let Some(span) = self.0.take() else { return };
+        noted(&span, |open| {
+            open.ended.failure = failure.map(|word| format!("{word:?}"));
+            open.end();
+        });
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.end(Some(Kind::Cancelled));
+    }
 }
 
 /// Changes what is noted of a span, if anything is.

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     error::Kind,
     host::process::{Ending, Finished, Job, ProcessError, run},
-    telemetry::trace::{self, TRACED},
+    telemetry::trace::TRACED,
 };
 
 /// The plugins installed on this node.
@@ -106,16 +106,9 @@ pub enum Failure {
 }
 
 impl PluginError {
-    /// Try again where the plugin says so, or when it may be installed meanwhile.
+    /// That of its failure.
     pub fn kind(&self) -> Kind {
-        match &*self.failure {
-            Failure::Missing { .. } | Failure::NotExecutable { .. } => Kind::Unavailable,
-            Failure::Reported { code, .. } if TRY_LATER.contains(code) => Kind::Unavailable,
-            Failure::Process(error) => error.kind(),
-            Failure::Reported { .. } | Failure::Exit { .. } | Failure::Garbled { .. } => {
-                Kind::Unknown
-            }
-        }
+        self.failure.kind()
     }
 
     /// Whether it failed for nothing but the absence of the network namespace, which is what a
@@ -130,6 +123,18 @@ impl PluginError {
         let names_it = !netns.is_empty() && said.contains(netns);
         text.contains("no such file or directory")
             && (names_it || NAMESPACE_WORDS.iter().any(|word| text.contains(word)))
+    }
+}
+
+impl Failure {
+    /// Try again where the plugin says so, or when it may be installed meanwhile.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Missing { .. } | Self::NotExecutable { .. } => Kind::Unavailable,
+            Self::Reported { code, .. } if TRY_LATER.contains(code) => Kind::Unavailable,
+            Self::Process(error) => error.kind(),
+            Self::Reported { .. } | Self::Exit { .. } | Self::Garbled { .. } => Kind::Unknown,
+        }
     }
 }
 
@@ -183,16 +188,14 @@ impl Plugins {
         patience: Duration,
     ) -> Result<Vec<u8>, PluginError> {
         let span = span(kind, call);
-        let (_underway, begun) = (self.meters.begin(kind, call), Instant::now());
-        let done = self.attempt(kind, call, input, patience).instrument(span.clone()).await;
-        self.meters.ended(call, begun.elapsed(), done.as_ref().err());
-        let done = done.map_err(|failure| PluginError {
+        let run = self.meters.begin(kind, call, &span);
+        let done = self.attempt(kind, call, input, patience).instrument(span).await;
+        run.ended(done.as_ref().err());
+        done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
             command: call.command,
             failure: Box::new(failure),
-        });
-        trace::end(&span, done.as_ref().err().map(PluginError::kind));
-        done
+        })
     }
 
     /// The versions a plugin speaks; asked once per binary.

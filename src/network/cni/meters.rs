@@ -1,12 +1,17 @@
 //! What is counted of calls to network plugins.
 
-use std::time::Duration;
+use tracing::Span;
 
 use super::exec::{Call, Failure};
-use crate::telemetry::{
-    meter::{By, Meters, Timings},
-    registry::Registry,
-    underway::{Ongoing, Underway},
+use crate::{
+    error::Kind,
+    host::process::ProcessError,
+    telemetry::{
+        meter::{By, Meters, Timed, Timings},
+        registry::Registry,
+        trace::Shown,
+        underway::{Ongoing, Underway},
+    },
 };
 
 /// The meters of all plugins. Clones count together.
@@ -17,15 +22,30 @@ pub struct CniMeters {
 }
 
 impl CniMeters {
-    /// A plugin is called.
-    pub(super) fn begin(&self, plugin: &str, call: Call<'_>) -> Ongoing {
-        let container = call.container;
-        self.underway.begin("cni", format!("{} {plugin} {container}", call.command))
+    /// A plugin is called, which `span` shows.
+    pub(super) fn begin(&self, plugin: &str, call: Call<'_>, span: &Span) -> Run {
+        let what = format!("{} {plugin} {}", call.command, call.container);
+        Run {
+            timed: self.calls.begin([call.command, Kind::Cancelled.word()]),
+            shown: Shown::by(span),
+            _underway: self.underway.begin("cni", what),
+        }
     }
+}
 
-    /// A plugin has ended.
-    pub(super) fn ended(&self, call: Call<'_>, took: Duration, failure: Option<&Failure>) {
-        self.calls.of([call.command, outcome(failure)]).took(took);
+/// A plugin until its end; dropped before that, it is counted as cancelled.
+#[derive(Debug)]
+pub(super) struct Run {
+    timed: Timed<2>,
+    shown: Shown,
+    _underway: Ongoing,
+}
+
+impl Run {
+    /// It has ended.
+    pub(super) fn ended(self, failure: Option<&Failure>) {
+        self.shown.ended(failure.map(Failure::kind));
+        self.timed.ended(outcome(failure));
     }
 }
 
@@ -48,6 +68,10 @@ const fn outcome(failure: Option<&Failure>) -> &'static str {
         Some(Failure::Reported { .. }) => "reported",
         Some(Failure::Exit { .. }) => "exit",
         Some(Failure::Garbled { .. }) => "garbled",
-        Some(Failure::Process(_)) => "killed",
+        Some(Failure::Process(ProcessError::Start { .. })) => "not_started",
+        Some(Failure::Process(ProcessError::Deadline { .. } | ProcessError::TooMuch { .. })) => {
+            "killed"
+        }
+        Some(Failure::Process(ProcessError::Follow { .. })) => "lost",
     }
 }

@@ -82,3 +82,22 @@ fn figures_are_looked_up_when_asked() {
     assert!(text.contains("dockbridge_cpu_seconds_total 1.5\n"), "{text}");
     assert!(text.contains("dockbridge_build_info{engine=\"a \\\"b\\\"\\nc\"} 1.0\n"), "{text}");
 }
+
+#[test]
+fn what_is_dropped_before_its_end_is_timed_too() {
+    let calls: By<Timings, 2> = By::default();
+    let mut registry = Registry::default();
+    registry.show_by("dockbridge_call_seconds", &["call", "outcome"], "Time", &calls);
+    let count = |outcome: &str| {
+        let series =
+            format!("dockbridge_call_seconds_count{{call=\"list\",outcome=\"{outcome}\"}} ");
+        let text = registry.text(Form::Plain);
+        text.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
+    };
+    let (first, second) = (calls.begin(["list", "cancelled"]), calls.begin(["list", "cancelled"]));
+    assert_eq!((count("ok"), count("cancelled")), (None, None));
+    first.ended("ok");
+    assert_eq!((count("ok").as_deref(), count("cancelled")), (Some("1"), None));
+    drop(second);
+    assert_eq!((count("ok").as_deref(), count("cancelled").as_deref()), (Some("1"), Some("1")));
+}

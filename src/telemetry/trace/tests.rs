@@ -5,7 +5,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tracing::{Span, debug_span, field, info, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::{Ended, Noted, QUEUE, Side, Spans, TRACED, end, join, parent::Parent};
+use super::{Ended, Noted, QUEUE, Shown, Side, Spans, TRACED, join, parent::Parent};
 
 #[test]
 fn a_span_becomes_a_part_of_its_callers_trace_and_its_children_too() {
@@ -17,7 +17,7 @@ fn a_span_becomes_a_part_of_its_callers_trace_and_its_children_too() {
             info_span!(target: TRACED, "engine", call = %"create container x").in_scope(|| {});
             info!(secret = "hidden", "lines are not noted");
         });
-        end(&rpc, Some(tonic::Code::NotFound));
+        Shown::by(&rpc).ended(Some(tonic::Code::NotFound));
     });
     let (engine, rpc) = (next(&mut noted), next(&mut noted));
     assert_eq!((engine.trace, rpc.trace), ([0xab; 16], [0xab; 16]));
@@ -85,23 +85,35 @@ fn values_are_cut() {
 fn a_span_that_is_kept_ends_when_it_is_told() {
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
-        end(&rpc, None::<()>);
-        let told = std::time::Instant::now();
-        while told.elapsed().as_millis() < 20 {}
-        end(&rpc, None::<()>);
+        Shown::by(&rpc).ended(None::<()>);
+        linger();
     });
-    assert!(next(&mut noted).took.as_millis() < 20);
+    let rpc = next(&mut noted);
+    assert_eq!(rpc.failure, None);
+    assert!(rpc.took < LINGER);
+}
+
+#[test]
+fn what_is_abandoned_ends_there_and_is_no_success() {
+    let mut noted = traced(1_000_000, || {
+        let rpc = info_span!("rpc", name = "RunPodSandbox");
+        drop(Shown::by(&rpc));
+        linger();
+    });
+    let rpc = next(&mut noted);
+    assert_eq!(rpc.failure.as_deref(), Some("Cancelled"));
+    assert!(rpc.took < LINGER);
 }
 
 #[test]
 fn without_a_collector_nothing_happens() {
     let span = info_span!("rpc", name = "Version");
     join(&span, &header(1));
-    end(&span, Some("NotFound"));
+    Shown::by(&span).ended(Some("NotFound"));
     tracing::subscriber::with_default(tracing_subscriber::registry(), || {
         let span = info_span!("rpc", name = "Version");
         join(&span, &header(1));
-        end(&span, Some("NotFound"));
+        Shown::by(&span).ended(Some("NotFound"));
     });
 }
 
@@ -158,3 +170,11 @@ fn traced(per_million: u32, work: impl FnOnce()) -> Noted {
 fn next(noted: &mut Noted) -> Ended {
     noted.spans.try_recv().expect("a span has ended")
 }
+
+/// Lets a little time pass.
+fn linger() {
+    let told = std::time::Instant::now();
+    while told.elapsed() < LINGER {}
+}
+
+const LINGER: std::time::Duration = std::time::Duration::from_millis(50);

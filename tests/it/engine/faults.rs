@@ -12,8 +12,14 @@ use dockbridge::{
         error::{Clash, EngineError},
     },
     error::Kind,
+    telemetry::{
+        meter::Meters as _,
+        registry::{Form, Registry},
+        trace::Spans,
+    },
 };
 use serde_json::json;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::{PATIENCE, engine};
 use crate::support::fake_dockerd::{
@@ -184,6 +190,30 @@ async fn a_call_given_up_hangs_up() {
     let call = tokio::time::timeout(Duration::from_millis(200), engine.list_images());
     call.await.unwrap_err();
     eventually(|| docker.abandoned() == 1).await;
+}
+
+/// Those who ask wait less long than the client does: what they give up must not go uncounted.
+#[tokio::test]
+async fn a_call_given_up_is_counted_and_its_span_says_so() {
+    let (spans, mut noted) = Spans::new(1_000_000);
+    let subscriber = tracing_subscriber::registry().with(spans.layer());
+    let _noting = tracing::subscriber::set_default(subscriber);
+    let docker = FakeDockerd::start().await;
+    docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
+    let engine = engine(&docker);
+    engine.negotiate().await.unwrap();
+    let call = tokio::time::timeout(Duration::from_millis(200), engine.inspect_container(ID));
+    call.await.unwrap_err();
+    let mut registry = Registry::default();
+    engine.meters().register(&mut registry);
+    let text = registry.text(Form::Plain);
+    let series = "dockbridge_engine_call_seconds_count{verb=\"inspect\",object=\"container\",\
+                  outcome=\"cancelled\"} 1\n";
+    assert!(text.contains(series), "{text}");
+    let spans = std::iter::from_fn(|| noted.spans.try_recv().ok());
+    let ended: Vec<_> = spans.filter(|span| span.name == "docker inspect").collect();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].failure.as_deref(), Some("Cancelled"));
 }
 
 #[tokio::test]

@@ -23,7 +23,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::networks::{Resident, well};
 use crate::support::{
     bridge::{Bridge, Node, docker, pod},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 #[tokio::test]
@@ -76,6 +79,31 @@ async fn a_call_that_fails_says_how() {
         }
     }
     bridge.stop().await;
+}
+
+/// The pod start goes on without its caller, and the span with it.
+#[tokio::test]
+async fn a_call_whose_caller_leaves_is_no_long_success() {
+    let docker = docker().await;
+    let (endpoint, mut received) = collector().await;
+    let (surroundings, _noting) = surroundings(&endpoint, 0);
+    let bridge = start(surroundings, &docker).await;
+    let late = Fault::Late(Duration::from_secs(1));
+    docker.inject(Rule::new("POST /containers/create", late).times(1));
+    tokio::select! {
+        done = run_traced(&bridge) => panic!("{done:?}"),
+        () = eventually(|| docker.count("POST /containers/create") == 1) => {}
+    }
+    let mut spans = Vec::new();
+    while !spans.iter().any(|span: &Span| span.name == "RunPodSandbox") {
+        spans.extend(timeout(SOON, received.recv()).await.unwrap().unwrap());
+    }
+    let span = |name: &str| spans.iter().find(|span| span.name == name).expect(name);
+    let status = span("RunPodSandbox").status.clone().unwrap();
+    assert_eq!((status.code, status.message.as_str()), (2, "Cancelled"));
+    let end = |name: &str| span(name).end_time_unix_nano;
+    assert!(end("RunPodSandbox") < end("docker create"), "{spans:#?}");
+    bridge.clear(&docker).await;
 }
 
 #[tokio::test]
