@@ -1,6 +1,8 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
+mod delivery;
 mod watch;
+mod window;
 
 use std::{
     convert::Infallible,
@@ -13,20 +15,15 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::task::JoinHandle;
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
 };
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-use self::watch::Watch;
+use self::{delivery::Delivery, watch::Watch, window::window};
 use crate::{
-    admin::{
-        process,
-        server::{Listeners, MetricsAddressError},
-        window::{Window, register_build},
-    },
+    admin::server::{Listeners, MetricsAddressError},
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
     config::settings::Settings,
@@ -58,7 +55,7 @@ use crate::{
     stats::room::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
-    telemetry::{self, log::LevelControl, meter::Meters, otlp::Collector, systemd::Systemd},
+    telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
 };
 
 /// dockbridge could not start, or could not go on.
@@ -188,7 +185,8 @@ pub async fn run_within(
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
-    let watch = Watch::begin(systemd, settings.listen.clone()).map_err(AppError::Watch)?;
+    let watch =
+        Watch::begin(systemd, settings.listen.clone(), store.clone()).map_err(AppError::Watch)?;
     let told = stopping.clone();
     let serving = serve(listener, rooms.runtime, rooms.image, async move {
         stop.await;
@@ -218,27 +216,6 @@ pub async fn run_within(
     served
 }
 
-/// Spans being taken to a collector, if there is one.
-struct Delivery(Option<(JoinHandle<()>, CancellationToken)>);
-
-impl Delivery {
-    fn begin(collector: Option<Collector>) -> Self {
-        Self(collector.map(|collector| {
-            let over = CancellationToken::new();
-            (tokio::spawn(collector.deliver(over.clone())), over)
-        }))
-    }
-
-    /// Gives what is left a moment to arrive.
-    async fn end(self) {
-        let Some((task, over)) = self.0 else { return };
-        over.cancel();
-        if tokio::time::timeout(DELIVERY_PATIENCE, task).await.is_err() {
-            debug!("the collector does not take the last spans");
-        }
-    }
-}
-
 /// The rooms the edge speaks to.
 struct Rooms {
     engine: Engine,
@@ -247,30 +224,6 @@ struct Rooms {
     image: ImageRpc,
     logs: Logs,
     rootfs: Rootfs,
-}
-
-/// What the operator sees of the rooms.
-fn window(rooms: &Rooms, level: LevelControl) -> Window {
-    let RuntimeRpc { store, network, network_mode, .. } = &rooms.runtime;
-    let mut registry = telemetry::registry::Registry::default();
-    let meters: [&dyn Meters; 8] = [
-        &rooms.runtime.meters,
-        rooms.engine.meters(),
-        store,
-        rooms.logs.meters(),
-        network.meters(),
-        rooms.image.images.meters(),
-        rooms.runtime.containers.meters(),
-        rooms.runtime.streaming.meters(),
-    ];
-    for room in meters {
-        room.register(&mut registry);
-    }
-    process::register(&mut registry);
-    register_build(store, &mut registry);
-    let (store, network) = (store.clone(), network.clone());
-    let registry = Arc::new(registry);
-    Window { store, network, network_mode: *network_mode, level, registry }
 }
 
 /// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
@@ -448,8 +401,6 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first answer, so that the first list is complete.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a collector may take with the last spans, while systemd waits for us.
-const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How long a killed predecessor's calls may go on in the engine.

@@ -12,6 +12,3 @@ pub mod question;
 pub mod server;
 pub mod state;
 pub mod window;
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use crate::telemetry::registry::{Figure, Registry};
+use crate::telemetry::registry::{Figure, Registry, counted};
 
 /// Shows memory, processor time, descriptors, threads, tasks and watches. To be called in a
 /// runtime, whose tasks are counted.
@@ -29,7 +29,7 @@ pub fn register(registry: &mut Registry) {
         cpu_seconds,
     );
     registry.look("dockbridge_process_open_fds", &[], "Open file descriptors", || {
-        of(fs::read_dir(DESCRIPTORS).ok().map(|all| float(all.count().saturating_sub(1))))
+        of(fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))))
     });
     registry.look("dockbridge_process_inotify_watches", &[], "Files and folders watched", || {
         of(watches())
@@ -43,7 +43,7 @@ pub fn register(registry: &mut Registry) {
     );
     let runtime = Handle::current();
     registry.look("dockbridge_process_tasks", &[], "Asynchronous tasks alive", move || {
-        Figure::only(float(runtime.metrics().num_alive_tasks()))
+        Figure::only(counted(runtime.metrics().num_alive_tasks()))
     });
 }
 
@@ -87,11 +87,7 @@ fn watches() -> Option<f64> {
         fs::read_to_string(Path::new("/proc/self/fdinfo").join(one.file_name())).ok()
     });
     let lines = |info: String| info.lines().filter(|line| line.starts_with("inotify ")).count();
-    Some(float(infos.map(lines).sum()))
-}
-
-fn float(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+    Some(counted(infos.map(lines).sum()))
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";

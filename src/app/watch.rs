@@ -1,26 +1,28 @@
 //! Tells systemd whether we are there: asks our own socket as kubelet does and passes the answer
-//! on.
+//! on, if the store takes orders too.
 //!
 //! It runs in a thread with a runtime of its own. When the server's runtime is blocked, its socket
 //! deaf, or the calls through it hang, this thread still runs and says nothing, which is what makes
-//! systemd start us anew. That Docker is away is an answer like any other.
+//! systemd start us anew. So it is when the store hangs: Status would still answer, from the last
+//! snapshot. That Docker is away is an answer like any other.
 
 #[cfg(test)]
 mod tests;
 
 use std::{io, path::PathBuf, thread, time::Duration};
 
-use tokio::{runtime, time};
+use tokio::{join, runtime, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use crate::{
     check::alive,
     error::chain,
+    store::handle::Store,
     telemetry::systemd::{News, Systemd},
 };
 
-/// The watch over our own socket; ends when dropped.
+/// The watch over our own socket and store; ends when dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     systemd: Systemd,
@@ -28,17 +30,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch `socket`, which has to be bound, if systemd listens at all.
+    /// Begins to watch `socket`, which has to be bound, and the `store`, if systemd listens at all.
     ///
     /// # Errors
     /// No thread can be had.
-    pub(super) fn begin(systemd: Systemd, socket: PathBuf) -> io::Result<Self> {
+    pub(super) fn begin(systemd: Systemd, socket: PathBuf, store: Store) -> io::Result<Self> {
         if !systemd.listens() {
             return Ok(Self { systemd, watching: None });
         }
         let over = CancellationToken::new();
         let until = over.clone();
-        let watcher = Watcher::new(systemd.clone(), socket);
+        let watcher = Watcher::new(systemd.clone(), socket, store);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             runtime.block_on(until.run_until_cancelled(watcher.watch()));
@@ -56,20 +58,46 @@ impl Watch {
 struct Watcher {
     systemd: Systemd,
     socket: PathBuf,
+    store: Store,
     every: Duration,
     patience: Duration,
-    /// What systemd was told last; nothing before the first answer.
-    told: Option<String>,
-    deaf: bool,
+    ready: bool,
+    told: Told,
+}
+
+/// What systemd was told last of how we are.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Serving(String),
+    Silent(&'static str),
+}
+
+/// Why there is no sign of life.
+#[derive(Debug)]
+enum Silence {
+    /// The socket, with the error in words.
+    Deaf(String),
+    /// The store.
+    Hung,
+}
+
+impl Silence {
+    const fn words(&self) -> &'static str {
+        match self {
+            Self::Deaf(_) => "its own socket does not answer",
+            Self::Hung => "its own store does not answer",
+        }
+    }
 }
 
 impl Watcher {
-    fn new(systemd: Systemd, socket: PathBuf) -> Self {
+    fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
         // A look and the wait before it are three quarters of what systemd allows at most.
         let allowed = systemd.watchdog();
         let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
         let patience = allowed.map_or(PATIENCE, |allowed| allowed / 4);
-        Self { systemd, socket, every, patience, told: None, deaf: false }
+        Self { systemd, socket, store, every, patience, ready: false, told: Told::Nothing }
     }
 
     async fn watch(mut self) {
@@ -82,28 +110,46 @@ impl Watcher {
     }
 
     async fn look(&mut self) {
-        match alive::ask(&self.socket, self.patience).await {
-            Ok(words) => self.answered(words),
-            Err(error) if !self.deaf => {
-                warn!(error = chain(&error), "our own socket does not answer");
-                self.systemd.tell(News::Status("its own socket does not answer"));
-                (self.deaf, self.told) = (true, self.told.take().map(|_| String::new()));
-            }
-            Err(_) => {}
+        match self.sign().await {
+            Ok(words) => self.lives(words),
+            Err(silence) => self.silent(&silence),
         }
     }
 
-    fn answered(&mut self, words: String) {
-        if self.deaf {
-            info!("our own socket answers again");
-            self.deaf = false;
+    /// What the socket answers, if the store takes orders.
+    async fn sign(&self) -> Result<String, Silence> {
+        let socket = alive::ask(&self.socket, self.patience);
+        let (words, taken) = join!(socket, self.store.answers(self.patience));
+        let words = words.map_err(|error| Silence::Deaf(chain(&error)))?;
+        if taken { Ok(words) } else { Err(Silence::Hung) }
+    }
+
+    fn silent(&mut self, silence: &Silence) {
+        let words = silence.words();
+        if self.told != Told::Silent(words) {
+            match silence {
+                Silence::Deaf(error) => warn!(error, "our own socket does not answer"),
+                Silence::Hung => warn!("our own store does not answer"),
+            }
+            self.systemd.tell(News::Status(words));
+            self.told = Told::Silent(words);
         }
-        if self.told.is_none() {
+    }
+
+    fn lives(&mut self, words: String) {
+        if matches!(self.told, Told::Silent(_)) {
+            info!("our own socket and store answer again");
+        }
+        if !self.ready {
             self.systemd.tell(News::Ready);
+            self.ready = true;
         }
-        if self.told.as_ref() != Some(&words) {
-            self.systemd.tell(News::Status(&words));
-            self.told = Some(words);
+        let serving = Told::Serving(words);
+        if self.told != serving {
+            if let Told::Serving(words) = &serving {
+                self.systemd.tell(News::Status(words));
+            }
+            self.told = serving;
         }
         if self.systemd.watchdog().is_some() {
             self.systemd.tell(News::Alive);

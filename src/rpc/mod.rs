@@ -13,6 +13,7 @@ pub mod runtime;
 pub mod server;
 pub mod status;
 
+mod condition;
 mod lists;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::{
     container::room::Containers,
     error::Kind,
     host::clock,
-    model::network::{NetworkMode, NetworkStatus},
+    model::network::NetworkMode,
     network::service::Network,
     sandbox::room::Sandboxes,
     stats::room::Stats,
@@ -441,38 +441,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StatusRequest>,
     ) -> Result<Response<cri::StatusResponse>, Status> {
-        // Unlike a list, this is answered whatever the engine does: that is its purpose.
-        let now = self.store.snapshot();
-        let handlers = now.engine.as_deref().map(render::runtime::handlers);
-        let network = self.network_status();
-        let info = request.get_ref().verbose.then(|| self.verbose(&now));
-        Ok(Response::new(cri::StatusResponse {
-            status: Some(render::runtime::conditions(&now.health, &network)),
-            info: info.unwrap_or_default(),
-            runtime_handlers: handlers.unwrap_or_else(render::runtime::default_handlers),
-            features: Some(render::runtime::features()),
-        }))
-    }
-}
-
-impl RuntimeRpc {
-    /// The engine's own network needs no configuration of ours.
-    fn network_status(&self) -> NetworkStatus {
-        match self.network_mode {
-            NetworkMode::Cni => self.network.status(),
-            NetworkMode::Docker | NetworkMode::Host => {
-                NetworkStatus { ready: true, reason: String::new(), message: String::new() }
-            }
-        }
-    }
-
-    /// What `crictl info` shows below the conditions; kubeadm reads `config.sandboxImage`.
-    fn verbose(&self, now: &Snapshot) -> std::collections::HashMap<String, String> {
-        let engine = now.engine.as_deref().map(render::runtime::engine_info);
-        [("config", Some(self.config.to_string())), ("engine", engine)]
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect()
+        Ok(Response::new(self.condition(request.get_ref().verbose)))
     }
 }
 

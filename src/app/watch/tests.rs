@@ -1,4 +1,5 @@
-//! When systemd hears of us and when it does not, by sockets that answer, refuse, or say nothing.
+//! When systemd hears of us and when it does not, by sockets that answer, refuse, or say nothing,
+//! and by a store that hangs.
 
 use std::{
     future::pending,
@@ -7,6 +8,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -18,6 +20,9 @@ use tonic::{Request, Response, Status, transport::Server};
 
 use super::{EVERY, Watch};
 use crate::{
+    engine::client::{Engine, Patience},
+    host::cgroup::Cgroups,
+    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     telemetry::systemd::Systemd,
     wire::cri::{
         self,
@@ -70,12 +75,38 @@ fn a_blocked_runtime_is_not_alive() {
     let served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.watch();
     systemd.until("WATCHDOG=1");
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    served.spawn(async move { held.recv() });
+    let release = block(&served);
     systemd.until(DEAF);
     assert_eq!(systemd.silence(Duration::from_secs(2)), None);
-    release.send(()).unwrap();
+    drop(release);
     systemd.until("WATCHDOG=1");
+}
+
+/// Status answers from the last snapshot, however old that is.
+#[test]
+fn a_store_that_hangs_is_not_alive() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let _served = serve(&systemd.socket(), Answers::default());
+    let _watch = systemd.watch();
+    systemd.until("WATCHDOG=1");
+    let release = block(&systemd.writer);
+    systemd.until(HUNG);
+    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    drop(release);
+    systemd.until(SERVING);
+    systemd.until("WATCHDOG=1");
+}
+
+#[test]
+fn a_store_that_hangs_from_the_start_is_not_ready() {
+    let systemd = FakeSystemd::start(1_000_000);
+    let release = block(&systemd.writer);
+    let _served = serve(&systemd.socket(), Answers::default());
+    let _watch = systemd.watch();
+    assert_eq!(systemd.next(), HUNG);
+    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    drop(release);
+    assert_eq!(systemd.next(), "READY=1");
 }
 
 #[test]
@@ -99,18 +130,27 @@ fn without_a_watchdog_nothing_is_said_twice() {
     assert_eq!(systemd.silence(EVERY + Duration::from_secs(1)), None);
 }
 
-/// A notify socket, and a place for the CRI's.
+/// A notify socket, a place for the CRI's, and a store of an engine that is away.
 struct FakeSystemd {
     room: TempDir,
     socket: UnixDatagram,
     watchdog: u64,
+    store: Store,
+    /// Where the store's writer runs.
+    writer: Runtime,
 }
 
 impl FakeSystemd {
     fn start(watchdog: u64) -> Self {
         let room = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(room.path().join("notify")).unwrap();
-        Self { room, socket, watchdog }
+        let writer = runtime();
+        let engine = Engine::new(room.path().join("docker.sock"), Patience::default());
+        let store = writer.block_on(async {
+            let inquest = Inquest::new(Cgroups::default());
+            Store::start(engine, Vec::new(), StoreSettings::default(), Gate::open(), inquest)
+        });
+        Self { room, socket, watchdog, store, writer }
     }
 
     fn socket(&self) -> std::path::PathBuf {
@@ -123,7 +163,8 @@ impl FakeSystemd {
             "WATCHDOG_USEC" => Some(self.watchdog.to_string()),
             _ => None,
         };
-        Watch::begin(Systemd::find(&environment, 1), self.socket()).unwrap()
+        let systemd = Systemd::find(&environment, 1);
+        Watch::begin(systemd, self.socket(), self.store.clone()).unwrap()
     }
 
     fn next(&self) -> String {
@@ -167,10 +208,20 @@ impl RuntimeService for Answers {
     }
 }
 
-/// On a runtime of one thread, which a task can block.
+/// Of one thread, which a task can block.
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Nothing else runs there until what is returned is dropped.
+fn block(runtime: &Runtime) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    runtime.spawn(async move { held.recv() });
+    release
+}
+
 fn serve(socket: &Path, answers: Answers) -> Runtime {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = runtime();
     let listener = runtime.block_on(async { UnixListener::bind(socket).unwrap() });
     let server = Server::builder().add_service(RuntimeServiceServer::new(answers));
     runtime.spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
@@ -179,3 +230,4 @@ fn serve(socket: &Path, answers: Answers) -> Runtime {
 
 const SERVING: &str = "STATUS=serving the container runtime interface";
 const DEAF: &str = "STATUS=its own socket does not answer";
+const HUNG: &str = "STATUS=its own store does not answer";

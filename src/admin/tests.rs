@@ -1,1 +1,0 @@
-//! What the window says, and to whom.
