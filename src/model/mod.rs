@@ -14,6 +14,7 @@ pub mod label;
 pub mod life;
 pub mod name;
 pub mod network;
+pub mod parents;
 pub mod path;
 pub mod pin;
 pub mod record;

@@ -1,6 +1,6 @@
 //! Readings of whole pods.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     groups::Found,
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     model::{
         network::{Attachment, NetworkMode},
+        parents::Parents,
         record::{ContainerRecord, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
@@ -48,14 +49,13 @@ impl Shape {
     pub(super) fn among(
         record: &Arc<SandboxRecord>,
         containers: &[Arc<ContainerRecord>],
-        parents: &HashMap<&str, Option<&str>>,
+        parents: &Parents<'_>,
     ) -> Self {
         let running = containers.iter().filter(|one| one.process.is_running());
-        let stated = parent(record);
         Self {
             record: Arc::clone(record),
             containers: running.cloned().collect(),
-            grouped: !stated.is_empty() && parents.get(stated).is_some_and(Option::is_some),
+            grouped: parents.is_own(&record.document),
         }
     }
 }
@@ -77,7 +77,7 @@ impl Memory {
             return Some(PodReading { containers, ..blank });
         };
         let group = match shape.grouped {
-            true => self.group(parent(record), &places.parent(), work)?,
+            true => self.group(record.document.parent(), &places.parent(), work)?,
             false => {
                 let own = self.group(id, &places, work)?;
                 sum(std::iter::once(&own).chain(containers.iter().map(|one| &one.group)))
@@ -171,20 +171,9 @@ fn later(one: Nanos, other: Nanos) -> Nanos {
     one.max(other)
 }
 
-/// Parents that running pods state, each with the pod's uid; none for one that several share.
-pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> HashMap<&str, Option<&str>> {
-    let mut parents = HashMap::new();
-    for record in all.iter().filter(|record| record.pid().is_some()) {
-        let uid = record.document.spec.metadata.uid.as_str();
-        let owner = parents.entry(parent(record)).or_insert(Some(uid));
-        *owner = owner.filter(|known| *known == uid);
-    }
-    parents
-}
-
-/// The control group the pod was to be in; empty for none, and for the root.
-pub(super) fn parent(record: &SandboxRecord) -> &str {
-    record.document.spec.cgroup_parent.trim_end_matches('/')
+/// Parents that running pods state.
+pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> Parents<'_> {
+    Parents::of(all.iter().filter(|record| record.pid().is_some()).map(|record| &*record.document))
 }
 
 /// The name of the interface that has the pod's address.

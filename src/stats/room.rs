@@ -18,7 +18,7 @@ use super::{
     error::StatsError,
     groups::{Found, Groups, means},
     layers::Layers,
-    pods::{Shape, parent},
+    pods::Shape,
     rates::Rates,
     read::{
         file::Files,
@@ -244,7 +244,7 @@ impl Memory {
         let mut ids: HashSet<&str> = containers.map(|record| record.id.as_str()).collect();
         self.layers.keep(&ids);
         let pauses = sandboxes.iter().filter(|record| record.pid().is_some());
-        ids.extend(pauses.flat_map(|record| [record.id.as_str(), parent(record)]));
+        ids.extend(pauses.flat_map(|record| [record.id.as_str(), record.document.parent()]));
         self.groups.keep(&ids);
         self.rates.keep(&ids);
     }

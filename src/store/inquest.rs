@@ -4,14 +4,16 @@
 //! gone before the shim has looked: systemd removes a scope the moment it is empty. But the kernel
 //! counts a kill in every group around the one it happened in, and the pod's outlives its
 //! containers'. What the pod's group has counted, and neither a group that is still there nor a
-//! container that ended earlier accounts for, was the container that has just ended.
+//! container that ended earlier accounts for, was the container that has just ended. So every end
+//! is accounted for, also one that leaves no question: else its kills would be the next one's.
 //!
 //! A verdict stays what it was: a kubelet reads an end once. Version 1 counts for each group
 //! alone, so there only the engine knows.
 
+mod account;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -19,12 +21,15 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+use self::account::{Account, Tally};
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
     error::chain,
-    host::cgroup::{Cgroups, Hierarchy, kills::kills},
+    host::cgroup::{Cgroups, Hierarchy},
     model::{
+        document::SandboxDocument,
         id::{ContainerId, SandboxId},
+        parents::Parents,
         record::{ContainerRecord, ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
@@ -34,7 +39,10 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Inquest {
     cgroups: Cgroups,
+    /// Never held while files are read: the store's writer needs it too.
     known: Arc<Mutex<Known>>,
+    /// One count at a time, from the kernel's figures to the account.
+    counting: Arc<tokio::sync::Mutex<()>>,
     /// Where verdicts are kept that the engine does not know; none for tests.
     checkpoints: Option<Checkpoints>,
     /// One write at a time, each of the latest.
@@ -43,14 +51,21 @@ pub struct Inquest {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The group around each pod.
-    pods: HashMap<SandboxId, PathBuf>,
-    /// Kills in such a group, of containers that have ended.
-    explained: HashMap<PathBuf, u64>,
+    pods: HashMap<SandboxId, Pod>,
+    /// By the group around containers.
+    accounts: HashMap<PathBuf, Account>,
     /// By container, with the end it is about.
     verdicts: HashMap<String, (Nanos, Verdict)>,
     /// Containers that the engine sent a SIGKILL.
     sentenced: HashSet<String>,
+    /// Of all these, what the last list had not.
+    missing: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Pod {
+    document: Arc<SandboxDocument>,
+    around: PathBuf,
 }
 
 /// What an end was.
@@ -80,49 +95,55 @@ impl Inquest {
     /// A pod was seen. What happened in its group before is nobody's.
     pub(super) async fn meet(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
-        // Among strangers nobody can tell whose kill it was.
-        let stated = record.document.spec.cgroup_parent.trim_end_matches('/');
-        if stated.is_empty() || self.known().pods.contains_key(&record.id) {
+        // What is around a pod without a parent of its own is the whole machine's.
+        if record.document.parent().is_empty() || self.known().pods.contains_key(&record.id) {
             return;
         }
-        let (inquest, id) = (self.clone(), record.id.clone());
+        let _turn = self.counting.lock().await;
+        let (cgroups, id) = (self.cgroups.clone(), record.id.clone());
         let met = spawn_blocking(move || {
-            if let Some(around) = around(&inquest.cgroups, pid, id.as_str())
-                && let Some(tally) = Tally::of(&around, "")
-            {
-                inquest.known().meet(id, around, &tally);
-            }
+            let around = around(&cgroups, pid, id.as_str())?;
+            let tally = Tally::of(&around, &HashSet::new())?;
+            Some((around, tally))
         });
         // It only fails when it panics, of which the store tells.
-        drop(met.await);
+        if let Ok(Some((around, tally))) = met.await {
+            let mut known = self.known();
+            known.accounts.entry(around.clone()).or_default().open(tally);
+            let pod = Pod { document: Arc::clone(&record.document), around };
+            known.pods.insert(record.id.clone(), pod);
+        }
     }
 
-    /// What an end was, as far as it was found out before or the kernel knows; none where only the
-    /// engine can tell.
+    /// What an end was, as far as it was found out before, or leaves no question, or the kernel
+    /// knows; none where only the engine can tell.
     pub(super) async fn hold(&self, record: &ContainerRecord) -> Option<Verdict> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
-        let (around, before) = {
-            let known = self.known();
-            let before = known.verdicts.get(record.id.as_str()).copied();
-            (known.pods.get(&record.document.sandbox).cloned(), before)
-        };
+        let before = self.known().verdicts.get(record.id.as_str()).copied();
         if let Some((_, verdict)) = before.filter(|(at, _)| *at == finished_at) {
             return Some(verdict);
         }
-        if self.is_sentenced(record.id.as_str()) {
-            return Some(Verdict::AsTold);
-        }
-        let (around, id, inquest) = (around?, record.id.clone(), self.clone());
-        let held = spawn_blocking(move || {
-            let mut known = inquest.known();
-            let tally = Tally::of(&around, id.as_str())?;
-            Some(known.account(&around, &tally))
-        });
-        let killed = held.await.ok().flatten()?;
-        let verdict =
-            if killed && is_doubtful(record) { Verdict::NoMemory } else { Verdict::AsTold };
+        let is_for_memory = self.account(record).await;
+        // The engine may tell of a SIGKILL after the end: so it is asked for last.
+        let is_clear = !is_doubtful(record) || self.is_sentenced(record.id.as_str());
+        let verdict = match is_for_memory {
+            _ if is_clear => Verdict::AsTold,
+            Some(true) => Verdict::NoMemory,
+            Some(false) => Verdict::AsTold,
+            None => return None,
+        };
         self.close(record, verdict).await;
         Some(verdict)
+    }
+
+    /// Whether its end explains kills that nothing else does; none where nobody can tell. Of each
+    /// end only the first answer is true.
+    async fn account(&self, record: &ContainerRecord) -> Option<bool> {
+        let _turn = self.counting.lock().await;
+        let (around, ended) = self.known().ends(record)?;
+        let group = around.clone();
+        let tally = spawn_blocking(move || Tally::of(&group, &ended)).await.ok().flatten();
+        self.known().settle(record, &around, tally)
     }
 
     /// Keeps a verdict.
@@ -143,14 +164,13 @@ impl Inquest {
         self.known().sentenced.contains(id)
     }
 
-    /// Forgets what is gone.
+    /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
+    /// it may have begun before the container was made.
     pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
         let mut known = self.known();
-        known.verdicts.retain(|id, _| is_there(id));
-        known.sentenced.retain(|id| is_there(id));
-        known.pods.retain(|id, _| is_there(id.as_str()));
-        let around: HashSet<PathBuf> = known.pods.values().cloned().collect();
-        known.explained.retain(|group, _| around.contains(group));
+        let missing = known.ids().filter(|id| !is_there(id)).map(str::to_owned).collect();
+        let before = std::mem::replace(&mut known.missing, missing);
+        known.retain(|id| is_there(id) || !before.contains(id));
     }
 
     async fn save(&self) {
@@ -168,11 +188,51 @@ impl Inquest {
     }
 }
 
-/// Whether an end is worth an inquest: the engine says that memory was short, or a SIGKILL has no
-/// other explanation yet. Of other ends nothing is learned.
-pub(super) fn is_suspect(record: &ContainerRecord) -> bool {
-    let told = matches!(record.process, Process::Exited { reason: ExitReason::OomKilled, .. });
-    told || is_doubtful(record)
+impl Known {
+    /// One of a pod that was met has ended: the group around it, and all that ended there.
+    fn ends(&mut self, record: &ContainerRecord) -> Option<(PathBuf, HashSet<String>)> {
+        let around = self.pods.get(&record.document.sandbox)?.around.clone();
+        let account = self.accounts.get_mut(&around)?;
+        account.ended.insert(record.id.to_string());
+        Some((around, account.ended.clone()))
+    }
+
+    fn settle(
+        &mut self,
+        record: &ContainerRecord,
+        around: &Path,
+        tally: Option<Tally>,
+    ) -> Option<bool> {
+        if !self.accounts.get_mut(around)?.settle(tally)? {
+            return Some(false);
+        }
+        // A group that several pods share is counted too: the others may go. But until then nobody
+        // can tell whose kill it was.
+        let pod = self.pods.get(&record.document.sandbox)?;
+        let parents = Parents::of(self.pods.values().map(|pod| &*pod.document));
+        parents.is_own(&pod.document).then_some(true)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        let pods = self.pods.keys().map(SandboxId::as_str);
+        let containers = self.verdicts.keys().chain(&self.sentenced).map(String::as_str);
+        let ended = self.accounts.values().flat_map(|one| &one.ended).map(String::as_str);
+        pods.chain(containers).chain(ended)
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.verdicts.retain(|id, _| keeps(id));
+        self.sentenced.retain(|id| keeps(id));
+        self.pods.retain(|id, _| keeps(id.as_str()));
+        let around: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.around).collect();
+        self.accounts.retain(|group, _| around.contains(group));
+        self.accounts.values_mut().for_each(|one| one.ended.retain(|id| keeps(id)));
+    }
+
+    fn kills(&self) -> BTreeMap<ContainerId, Nanos> {
+        let killed = self.verdicts.iter().filter(|(_, (_, found))| *found == Verdict::NoMemory);
+        killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
+    }
 }
 
 /// Whether a record leaves open why its process was killed.
@@ -188,65 +248,6 @@ pub(super) fn by(verdict: Verdict, mut record: ContainerRecord) -> ContainerReco
     record
 }
 
-impl Known {
-    fn meet(&mut self, id: SandboxId, around: PathBuf, tally: &Tally) {
-        self.explained.entry(around.clone()).or_insert(tally.all.saturating_sub(tally.alive));
-        self.pods.insert(id, around);
-    }
-
-    /// Whether there are kills of which the one that ended is the only explanation. From now on they
-    /// are explained, also those it survived.
-    fn account(&mut self, around: &Path, tally: &Tally) -> bool {
-        let of_the_dead = tally.all.saturating_sub(tally.alive);
-        let explained = self.explained.entry(around.to_owned()).or_insert(of_the_dead);
-        let is_new = of_the_dead > *explained;
-        *explained = of_the_dead;
-        is_new
-    }
-
-    fn kills(&self) -> BTreeMap<ContainerId, Nanos> {
-        let killed = self.verdicts.iter().filter(|(_, (_, found))| *found == Verdict::NoMemory);
-        killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
-    }
-}
-
-/// Kills in a pod's group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tally {
-    /// All there ever were.
-    all: u64,
-    /// Those in groups below it that are still there, but for the one of who has ended.
-    alive: u64,
-}
-
-impl Tally {
-    /// Blocks. None where nobody counts.
-    fn of(around: &Path, ended: &str) -> Option<Self> {
-        let mut all = kills(around)?;
-        for _ in 0..ATTEMPTS {
-            let alive = Self::alive(around, ended)?;
-            let before = std::mem::replace(&mut all, kills(around)?);
-            // Else one came meanwhile, and might be in one of the figures only.
-            if before == all {
-                return Some(Self { all, alive });
-            }
-        }
-        None
-    }
-
-    fn alive(around: &Path, ended: &str) -> Option<u64> {
-        let mut alive: u64 = 0;
-        for entry in fs::read_dir(around).ok()?.flatten() {
-            let name = entry.file_name();
-            let is_other = ended.is_empty() || !name.to_string_lossy().contains(ended);
-            if is_other && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                alive = alive.saturating_add(kills(&entry.path()).unwrap_or_default());
-            }
-        }
-        Some(alive)
-    }
-}
-
 /// The group around a container's, in a hierarchy that counts for the whole of it.
 fn around(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let group = cgroups.of(pid, id).ok()?;
@@ -255,8 +256,6 @@ fn around(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     Some(above.to_owned())
 }
 
-/// Looks at a group in which kills go on.
-const ATTEMPTS: usize = 3;
 /// 128 and SIGKILL.
 const KILLED: i32 = 137;
 

@@ -95,19 +95,17 @@ impl Looker {
     async fn explained(&self, target: &Target, seen: Sight) -> Sight {
         let Sight::Container(observed) = seen else { return seen };
         Sight::Container(Box::new(match *observed {
-            Observed::Container(record) if inquest::is_suspect(&record) => {
-                Observed::Container(self.judged(target, record).await)
-            }
+            Observed::Container(record) => Observed::Container(self.judged(target, record).await),
             Observed::Sandbox(record) => {
                 self.inquest.meet(&record).await;
                 Observed::Sandbox(record)
             }
-            other => other,
+            Observed::Foreign(image) => Observed::Foreign(image),
         }))
     }
 
-    /// The engine may hear a little later of what it was. Where only it can know it is asked once
-    /// more, if the end is fresh.
+    /// The cause of an end is found out once. The engine may hear of it a little later: where only
+    /// it can know it is asked once more, if the end is fresh.
     async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);

@@ -1,5 +1,8 @@
 //! How late readers see what has happened: from an event's own time to the snapshot that shows
-//! what a look after it saw. No clock, no I/O.
+//! what a look that began after it saw. No clock, no I/O.
+//!
+//! Only what the ledger wants a look at is told here, so every event leaves again: with its look,
+//! with its object, or with the link.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,32 +11,49 @@ use crate::model::time::Nanos;
 /// Events whose effect is not visible yet.
 #[derive(Debug, Default)]
 pub(super) struct Lag {
-    /// By object, the first event that no finished look has answered.
+    /// Older events are told again when the link is opened, and their lag is the link's.
+    since: Nanos,
+    /// By object, the first event that no look has followed.
     waiting: HashMap<String, Nanos>,
-    /// Looked at, to be seen with the next snapshot.
+    /// By object, the first event that looks have followed, none of which has seen anything yet.
+    looking: HashMap<String, Nanos>,
+    /// To be visible with the next snapshot.
     seen: Vec<Nanos>,
 }
 
 impl Lag {
-    /// Something happened to an object, by the engine's clock.
+    /// Events come from now on. What happened before is of no interest: it is unknown how much was
+    /// missed.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.since = now;
+        self.waiting.clear();
+        self.looking.clear();
+    }
+
+    /// Something happened to an object, by the engine's clock, and a look will follow.
     pub(super) fn happened(&mut self, object: &str, at: Nanos) {
-        // Of containers that are nobody's pod no look follows.
-        if self.waiting.len() >= MOST {
-            self.waiting.clear();
-        }
-        if at.0 > 0 {
+        if at > self.since {
             self.waiting.entry(object.to_owned()).or_insert(at);
         }
     }
 
-    /// What happened to it is known now.
-    pub(super) fn known(&mut self, object: &str) {
-        self.seen.extend(self.waiting.remove(object));
+    /// A look at it begins.
+    pub(super) fn looks(&mut self, object: &str) {
+        if let Some((object, at)) = self.waiting.remove_entry(object) {
+            self.looking.entry(object).or_insert(at);
+        }
     }
 
-    /// Nothing of what happened before is of interest: it is unknown how much was missed.
-    pub(super) fn forget(&mut self) {
-        self.waiting.clear();
+    /// The look that began last has seen it.
+    pub(super) fn seen(&mut self, object: &str) {
+        self.seen.extend(self.looking.remove(object));
+    }
+
+    /// It is gone, by the engine's clock, and no look will follow.
+    pub(super) fn lost(&mut self, object: &str, at: Nanos) {
+        self.happened(object, at);
+        self.looks(object);
+        self.seen(object);
     }
 
     /// Readers see all that is known: how long that took of each.
@@ -43,17 +63,16 @@ impl Lag {
     }
 }
 
-/// More events than are ever under way at once.
-const MOST: usize = 1024;
-
 #[cfg(test)]
 mod tests {
     //! What counts as late.
 
-    use std::time::Duration;
-
-    use super::{Lag, MOST};
+    use super::Lag;
     use crate::model::time::Nanos;
+
+    fn published(lag: &mut Lag, now: i64) -> Vec<u128> {
+        lag.published(now).map(|late| late.as_nanos()).collect()
+    }
 
     #[test]
     fn the_first_event_counts_until_the_snapshot_after_the_look() {
@@ -61,24 +80,63 @@ mod tests {
         lag.happened("a", Nanos(100));
         lag.happened("a", Nanos(150));
         lag.happened("b", Nanos(120));
-        assert_eq!(lag.published(200).count(), 0);
-        lag.known("a");
-        lag.known("c");
-        assert_eq!(lag.published(300).collect::<Vec<_>>(), [Duration::from_nanos(200)]);
-        assert_eq!(lag.published(400).count(), 0);
-        lag.known("b");
+        lag.looks("a");
+        assert_eq!(published(&mut lag, 200), []);
+        lag.seen("a");
+        lag.seen("c");
+        assert_eq!(published(&mut lag, 300), [200]);
+        assert_eq!(published(&mut lag, 400), []);
+        lag.looks("b");
+        lag.seen("b");
         // A clock that was set back is no lag.
-        assert_eq!(lag.published(10).collect::<Vec<_>>(), [Duration::ZERO]);
+        assert_eq!(published(&mut lag, 10), [0]);
     }
 
     #[test]
-    fn events_that_nobody_looks_at_are_not_kept_for_ever() {
+    fn what_happens_during_a_look_waits_for_the_next() {
         let mut lag = Lag::default();
-        for number in 0..10 * MOST {
-            lag.happened(&number.to_string(), Nanos(1));
+        lag.happened("a", Nanos(100));
+        lag.looks("a");
+        lag.happened("a", Nanos(150));
+        lag.seen("a");
+        assert_eq!(published(&mut lag, 200), [100]);
+        lag.looks("a");
+        // It fails, and is repeated.
+        lag.happened("a", Nanos(210));
+        lag.looks("a");
+        lag.seen("a");
+        assert_eq!(published(&mut lag, 300), [150]);
+        assert!(lag.waiting.is_empty() && lag.looking.is_empty());
+    }
+
+    #[test]
+    fn what_is_gone_is_not_looked_at() {
+        let mut lag = Lag::default();
+        lag.happened("a", Nanos(100));
+        lag.looks("a");
+        lag.happened("a", Nanos(150));
+        lag.lost("a", Nanos(160));
+        assert_eq!(published(&mut lag, 200), [100]);
+        assert!(lag.waiting.is_empty() && lag.looking.is_empty());
+        lag.seen("a");
+        assert_eq!(published(&mut lag, 300), []);
+    }
+
+    #[test]
+    fn what_is_told_again_is_not_late() {
+        let mut lag = Lag::default();
+        lag.happened("a", Nanos(100));
+        lag.looks("a");
+        lag.happened("b", Nanos(100));
+        lag.begin(Nanos(1000));
+        lag.happened("c", Nanos(900));
+        lag.lost("d", Nanos(900));
+        for object in ["a", "b", "c"] {
+            lag.looks(object);
+            lag.seen(object);
         }
-        assert!(lag.waiting.len() <= MOST);
-        lag.forget();
-        assert!(lag.waiting.is_empty());
+        assert_eq!(published(&mut lag, 1100), []);
+        lag.lost("d", Nanos(1050));
+        assert_eq!(published(&mut lag, 1100), [50]);
     }
 }

@@ -35,6 +35,19 @@ pub(super) struct Answer<W, E> {
     pub(super) result: Result<(), E>,
 }
 
+/// What follows from an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing that readers could see.
+    None,
+    /// A look at this, sooner or later.
+    Wanted(Target),
+    /// This is gone, from the next snapshot on.
+    Gone(Target),
+    /// `/info` is worth reading again.
+    Reloaded,
+}
+
 /// Everything the writer decides by. `E` is why a look failed.
 #[derive(Debug)]
 pub(super) struct Ledger<W, E> {
@@ -126,27 +139,20 @@ impl<W, E> Ledger<W, E> {
         }
     }
 
-    /// Something happened. Says whether `/info` is worth reading again.
-    pub(super) fn happened(&mut self, event: EngineEvent) -> bool {
+    /// Something happened.
+    pub(super) fn happened(&mut self, event: EngineEvent) -> Effect {
         match event {
             // It is the die that changes something.
-            EngineEvent::ContainerKilled { .. } => {}
-            EngineEvent::ContainerChanged { id } if self.facts.is_foreign(&id) => {}
-            EngineEvent::ContainerChanged { id } => self.looks.want(&Target::Container(id)),
-            EngineEvent::ContainerGone { id } => {
-                self.facts.lose_container(&id, self.looks.now());
-                let target = Target::Container(id);
-                let waiters = self.looks.forget(&target);
-                self.answer(waiters, Ok(()));
-                self.tick_off(&target);
-            }
+            EngineEvent::ContainerKilled { .. } => Effect::None,
+            EngineEvent::ContainerChanged { id } if self.facts.is_foreign(&id) => Effect::None,
+            EngineEvent::ContainerChanged { id } => self.want(Target::Container(id)),
+            EngineEvent::ContainerGone { id } => self.lose(id),
             // An id can come back, so even this is only worth a look.
             EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
-                self.looks.want(&Target::Image(name));
+                self.want(Target::Image(name))
             }
-            EngineEvent::DaemonReloaded => return true,
+            EngineEvent::DaemonReloaded => Effect::Reloaded,
         }
-        false
     }
 
     /// A verb waits for a look that begins from now on.
@@ -290,6 +296,21 @@ impl<W, E> Ledger<W, E> {
             self.synced = true;
             self.turn(Link::Up);
         }
+    }
+
+    fn want(&mut self, target: Target) -> Effect {
+        self.looks.want(&target);
+        Effect::Wanted(target)
+    }
+
+    fn lose(&mut self, id: String) -> Effect {
+        let was_shown = !self.facts.is_foreign(&id);
+        self.facts.lose_container(&id, self.looks.now());
+        let target = Target::Container(id);
+        let waiters = self.looks.forget(&target);
+        self.answer(waiters, Ok(()));
+        self.tick_off(&target);
+        if was_shown { Effect::Gone(target) } else { Effect::None }
     }
 
     fn answer(&mut self, waiters: Vec<W>, result: Result<(), E>) {

@@ -16,13 +16,7 @@ use super::{
     meters::StoreMeters,
     snapshot::Snapshot,
 };
-use crate::{
-    host::clock,
-    model::{
-        engine::{EngineEvent, EngineHealth},
-        time::Nanos,
-    },
-};
+use crate::{host::clock, model::engine::EngineHealth};
 
 /// Whoever waits for a look.
 #[derive(Debug)]
@@ -51,22 +45,6 @@ impl Outlet {
             not_before: Instant::now(),
             lag: Lag::default(),
             meters,
-        }
-    }
-
-    /// Notes when something happened whose effect readers will see.
-    pub(super) fn happened(&mut self, event: &EngineEvent, at: Nanos) {
-        match event {
-            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerKilled { id } => {
-                self.lag.happened(id, at);
-            }
-            EngineEvent::ContainerGone { id } => {
-                self.lag.happened(id, at);
-                self.lag.known(id);
-            }
-            EngineEvent::ImageChanged { name } => self.lag.happened(name, at),
-            EngineEvent::ImageGone { id } => self.lag.happened(id, at),
-            EngineEvent::DaemonReloaded => {}
         }
     }
 

@@ -26,7 +26,7 @@ use super::{
     handle::Store,
     inquest::Inquest,
     inspect::{LookFailure, Looker},
-    ledger::{Ledger, Listing},
+    ledger::{Effect, Ledger, Listing},
     link::{self, Signal},
     look::{Target, Ticket},
     meters::StoreMeters,
@@ -38,7 +38,11 @@ use crate::{
     checkpoint::record::SandboxCheckpoint,
     engine::{client::Engine, error::EngineError},
     error::chain,
-    model::engine::{EngineEvent, EngineInfo},
+    host::clock,
+    model::{
+        engine::{EngineEvent, EngineInfo},
+        time::Nanos,
+    },
 };
 
 impl Store {
@@ -189,7 +193,7 @@ impl Writer {
         match signal {
             Signal::Linked(engine) => {
                 self.meters().links.one();
-                self.outlet.lag.forget();
+                self.outlet.lag.begin(Nanos(clock::nanos()));
                 self.meters().heard();
                 self.ledger.describe(*engine);
                 self.ledger.linked();
@@ -205,25 +209,29 @@ impl Writer {
                 self.keep(&listing);
                 self.ledger.listed(&listing);
             }
-            Signal::Happened(event, at) => {
-                self.meters().events.one();
-                self.meters().heard();
-                self.outlet.happened(&event, at);
-                match &event {
-                    EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
-                    EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
-                    _ => {}
-                }
-                if self.ledger.happened(event) {
-                    self.read_info();
-                }
-            }
+            Signal::Happened(event, at) => self.happened(event, at),
             Signal::Lost(reason) => {
                 self.meters().losses.one();
                 self.ledger.lost(reason);
             }
             Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
             Signal::Glimpsed(record, ticket) => self.ledger.glimpsed(*record, ticket),
+        }
+    }
+
+    fn happened(&mut self, event: EngineEvent, at: Nanos) {
+        self.meters().events.one();
+        self.meters().heard();
+        match &event {
+            EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
+            EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
+            _ => {}
+        }
+        match self.ledger.happened(event) {
+            Effect::None => {}
+            Effect::Wanted(target) => self.outlet.lag.happened(target.name(), at),
+            Effect::Gone(target) => self.outlet.lag.lost(target.name(), at),
+            Effect::Reloaded => self.read_info(),
         }
     }
 
@@ -261,6 +269,7 @@ impl Writer {
 
     fn start_looks(&mut self) {
         while let Some((target, ticket)) = self.ledger.start() {
+            self.outlet.lag.looks(target.name());
             let look = self.looker.clone().look(target.clone(), ticket);
             let looked = target.clone();
             let task = self.work.spawn(async move { Done::Looked(looked, ticket, look.await) });
@@ -271,7 +280,7 @@ impl Writer {
     fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
         self.meters().looked(target, result.is_ok());
         if result.is_ok() {
-            self.outlet.lag.known(target.name());
+            self.outlet.lag.seen(target.name());
         }
         let result = result.map_err(|failure| failure.about(target.name()));
         let told = result.as_ref().err().map(|error| chain(error));

@@ -1,11 +1,16 @@
 //! Kills in a pod's group, and who they were; on trees as machines of version 2 show them.
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use super::{Known, Tally, Verdict, around, by, is_doubtful, is_suspect};
+use super::{
+    Inquest, Verdict,
+    account::{Account, Tally},
+    around, by, is_doubtful,
+};
 use crate::{
     host::cgroup::Cgroups,
     model::{
@@ -40,9 +45,12 @@ fn a_kill_is_of_whom_nothing_else_explains_it() {
     // Killed there before this pod was met: nobody's.
     counted(&pod, 3);
     counted(&of("pause"), 0);
-    let mut known = Known::default();
-    known.meet(fixture::sandbox_id(1), pod.clone(), &Tally::of(&pod, "").unwrap());
-    let mut ends = |id: &str| known.account(&pod, &Tally::of(&pod, id).unwrap());
+    let mut account = Account::default();
+    account.open(Tally::of(&pod, &HashSet::new()).unwrap());
+    let mut ends = |id: &str| {
+        account.ended.insert(id.to_owned());
+        account.settle(Tally::of(&pod, &account.ended)).unwrap()
+    };
 
     assert!(!ends("first"), "kills of earlier lives");
     counted(&pod, 4);
@@ -56,23 +64,58 @@ fn a_kill_is_of_whom_nothing_else_explains_it() {
     counted(&pod, 7);
     counted(&of("fifth"), 1);
     assert!(ends("fifth"), "its group is still there");
-    fs::remove_dir_all(of("fifth")).unwrap();
     assert!(!ends("sixth"), "the fifth explains it");
+    fs::remove_dir_all(of("fifth")).unwrap();
+    assert!(!ends("seventh"), "it still does");
     fs::remove_dir_all(of("lasting")).unwrap();
     assert!(ends("lasting"), "those it survived before it ended");
 }
 
 #[test]
+fn a_count_that_begins_anew() {
+    let tally = |all| Tally { all, alive: 0 };
+    let mut account = Account::default();
+    account.open(tally(5));
+    // The group was removed, and is another sandbox's of the pod.
+    account.open(tally(0));
+    assert_eq!(account.settle(Some(tally(1))), Some(true));
+    // While the first was known its pod came again, in the same group: nothing is forgiven.
+    account.open(tally(2));
+    assert_eq!(account.settle(Some(tally(2))), Some(true));
+    assert_eq!(account.settle(Some(tally(1))), Some(false));
+    assert_eq!(account.settle(Some(tally(2))), Some(true));
+    // Kills of which nobody could be told are not the next one's.
+    assert_eq!(account.settle(None), None);
+    assert_eq!(account.settle(Some(tally(4))), None);
+    assert_eq!(account.settle(Some(tally(4))), Some(false));
+}
+
+#[tokio::test]
+async fn one_list_without_it_forgets_nothing() {
+    let inquest = Inquest::default();
+    let dead = ended(137, ExitReason::Error);
+    inquest.close(&dead, Verdict::NoMemory).await;
+    inquest.sentence("killed");
+    let told = async || (inquest.hold(&dead).await, inquest.is_sentenced("killed"));
+    for there in [false, true, false] {
+        inquest.keep(|_| there);
+        assert_eq!(told().await, (Some(Verdict::NoMemory), true));
+    }
+    inquest.keep(|_| false);
+    assert_eq!(told().await, (None, false));
+}
+
+#[test]
 fn only_where_it_is_counted() {
     let root = tempfile::tempdir().unwrap();
-    let pod = root.path().join("pod");
-    assert_eq!(Tally::of(&pod, ""), None);
+    let (pod, nobody) = (root.path().join("pod"), HashSet::new());
+    assert_eq!(Tally::of(&pod, &nobody), None);
     fs::create_dir_all(pod.join("child")).unwrap();
-    assert_eq!(Tally::of(&pod, ""), None, "no memory controller");
+    assert_eq!(Tally::of(&pod, &nobody), None, "no memory controller");
     fs::write(pod.join("memory.events"), "low 0\nmax x\noom_kill x\n").unwrap();
-    assert_eq!(Tally::of(&pod, ""), None);
+    assert_eq!(Tally::of(&pod, &nobody), None);
     counted(&pod, 1);
-    assert_eq!(Tally::of(&pod, ""), Some(Tally { all: 1, alive: 0 }));
+    assert_eq!(Tally::of(&pod, &nobody), Some(Tally { all: 1, alive: 0 }));
 }
 
 #[test]
@@ -100,16 +143,16 @@ fn the_group_around_a_pod() {
 #[test]
 fn ends_that_leave_a_question() {
     let running = fixture::container(2, 1, Process::Running { pid: 1, started_at: Nanos(1) });
-    for (record, doubtful, suspect) in [
-        (running, false, false),
-        (ended(0, ExitReason::Completed), false, false),
-        (ended(1, ExitReason::Error), false, false),
-        (ended(137, ExitReason::CannotRun), false, false),
-        (ended(137, ExitReason::OomKilled), false, true),
-        (ended(0, ExitReason::OomKilled), false, true),
-        (ended(137, ExitReason::Error), true, true),
+    for (record, doubtful) in [
+        (running, false),
+        (ended(0, ExitReason::Completed), false),
+        (ended(1, ExitReason::Error), false),
+        (ended(137, ExitReason::CannotRun), false),
+        (ended(137, ExitReason::OomKilled), false),
+        (ended(0, ExitReason::OomKilled), false),
+        (ended(137, ExitReason::Error), true),
     ] {
-        assert_eq!((is_doubtful(&record), is_suspect(&record)), (doubtful, suspect), "{record:?}");
+        assert_eq!(is_doubtful(&record), doubtful, "{record:?}");
     }
     let doubtful = ended(137, ExitReason::Error);
     assert_eq!(by(Verdict::AsTold, doubtful.clone()), doubtful);

@@ -144,11 +144,30 @@ fn a_removal_answers_those_who_wait_for_a_hanging_look() {
 fn a_foreign_container_is_looked_at_once() {
     let mut ledger = ledger(Vec::new());
     ledger.linked();
-    let event = EngineEvent::ContainerChanged { id: fixture::hex(9) };
-    ledger.happened(event.clone());
+    let id = fixture::hex(9);
+    let event = EngineEvent::ContainerChanged { id: id.clone() };
+    assert_eq!(ledger.happened(event.clone()), Effect::Wanted(Target::Container(id.clone())));
     answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign(None)))));
-    ledger.happened(event);
+    assert_eq!(ledger.happened(event), Effect::None);
     assert!(ledger.start().is_none());
+    assert_eq!(ledger.happened(EngineEvent::ContainerGone { id }), Effect::None);
+}
+
+#[test]
+fn what_follows_from_an_event() {
+    let mut ledger = ledger(Vec::new());
+    let (id, name) = (fixture::hex(2), "app:1".to_owned());
+    let (container, image) = (Target::Container(id.clone()), Target::Image(name.clone()));
+    for (event, effect) in [
+        (EngineEvent::ContainerKilled { id: id.clone() }, Effect::None),
+        (EngineEvent::ContainerChanged { id: id.clone() }, Effect::Wanted(container.clone())),
+        (EngineEvent::ContainerGone { id }, Effect::Gone(container)),
+        (EngineEvent::ImageChanged { name: name.clone() }, Effect::Wanted(image.clone())),
+        (EngineEvent::ImageGone { id: name }, Effect::Wanted(image)),
+        (EngineEvent::DaemonReloaded, Effect::Reloaded),
+    ] {
+        assert_eq!(ledger.happened(event), effect);
+    }
 }
 
 /// Containers that CRI does not show hold their images all the same.

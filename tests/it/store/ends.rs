@@ -25,16 +25,23 @@ async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
 /// The pause of this process's pid in a pod's group, which has counted so many kills.
 fn machine(root: &Path, pause: &str, kills: u64) {
     let mount = format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display());
-    for (file, text) in [
-        ("proc/self/mountinfo".to_owned(), mount),
-        (format!("proc/{}/cgroup", std::process::id()), format!("0::/pod/{pause}\n")),
-        (format!("cg/pod/{pause}/memory.events"), "oom_kill 0\n".to_owned()),
-        ("cg/pod/memory.events".to_owned(), format!("oom 9\noom_kill {kills}\n")),
-    ] {
-        let path = root.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
+    write(root, "proc/self/mountinfo", &mount);
+    let place = format!("0::/pod/{pause}\n");
+    write(root, &format!("proc/{}/cgroup", std::process::id()), &place);
+    group(root, &format!("pod/{pause}"), 0);
+    group(root, "pod", kills);
+}
+
+/// A control group that has counted so many kills.
+fn group(root: &Path, place: &str, kills: u64) {
+    let text = format!("oom 9\noom_kill {kills}\n");
+    write(root, &format!("cg/{place}/memory.events"), &text);
+}
+
+fn write(root: &Path, file: &str, text: &str) {
+    let path = root.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
 }
 
 fn reason(snapshot: &Snapshot, id: &str) -> Option<ExitReason> {
@@ -84,6 +91,66 @@ async fn the_kernel_knows_what_the_engine_missed() {
     docker.world(|world| world.remove(&ids[1]));
     until(&again, "it is gone", |now| now.container(&ids[1]).is_none() && runs(now, &sandbox))
         .await;
+}
+
+/// Kills that a container survived are its own, however it ends: not those of the next one.
+#[tokio::test]
+async fn every_end_accounts_for_its_kills() {
+    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
+    let (sandbox, ids) = docker.world(|world| {
+        let sandbox = pod_in(world, "web", "/pod");
+        world.start(&sandbox);
+        let ids = ["a", "b", "c", "d"].map(|name| workload(world, &sandbox, name));
+        ids.iter().for_each(|id| world.start(id));
+        (sandbox, ids)
+    });
+    machine(root.path(), &sandbox, 0);
+    let store = start(&docker, root.path()).await;
+    store.synced(SOON).await.unwrap();
+
+    let parents = [&ids[0], &ids[1]];
+    for id in parents {
+        group(root.path(), &format!("pod/{id}"), 1);
+    }
+    group(root.path(), "pod", 2);
+    for id in parents {
+        fs::remove_dir_all(root.path().join("cg/pod").join(id)).unwrap();
+        // The engine kills the second.
+        if id == &ids[0] {
+            docker.world(|world| world.exit(id, 0));
+        } else {
+            let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+            engine.kill_container(id, "SIGKILL").await.unwrap();
+        }
+        first(&store, id).await;
+    }
+    assert_eq!(reason(&store.snapshot(), &ids[0]), Some(ExitReason::Completed));
+    docker.world(|world| world.exit(&ids[2], 137));
+    assert_eq!(first(&store, &ids[2]).await, ExitReason::Error, "somebody's SIGKILL");
+    machine(root.path(), &sandbox, 3);
+    docker.world(|world| world.exit(&ids[3], 137));
+    assert_eq!(first(&store, &ids[3]).await, ExitReason::OomKilled);
+}
+
+#[tokio::test]
+async fn in_a_group_of_several_pods_it_is_nobodys() {
+    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
+    let (pauses, id) = docker.world(|world| {
+        let pauses = ["web", "db"].map(|name| pod_in(world, name, "/pod"));
+        let id = workload(world, &pauses[0], "a");
+        pauses.iter().chain([&id]).for_each(|id| world.start(id));
+        (pauses, id)
+    });
+    machine(root.path(), &pauses[0], 0);
+    let places = pauses.each_ref().map(|id| format!("0::/pod/{id}\n")).concat();
+    write(root.path(), &format!("proc/{}/cgroup", std::process::id()), &places);
+    group(root.path(), &format!("pod/{}", pauses[1]), 0);
+    let store = start(&docker, root.path()).await;
+    store.synced(SOON).await.unwrap();
+
+    group(root.path(), "pod", 1);
+    docker.world(|world| world.exit(&id, 137));
+    assert_eq!(first(&store, &id).await, ExitReason::Error);
 }
 
 #[tokio::test]
