@@ -3,7 +3,8 @@
 //! falls on both alike. The figures to keep are the ratios.
 //!
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
-//! another CRI endpoint to the comparison, `ROUNDS`, `PODS` and `READS` change the amounts.
+//! another CRI endpoint to the comparison, `ROUNDS`, `PODS` and `READS` change the amounts;
+//! `ONLY=crowd` measures nothing but reads and processor time beside many pods.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,6 +42,7 @@ mod support;
 use std::{env, fs, process::ExitCode, time::Duration};
 
 use lives::{CriLife, RAW, RawLife};
+use raw::RawEngine;
 use run::{amount, in_world};
 use support::{
     cri::Cri,
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
 async fn measure(world: &World) -> Outcome {
     let rounds = amount("ROUNDS", 20);
     println!("engine {}, {rounds} rounds, times in ms\n", world.engine);
+    if env::var("ONLY").is_ok_and(|part| part == "crowd") {
+        return crowd(world).await;
+    }
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
     let mut recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
     let recording = recording::record(&mut recorder, &proxy).await?;
@@ -103,6 +108,13 @@ async fn measure(world: &World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+async fn crowd(world: &World) -> Outcome {
+    let stage = Stage::usual(world, "bench").await?;
+    let engine = RawEngine::new(&world.docker, OLDEST);
+    crowd::measure(&stage, &engine, peer().await?.as_ref()).await?;
+    stage.leaves_nothing().await
+}
+
 async fn peer() -> Outcome<Option<Cri>> {
     let Ok(endpoint) = env::var("PEER") else { return Ok(None) };
     let Some(path) = endpoint.strip_prefix("unix://").filter(|path| !path.is_empty()) else {
@@ -119,3 +131,6 @@ async fn peer() -> Outcome<Option<Cri>> {
 fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
+
+/// What every engine we know speaks.
+const OLDEST: &str = "/v1.41";
