@@ -8,8 +8,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::{self, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -160,6 +160,11 @@ impl Cgroup {
         self.unified.as_deref()
     }
 
+    /// Whether its directories are still there.
+    pub fn exists(&self) -> bool {
+        self.unified.iter().chain(self.legacy.values()).next().is_some_and(|place| place.is_dir())
+    }
+
     /// The systemd scope that the group is, where systemd made it.
     pub fn scope(&self) -> Option<&str> {
         let mut places = self.unified.iter().chain(self.legacy.values());
@@ -195,7 +200,10 @@ impl Mount {
 /// # Errors
 /// There is no such file, or it cannot be read.
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
-    let mut text = fs::read_to_string(directory.join(plain(file)?))?;
+    let opened = File::open(directory.join(plain(file)?))?;
+    let mut text = String::with_capacity(USUAL);
+    // Such files have no size: asking for it is in vain.
+    opened.take(u64::MAX).read_to_string(&mut text)?;
     text.truncate(text.trim_end().len());
     Ok(text)
 }
@@ -236,6 +244,9 @@ fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let group = path.ancestors().filter(owned).last()?;
     Some((controllers, group.to_owned()))
 }
+
+/// Larger than most of what is read.
+const USUAL: usize = 128;
 
 #[cfg(test)]
 mod tests;

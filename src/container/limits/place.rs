@@ -45,6 +45,18 @@ impl Place {
         }
     }
 
+    /// Whether it is where this process was found.
+    pub(super) const fn is_of(&self, pid: u32) -> bool {
+        self.pid == pid
+    }
+
+    /// [`Self::shown`]; none when the group has gone. Waits for nobody.
+    pub(super) fn shown_now(&self, wished: &Resources, settings: &[Setting]) -> Option<Resources> {
+        let shown = self.shown(wished, settings);
+        // Asked last: what was read before is this container's.
+        self.group.exists().then_some(shown)
+    }
+
     /// Whether the process is still there.
     pub(super) fn lives(&self) -> bool {
         self.cgroups.of(self.pid, &self.id).is_ok()
@@ -53,7 +65,9 @@ impl Place {
     /// What is in force, in the words of what was wished for.
     pub(super) fn shown(&self, wished: &Resources, settings: &[Setting]) -> Resources {
         let current = |setting: &Setting| self.current(setting);
-        shown(wished, &self.limits(), settings, current)
+        let lists = !wished.cpuset_cpus.is_empty() || !wished.cpuset_mems.is_empty();
+        let held = if lists { self.limits() } else { self.group.numbers(self.pid) };
+        shown(wished, &held, settings, current)
     }
 
     pub(super) fn limits(&self) -> Limits {

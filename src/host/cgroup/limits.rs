@@ -1,7 +1,5 @@
 //! What the kernel holds a control group to, read from its files in one go.
 
-use std::fs;
-
 use super::{Cgroup, Hierarchy, read, write};
 use crate::host::error::HostError;
 
@@ -60,18 +58,27 @@ pub const UNLIMITED: i64 = -1;
 impl Cgroup {
     /// The limits of the group, and the OOM score of process `pid`. Reads a dozen small files.
     pub fn limits(&self, pid: u32) -> Limits {
+        Limits {
+            cpus: self.text("cpuset", "cpuset.cpus"),
+            mems: self.text("cpuset", "cpuset.mems"),
+            ..self.numbers(pid)
+        }
+    }
+
+    /// [`Self::limits`] without the lists.
+    pub fn numbers(&self, pid: u32) -> Limits {
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
-        let score = fs::read_to_string(self.proc.join(pid.to_string()).join("oom_score_adj"));
+        let score = read(&self.proc.join(pid.to_string()), "oom_score_adj");
         Limits {
             cpu_period,
             cpu_quota,
             cpu_weight: self.cpu_weight(),
             memory,
             memory_and_swap: self.memory_and_swap(memory),
-            cpus: self.text("cpuset", "cpuset.cpus"),
-            mems: self.text("cpuset", "cpuset.mems"),
-            oom_score_adj: score.ok().and_then(|text| text.trim().parse().ok()),
+            cpus: None,
+            mems: None,
+            oom_score_adj: score.ok().and_then(|text| text.parse().ok()),
         }
     }
 
