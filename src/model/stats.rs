@@ -301,7 +301,7 @@ pub struct TrafficReading {
 pub struct ProcessReading {
     /// How many there are.
     pub processes: u64,
-    /// Their threads.
+    /// Their threads, where the group does not tell of tasks.
     pub threads: u64,
     /// Their open file descriptors; none where there are too many to be counted.
     pub descriptors: Option<u64>,

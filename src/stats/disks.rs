@@ -2,7 +2,9 @@
 //! hang, and answered from memory.
 
 use std::{
-    path::Path,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
@@ -43,6 +45,7 @@ impl Seen {
 
 /// Looks until nobody wants to know any more. A look that hangs is waited for, by nobody else.
 pub(super) async fn watch(memory: Weak<Memory>, store: Store) {
+    let mut known = None;
     while let Some(proc) = memory.upgrade().map(|memory| memory.proc.clone()) {
         // A closed store answers at once.
         let engine = store.wait(LOOK_EVERY, |now| now.engine.clone()).await;
@@ -51,7 +54,12 @@ pub(super) async fn watch(memory: Weak<Memory>, store: Store) {
             None => None,
         };
         // Only a panic, which is told of, or the end of everything.
-        let Ok(disks) = spawn_blocking(move || look(&proc, place.as_deref())).await else { return };
+        let looked = spawn_blocking(move || {
+            let disks = look(&proc, place.as_deref(), &mut known);
+            (disks, known)
+        });
+        let Ok((disks, held)) = looked.await else { return };
+        known = held;
         if let Some(memory) = memory.upgrade() {
             memory.disks.note(disks, Instant::now());
         }
@@ -59,23 +67,46 @@ pub(super) async fn watch(memory: Weak<Memory>, store: Store) {
     }
 }
 
+/// What is mounted where the layers are: the machine's table of mounts is long where pods are
+/// many, so it is read only when another file system is there.
+#[derive(Debug)]
+pub(super) struct Known {
+    place: PathBuf,
+    number: u64,
+    device: String,
+}
+
 /// The disks as the machine below `proc` has them, and the one that `place` is on.
-pub(super) fn look(proc: &Path, place: Option<&Path>) -> Disks {
+pub(super) fn look(proc: &Path, place: Option<&Path>, known: &mut Option<Known>) -> Disks {
     let mut files = Files::default();
     let names = files.text(proc, "partitions").map(partitions::names).unwrap_or_default();
-    let layers = place.and_then(|place| layers(proc, place, &mut files));
+    let layers = place.and_then(|place| layers(proc, place, known, &mut files));
     Disks { names, layers }
 }
 
-fn layers(proc: &Path, place: &Path, files: &mut Files) -> Option<DiskReading> {
-    let table = files.text(&proc.join("self"), "mountinfo")?;
-    let device = mounts::holding(table, place)?.source;
+fn layers(
+    proc: &Path,
+    place: &Path,
+    known: &mut Option<Known>,
+    files: &mut Files,
+) -> Option<DiskReading> {
+    let number = fs::metadata(place).ok()?.dev();
+    let device = match known {
+        Some(known) if known.place == place && known.number == number => known.device.clone(),
+        _ => {
+            let table = files.text(&proc.join("self"), "mountinfo")?;
+            let source = mounts::holding(table, place)?.source;
+            let device = mounts::unescaped(source).to_string_lossy().into_owned();
+            let place = place.to_owned();
+            known.insert(Known { place, number, device }).device.clone()
+        }
+    };
     let size = disk::size(place).inspect_err(|error| {
         debug!(error = chain(error), "cannot look at the disk of the layers");
     });
     let size = size.ok()?;
     Some(DiskReading {
-        device: mounts::unescaped(device).to_string_lossy().into_owned(),
+        device,
         bytes: size.bytes,
         inodes: size.inodes,
         free_inodes: size.free_inodes,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -15,9 +16,14 @@ pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 #[derive(Debug)]
 struct Layer {
     reading: Option<LayerReading>,
+    /// Where it was.
+    upper: Option<Upper>,
     /// When a measurement last ended, whatever came of it.
     tried: Instant,
 }
+
+/// A main process of a container, and the directory that it writes to.
+pub(super) type Upper = (u32, PathBuf);
 
 impl Layers {
     /// What was measured last.
@@ -32,11 +38,26 @@ impl Layers {
         known.get(id).is_none_or(|layer| now.saturating_duration_since(layer.tried) >= REFRESH)
     }
 
-    /// Notes what came of a measurement; when nothing did, what was known before stays.
-    pub(super) fn note(&self, id: &str, reading: Option<LayerReading>, now: Instant) {
+    /// Where it was when it was measured last, as long as this is the main process.
+    pub(super) fn upper(&self, id: &str, pid: u32) -> Option<PathBuf> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, upper) = known.get(id)?.upper.as_ref()?;
+        (*of == pid).then(|| upper.clone())
+    }
+
+    /// Notes what came of a measurement; when nothing did, what was known before stays, but for
+    /// the place.
+    pub(super) fn note(
+        &self,
+        id: &str,
+        reading: Option<LayerReading>,
+        upper: Option<Upper>,
+        now: Instant,
+    ) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let layer = known.entry(id.to_owned()).or_insert(Layer { reading: None, tried: now });
-        layer.tried = now;
+        let fresh = Layer { reading: None, upper: None, tried: now };
+        let layer = known.entry(id.to_owned()).or_insert(fresh);
+        (layer.tried, layer.upper) = (now, upper);
         layer.reading = reading.or_else(|| layer.reading.take());
     }
 

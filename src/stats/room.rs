@@ -215,7 +215,7 @@ impl Memory {
         let group = self.group(id, &places, work)?;
         let processes = match work.means.detail {
             Detail::Usage => None,
-            Detail::Everything => Some(self.processes(pid, &places, work)),
+            Detail::Everything => Some(self.processes(pid, &places, &group, work)),
         };
         Some(ContainerReading { group, processes, ..blank })
     }
@@ -258,9 +258,15 @@ impl Memory {
         }
     }
 
-    fn processes(&self, main: u32, places: &Places, work: &mut Work<'_>) -> ProcessReading {
+    fn processes(
+        &self,
+        main: u32,
+        places: &Places,
+        group: &GroupReading,
+        work: &mut Work<'_>,
+    ) -> ProcessReading {
         let pids = places.processes(&mut work.files);
-        processes::read(&self.proc, main, &pids, &mut work.files)
+        processes::read(&self.proc, main, &pids, group, &mut work.files)
     }
 }
 

@@ -180,7 +180,8 @@ fn statistics_leave_out_what_only_metrics_need() {
 fn processes_are_read_where_they_are_asked_for() {
     let reading = read(&memory("v2-cgroupfs"), &container(ID, 42), Detail::Everything).unwrap();
     let processes = reading.processes.unwrap();
-    assert_eq!((processes.processes, processes.threads), (1, 1));
+    assert_eq!((processes.processes, processes.threads), (1, 0));
+    assert!(reading.group.pids.is_some(), "the kernel has counted them");
     assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
 }
 
@@ -194,14 +195,14 @@ fn a_machine_tells_what_was_announced() {
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
         let shape = Shape::among(&pod, &[container(ID, 42)], &parents(&all));
-        memory.layers.note(ID, Some(LayerReading::default()), Instant::now());
+        memory.layers.note(ID, Some(LayerReading::default()), None, Instant::now());
         let means = means(Detail::Everything);
         let mut work = Work { means: &means, files: Files::default() };
         let mut reading = memory.pod(&shape, &mut work).unwrap();
         // Figures of devices come with traffic.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
-        let disks = disks::look(&memory.proc, Some(Path::new("/")));
+        let disks = disks::look(&memory.proc, Some(Path::new("/")), &mut None);
         let answer = render::metrics::answer::pod(&reading, &disks, "pause:1");
         let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
         let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
@@ -246,7 +247,8 @@ fn disks_are_forgotten_when_nobody_could_look_for_long() {
     let proc = root.path().join("proc");
     fs::write(proc.join("partitions"), "major minor  #blocks  name\n\n   8        1  9 sda1\n")
         .unwrap();
-    let looked = disks::look(&proc, Some(&root.path().join("cg")));
+    let mut known = None;
+    let looked = disks::look(&proc, Some(&root.path().join("cg")), &mut known);
     assert_eq!(looked.names[&(8, 1)], "/dev/sda1");
     let disk = looked.layers.clone().unwrap();
     assert_eq!(disk.device, "cgroup2");
@@ -254,8 +256,13 @@ fn disks_are_forgotten_when_nobody_could_look_for_long() {
     seen.note(looked.clone(), begin);
     assert_eq!(*seen.at(begin + Duration::from_secs(30)), looked);
     assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
-    assert_eq!(disks::look(&proc, None).layers, None);
-    assert_eq!(disks::look(&proc, Some(Path::new("/nowhere"))).layers, None);
+    assert_eq!(disks::look(&proc, None, &mut known).layers, None);
+    assert_eq!(disks::look(&proc, Some(Path::new("/nowhere")), &mut known).layers, None);
+    // The table is read once for each file system.
+    fs::write(proc.join("self/mountinfo"), "").unwrap();
+    let again = disks::look(&proc, Some(&root.path().join("cg")), &mut known);
+    assert_eq!(again.layers.unwrap().device, "cgroup2");
+    assert_eq!(disks::look(&proc, Some(Path::new("/proc")), &mut known).layers, None);
 }
 
 #[test]
@@ -372,7 +379,7 @@ fn only_what_runs_is_remembered() {
     let memory = memory("v2-cgroupfs");
     let (pod, one) = (sandbox("6f2a", "/p"), container(ID, 42));
     read(&memory, &one, Detail::Usage).unwrap();
-    memory.layers.note(ID, Some(LayerReading::default()), Instant::now());
+    memory.layers.note(ID, Some(LayerReading::default()), None, Instant::now());
     memory.keep(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
     assert_eq!((memory.groups.len(), memory.rates.len()), (1, 1));
     assert!(memory.layers.of(ID).is_some());
@@ -386,11 +393,13 @@ fn layers_are_due_a_while_after_they_were_tried() {
     let (layers, begin) = (Layers::default(), Instant::now());
     assert!(layers.is_due(ID, begin));
     let reading = LayerReading { bytes: 7, ..LayerReading::default() };
-    layers.note(ID, Some(reading.clone()), begin);
+    layers.note(ID, Some(reading.clone()), Some((7, "/x".into())), begin);
     assert!(!layers.is_due(ID, begin + REFRESH / 2) && layers.is_due(ID, begin + REFRESH));
-    layers.note(ID, None, begin + REFRESH);
+    assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
+    layers.note(ID, None, None, begin + REFRESH);
     assert!(!layers.is_due(ID, begin + REFRESH), "a failure is not tried again at once");
     assert_eq!(layers.of(ID), Some(reading), "what was known stays");
+    assert_eq!(layers.upper(ID, 7), None, "but not where it was");
 }
 
 /// A machine whose process 7 is in `ID`'s group, with an overlay on its root.
@@ -426,14 +435,14 @@ fn a_layer_is_measured_in_steps() {
             homes,
             cgroups: Cgroups::told_by(&proc),
         });
-        let mut job = Job { record: container(ID, 7), storage, walk: None };
+        let mut job = Job { record: container(ID, 7), storage, upper: None, walk: None };
         let mut steps = 0;
         let reading = loop {
             steps += 1;
             match job.go_on(&proc, 1) {
                 Turn::More(same) => job = same,
-                Turn::Done(id, reading) => {
-                    assert_eq!(id, ID);
+                Turn::Done { id, reading, upper: found } => {
+                    assert_eq!((id.as_str(), found), (ID, Some((7, upper.clone()))));
                     break reading.unwrap();
                 }
             }
@@ -452,7 +461,8 @@ fn a_layer_of_nobody_we_know_is_not_measured() {
     let storage =
         Arc::new(Storage { mountpoint: "/layers".into(), homes, cgroups: Cgroups::told_by(&proc) });
     for record in [container(OTHER, 7), container(ID, 8)] {
-        let job = Job { record, storage: Arc::clone(&storage), walk: None };
-        assert!(matches!(job.go_on(&proc, 100), Turn::Done(_, None)));
+        let job = Job { record, storage: Arc::clone(&storage), upper: None, walk: None };
+        let turn = job.go_on(&proc, 100);
+        assert!(matches!(turn, Turn::Done { reading: None, upper: None, .. }), "{turn:?}");
     }
 }

@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::{
     groups,
+    layers::{REFRESH, Upper},
     read::{file::Files, upper},
     room::Memory,
 };
@@ -25,6 +26,7 @@ use crate::{
     engine::storage,
     host::{
         cgroup::Cgroups,
+        error::HostError,
         quota,
         tree::{Size, Walk},
     },
@@ -36,25 +38,23 @@ use crate::{
 pub(super) async fn walk(memory: Weak<Memory>, store: Store) {
     let mut rounds = Rounds::default();
     while let Some(memory) = memory.upgrade() {
-        if rounds.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-            rounds.look(&memory, store.snapshot()).await;
+        let now = store.snapshot();
+        if rounds.is_time(&now) {
+            rounds.look(&memory, now).await;
         }
-        let Some(job) = rounds.next() else {
+        let jobs = rounds.next();
+        if jobs.is_empty() {
             drop(memory);
             rounds.idle(&store).await;
             continue;
-        };
+        }
         let began = Instant::now();
         let proc = memory.proc.clone();
-        match spawn_blocking(move || job.go_on(&proc, STEP)).await {
-            Ok(Turn::More(job)) => rounds.open.push_back(job),
-            Ok(Turn::Done(id, reading)) => {
-                memory.layers.note(&id, reading, Instant::now());
-                rounds.busy.remove(&id);
-            }
-            // Only a panic, which is told of, or the end of everything.
-            Err(_) => return,
-        }
+        let step = STEP.div_ceil(jobs.len());
+        let turns = move || jobs.into_iter().map(|job| job.go_on(&proc, step)).collect::<Vec<_>>();
+        // Only a panic, which is told of, or the end of everything.
+        let Ok(turns) = spawn_blocking(turns).await else { return };
+        rounds.note(turns, &memory);
         drop(memory);
         sleep(began.elapsed().max(SHORTEST_STEP) * REST).await;
     }
@@ -66,6 +66,8 @@ struct Rounds {
     looked: Option<Instant>,
     /// What was seen then.
     seen: Option<Arc<Snapshot>>,
+    /// What its engine said of layers, and when that was looked at.
+    storage: Option<(Instant, Arc<EngineInfo>, Arc<Storage>)>,
     /// Not begun.
     fresh: VecDeque<Job>,
     /// Begun, and in need of further steps.
@@ -79,6 +81,8 @@ struct Rounds {
 pub(super) struct Job {
     pub(super) record: Arc<ContainerRecord>,
     pub(super) storage: Arc<Storage>,
+    /// Where it was the last time.
+    pub(super) upper: Option<PathBuf>,
     pub(super) walk: Option<Walk>,
 }
 
@@ -103,30 +107,66 @@ enum Begun {
 #[derive(Debug)]
 pub(super) enum Turn {
     More(Job),
-    Done(String, Option<LayerReading>),
+    Done { id: String, reading: Option<LayerReading>, upper: Option<Upper> },
 }
 
 impl Rounds {
+    /// Whether to look again: sooner when there is news.
+    fn is_time(&self, now: &Arc<Snapshot>) -> bool {
+        let news = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, now));
+        let rest = if news { LOOK_AT_NEWS_EVERY } else { LOOK_EVERY };
+        self.looked.is_none_or(|at| at.elapsed() >= rest)
+    }
+
     /// Forgets what has ended and enlists what is due.
     async fn look(&mut self, memory: &Memory, now: Arc<Snapshot>) {
-        self.looked = Some(Instant::now());
-        self.seen = Some(Arc::clone(&now));
-        memory.keep(now.containers(), now.sandboxes());
+        let at = Instant::now();
+        if self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &now)) {
+            memory.keep(now.containers(), now.sandboxes());
+        }
+        (self.looked, self.seen) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        let mut storage = None;
-        for record in now.containers().iter().filter(|record| record.process.is_running()) {
+        let running = now.containers().iter().filter(|record| record.process.is_running());
+        let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
-            if self.busy.contains(id) || !memory.layers.is_due(id, Instant::now()) {
-                continue;
-            }
-            if storage.is_none() {
-                let cgroups = memory.groups.cgroups().clone();
-                storage = Some(Arc::new(Storage::of(engine, cgroups).await));
-            }
-            if let Some(storage) = &storage {
-                self.busy.insert(id.to_owned());
-                let (record, storage) = (Arc::clone(record), Arc::clone(storage));
-                self.fresh.push_back(Job { record, storage, walk: None });
+            !self.busy.contains(id) && memory.layers.is_due(id, at)
+        };
+        let due: Vec<_> = running.filter(is_due).collect();
+        if due.is_empty() {
+            return;
+        }
+        let storage = self.storage(engine, memory).await;
+        for record in due {
+            let id = record.id.as_str();
+            self.busy.insert(id.to_owned());
+            let upper = record.process.pid().and_then(|pid| memory.layers.upper(id, pid));
+            let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
+            self.fresh.push_back(Job { record, storage, upper, walk: None });
+        }
+    }
+
+    /// What the engine says of layers, looked at anew from time to time.
+    async fn storage(&mut self, engine: &Arc<EngineInfo>, memory: &Memory) -> Arc<Storage> {
+        if let Some((at, of, known)) = &self.storage
+            && Arc::ptr_eq(of, engine)
+            && at.elapsed() < REFRESH
+        {
+            return Arc::clone(known);
+        }
+        let storage = Arc::new(Storage::of(engine, memory.groups.cgroups().clone()).await);
+        self.storage = Some((Instant::now(), Arc::clone(engine), Arc::clone(&storage)));
+        storage
+    }
+
+    /// Takes in what came of some steps.
+    fn note(&mut self, turns: Vec<Turn>, memory: &Memory) {
+        for turn in turns {
+            match turn {
+                Turn::More(job) => self.open.push_back(job),
+                Turn::Done { id, reading, upper } => {
+                    self.busy.remove(&id);
+                    memory.layers.note(&id, reading, upper, Instant::now());
+                }
             }
         }
     }
@@ -134,7 +174,7 @@ impl Rounds {
     /// Waits until there may be something to do: what has just begun is measured soon.
     async fn idle(&mut self, store: &Store) {
         sleep(SHORTEST_PAUSE).await;
-        let seen = self.seen.take();
+        let seen = &self.seen;
         let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
         let news = store.when(|now| is_news(now).then_some(()));
         if timeout(LOOK_EVERY, news).await.is_ok() {
@@ -143,11 +183,13 @@ impl Rounds {
     }
 
     /// New ones first, since most are small; but each that is open holds descriptors.
-    fn next(&mut self) -> Option<Job> {
-        if self.open.len() >= MOST_OPEN {
-            return self.open.pop_front();
+    fn next(&mut self) -> Vec<Job> {
+        let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
+        let mut jobs: Vec<Job> = self.fresh.drain(..room).collect();
+        if jobs.is_empty() {
+            jobs.extend(self.open.pop_front());
         }
-        self.fresh.pop_front().or_else(|| self.open.pop_front())
+        jobs
     }
 }
 
@@ -164,7 +206,7 @@ impl Job {
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> Turn {
         let id = self.record.id.to_string();
         let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
-            None => return Turn::Done(id, None),
+            None => return Turn::Done { id, reading: None, upper: None },
             Some(Begun::Counted(size)) => size,
             Some(Begun::Walk(mut walk)) => match walk.step(entries) {
                 None => return Turn::More(Self { walk: Some(walk), ..self }),
@@ -173,27 +215,40 @@ impl Job {
         };
         let mountpoint = self.storage.mountpoint.clone();
         let (bytes, inodes) = (size.bytes, size.inodes);
-        Turn::Done(id, Some(LayerReading { at: groups::now(), mountpoint, bytes, inodes }))
+        let reading = LayerReading { at: groups::now(), mountpoint, bytes, inodes };
+        let upper = self.record.process.pid().zip(self.upper);
+        Turn::Done { id, reading: Some(reading), upper }
     }
 
-    fn begin(&self, proc: &Path) -> Option<Begun> {
+    fn begin(&mut self, proc: &Path) -> Option<Begun> {
         let (pid, id) = (self.record.process.pid()?, self.record.id.as_str());
+        // A layer stays where it is for as long as its container's process runs.
+        if let Some(begun) = self.upper.as_deref().and_then(|upper| measured(upper).ok()) {
+            return Some(begun);
+        }
         let mut files = Files::default();
         let told = files.text(&proc.join(pid.to_string()), "mountinfo")?;
         let upper = upper::resolved(told, &self.storage.homes)?;
         // Read first: it is this container's only if the process still is.
         self.storage.cgroups.of(pid, id).ok()?;
-        if let Some(size) = quota::used(&upper) {
-            return Some(Begun::Counted(size));
-        }
-        let walk = Walk::begin(&upper);
-        let told = |error: &_| debug!(container = id, %error, "cannot measure a layer");
-        walk.inspect_err(told).map(Begun::Walk).ok()
+        let begun = measured(&upper);
+        let begun =
+            begun.inspect_err(|error| debug!(container = id, %error, "cannot measure a layer"));
+        self.upper = Some(upper);
+        begun.ok()
     }
 }
 
-/// How often is looked for what is due.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What a quota counts is known at once.
+fn measured(upper: &Path) -> Result<Begun, HostError> {
+    quota::used(upper)
+        .map_or_else(|| Walk::begin(upper).map(Begun::Walk), |size| Ok(Begun::Counted(size)))
+}
+
+/// How often is looked for what is due: what comes together costs less.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// And where something has changed, while others are being measured.
+const LOOK_AT_NEWS_EVERY: Duration = Duration::from_secs(1);
 /// Changes that come together are looked at together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// Files looked at in one step: some milliseconds when they are in the cache.

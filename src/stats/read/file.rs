@@ -19,11 +19,7 @@ pub(in crate::stats) struct Files {
 impl Files {
     /// The text of a file; none when it is absent or cannot be read.
     pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
-        self.path.clear();
-        self.path.push(directory);
-        self.path.push(name);
-        self.bytes.clear();
-        let file = File::open(&self.path).ok()?;
+        let file = self.open(directory, name)?;
         file.take(LARGEST).read_to_end(&mut self.bytes).ok()?;
         match str::from_utf8(&self.bytes) {
             Ok(text) => Some(text),
@@ -37,12 +33,30 @@ impl Files {
 
     /// The only count in a file.
     pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
-        super::text::count(self.text(directory, name)?)
+        super::text::count(self.word(directory, name)?)
     }
 
     /// The only limit in a file.
     pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
-        super::text::limit(self.text(directory, name)?)
+        super::text::limit(self.word(directory, name)?)
+    }
+
+    /// The text of a file that holds a single number, which the kernel gives in one piece: most of
+    /// what is read.
+    fn word(&mut self, directory: &Path, name: &str) -> Option<&str> {
+        let mut file = self.open(directory, name)?;
+        self.bytes.resize(LONGEST_WORD, 0);
+        let length = file.read(&mut self.bytes).ok()?;
+        self.bytes.truncate(length);
+        str::from_utf8(&self.bytes).ok()
+    }
+
+    fn open(&mut self, directory: &Path, name: &str) -> Option<File> {
+        self.path.clear();
+        self.path.push(directory);
+        self.path.push(name);
+        self.bytes.clear();
+        File::open(&self.path).ok()
     }
 }
 
@@ -54,5 +68,7 @@ impl Default for Files {
 
 /// Larger than what nearly all files hold, so that one is read with two calls.
 const USUAL: usize = 8192;
+/// No number is as long.
+const LONGEST_WORD: usize = 64;
 /// What is longer is not read to its end: a container could make it grow without bounds.
 const LARGEST: u64 = 4 << 20;

@@ -3,22 +3,26 @@
 use std::{fs, path::Path};
 
 use super::{file::Files, text::count};
-use crate::model::stats::ProcessReading;
+use crate::model::stats::{GroupReading, ProcessReading};
 
 /// Looks at every process in `pids`; those that end meanwhile hold nothing. `main` has the limits.
+/// Threads are counted only where the kernel has not counted them for the `group`.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,
     pids: &[u32],
+    group: &GroupReading,
     files: &mut Files,
 ) -> ProcessReading {
     let mut reading = ProcessReading::default();
     let mut held = Held::default();
     for pid in pids {
         let place = proc.join(pid.to_string());
-        let Some(text) = files.text(&place, "status") else { continue };
+        if group.pids.is_none() {
+            let Some(text) = files.text(&place, "status") else { continue };
+            reading.threads = reading.threads.saturating_add(threads(text).unwrap_or(1));
+        }
         reading.processes = reading.processes.saturating_add(1);
-        reading.threads = reading.threads.saturating_add(threads(text).unwrap_or(1));
         held.count(&place.join("fd"));
     }
     (reading.descriptors, reading.sockets) = held.known().unzip();
