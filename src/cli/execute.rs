@@ -19,6 +19,7 @@ use crate::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
     },
+    host::heap,
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
 
@@ -66,6 +67,7 @@ fn serve(
     warnings: &[String],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
+    heap::economise();
     let (spans, collector) = tracing(&settings.tracing);
     let level = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
     for warning in warnings {

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod disk;
 pub mod error;
 pub mod file;
+pub mod heap;
 mod inotify;
 pub mod lock;
 pub mod mounts;
