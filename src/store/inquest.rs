@@ -165,15 +165,18 @@ impl Inquest {
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
-    /// it may have begun before the container was made.
-    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+    /// it may have begun before the container was made. Whether what is stored has to be anew.
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) -> bool {
         let mut known = self.known();
         let missing = known.ids().filter(|id| !is_there(id)).map(str::to_owned).collect();
         let before = std::mem::replace(&mut known.missing, missing);
+        let stored = known.kills().len();
         known.retain(|id| is_there(id) || !before.contains(id));
+        known.kills().len() < stored
     }
 
-    async fn save(&self) {
+    /// Stores the verdicts that the engine does not know; a failure is told of.
+    pub(super) async fn save(&self) {
         let Some(checkpoints) = &self.checkpoints else { return };
         let _turn = self.saving.lock().await;
         let kills = self.known().kills();

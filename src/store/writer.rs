@@ -90,6 +90,7 @@ enum Done {
     Pinged(Option<String>),
     PingDue,
     Unlinked,
+    Saved,
 }
 
 /// What wakes the writer.
@@ -235,9 +236,15 @@ impl Writer {
         }
     }
 
-    fn keep(&self, listing: &Listing) {
+    fn keep(&mut self, listing: &Listing) {
         let there: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
-        self.looker.inquest.keep(|id| there.contains(id));
+        if self.looker.inquest.keep(|id| there.contains(id)) {
+            let inquest = self.looker.inquest.clone();
+            self.work.spawn(async move {
+                inquest.save().await;
+                Done::Saved
+            });
+        }
     }
 
     fn take_back(&mut self, done: Done) {
@@ -250,7 +257,7 @@ impl Writer {
             }
             Done::Pinged(silence) => self.pinged(silence),
             Done::PingDue => self.ping(),
-            Done::Unlinked => {}
+            Done::Unlinked | Done::Saved => {}
         }
     }
 

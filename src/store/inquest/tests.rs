@@ -12,6 +12,7 @@ use super::{
     around, by, is_doubtful,
 };
 use crate::{
+    checkpoint::directory::Checkpoints,
     host::cgroup::Cgroups,
     model::{
         record::{ContainerRecord, ExitReason, Process},
@@ -157,4 +158,21 @@ fn ends_that_leave_a_question() {
     let doubtful = ended(137, ExitReason::Error);
     assert_eq!(by(Verdict::AsTold, doubtful.clone()), doubtful);
     assert_eq!(by(Verdict::NoMemory, doubtful), ended(137, ExitReason::OomKilled));
+}
+
+/// What is stored of an end goes with its container.
+#[tokio::test]
+async fn the_gone_are_not_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::open(root.path()).unwrap();
+    let load = || Inquest::load(Cgroups::default(), checkpoints.clone());
+    let (inquest, record) = (load().await, ended(137, ExitReason::Error));
+    inquest.close(&record, Verdict::NoMemory).await;
+    assert_eq!(load().await.hold(&record).await, Some(Verdict::NoMemory));
+    assert!(!inquest.keep(|id| id == record.id.as_str()), "nothing is gone");
+    assert!(!inquest.keep(|_| false), "one list proves nothing");
+    assert!(inquest.keep(|_| false), "it has to be saved");
+    inquest.save().await;
+    assert_eq!(load().await.hold(&record).await, None);
+    assert!(!root.path().join("memory-kills.json").exists());
 }
