@@ -38,6 +38,7 @@ mod pulls;
 mod resources;
 mod restarts;
 mod service;
+mod shortages;
 mod signals;
 mod stats;
 mod streams;
@@ -162,6 +163,8 @@ const STORIES: &[(&str, Story)] = stories![
     stats::of_a_pod_among_strangers,
     stats::while_they_end,
     stats::cost_the_engine_nothing,
+    shortages::of_memory,
+    shortages::of_processors_and_disks,
     metrics::of_a_pod,
     metrics::of_what_limits_it,
     metrics::before_there_is_any_pod,

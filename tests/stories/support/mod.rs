@@ -20,6 +20,7 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod registry;
 pub(crate) mod remote;
+pub(crate) mod samples;
 pub(crate) mod spdy;
 pub(crate) mod stage;
 pub(crate) mod upgrade;

@@ -1,0 +1,66 @@
+//! Samples of pods as ListPodSandboxMetrics tells them, looked up by name and labels.
+
+use dockbridge::wire::cri;
+
+use super::{
+    failure::{Failure, Outcome, ensure},
+    stage::Stage,
+};
+
+/// The samples of the only pod that runs.
+pub(crate) async fn samples(stage: &Stage) -> Outcome<Told> {
+    let mut all = stage.cri.pod_metrics().await?;
+    let pod = all.pop().filter(|_| all.is_empty());
+    pod.map(|pod| Told { pod }).ok_or_else(|| Failure("not just one pod".to_owned()))
+}
+
+/// Samples of a pod.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// All of them.
+    pub(crate) pod: cri::PodSandboxMetrics,
+}
+
+impl Told {
+    /// A figure of the first container, by the values of the labels it alone has.
+    pub(crate) fn own(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
+        figure(&self.pod.container_metrics[0].metrics, name, labels)
+    }
+
+    /// Of the pod as a whole.
+    pub(crate) fn whole(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
+        figure(&self.pod.metrics, name, labels)
+    }
+
+    /// Of the file system the first container's layer is on, whatever that is called.
+    pub(crate) fn of_device(&self, name: &str) -> Outcome<u64> {
+        let name = format!("container_{name}");
+        let all = &self.pod.container_metrics[0].metrics;
+        let found = all.iter().find(|one| one.name == name).and_then(|one| one.value);
+        Ok(found.ok_or_else(|| Failure(format!("no {name}")))?.value)
+    }
+
+    /// Of one of several containers.
+    pub(crate) fn container(&self, id: &str) -> Outcome<&[cri::Metric]> {
+        let found = self.pod.container_metrics.iter().find(|one| one.container_id == id);
+        Ok(&found.ok_or_else(|| Failure(format!("no metrics of {id}")))?.metrics)
+    }
+}
+
+/// A figure by the values of the labels it alone has.
+pub(crate) fn figure(metrics: &[cri::Metric], name: &str, labels: &[&str]) -> Outcome<u64> {
+    let name = format!("container_{name}");
+    let mut found = metrics
+        .iter()
+        .filter(|one| one.name == name && one.label_values.get(BASE..) == Some(&owned(labels)));
+    let one = found.next().ok_or_else(|| Failure(format!("no {name} {labels:?}")))?;
+    ensure!(found.next().is_none(), "{name} {labels:?} is told twice");
+    Ok(one.value.ok_or_else(|| Failure(format!("{name} has no value")))?.value)
+}
+
+fn owned(labels: &[&str]) -> Vec<String> {
+    labels.iter().map(|label| (*label).to_owned()).collect()
+}
+
+/// Labels that say whose figure it is.
+const BASE: usize = 6;
