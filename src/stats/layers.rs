@@ -22,8 +22,12 @@ struct Layer {
     tried: Instant,
 }
 
-/// A main process of a container, and the directory that it writes to.
-pub(super) type Upper = (u32, PathBuf);
+/// Where a container writes, for as long as this is its main process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Upper {
+    pub(super) pid: u32,
+    pub(super) directory: PathBuf,
+}
 
 impl Layers {
     /// What was measured last.
@@ -41,8 +45,8 @@ impl Layers {
     /// Where it was when it was measured last, as long as this is the main process.
     pub(super) fn upper(&self, id: &str, pid: u32) -> Option<PathBuf> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, upper) = known.get(id)?.upper.as_ref()?;
-        (*of == pid).then(|| upper.clone())
+        let upper = known.get(id)?.upper.as_ref()?;
+        (upper.pid == pid).then(|| upper.directory.clone())
     }
 
     /// Notes what came of a measurement; when nothing did, what was known before stays, but for

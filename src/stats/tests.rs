@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{
     disks,
     groups::means,
-    layers::{Layers, REFRESH},
+    layers::{Layers, REFRESH, Upper},
     pods::{Shape, parents, sum},
     rates::Rates,
     read::file::Files,
@@ -393,7 +393,8 @@ fn layers_are_due_a_while_after_they_were_tried() {
     let (layers, begin) = (Layers::default(), Instant::now());
     assert!(layers.is_due(ID, begin));
     let reading = LayerReading { bytes: 7, ..LayerReading::default() };
-    layers.note(ID, Some(reading.clone()), Some((7, "/x".into())), begin);
+    let upper = Upper { pid: 7, directory: "/x".into() };
+    layers.note(ID, Some(reading.clone()), Some(upper), begin);
     assert!(!layers.is_due(ID, begin + REFRESH / 2) && layers.is_due(ID, begin + REFRESH));
     assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
     layers.note(ID, None, None, begin + REFRESH);
@@ -442,7 +443,10 @@ fn a_layer_is_measured_in_steps() {
             match job.go_on(&proc, 1) {
                 Turn::More(same) => job = same,
                 Turn::Done { id, reading, upper: found } => {
-                    assert_eq!((id.as_str(), found), (ID, Some((7, upper.clone()))));
+                    assert_eq!(
+                        (id.as_str(), found),
+                        (ID, Some(Upper { pid: 7, directory: upper.clone() }))
+                    );
                     break reading.unwrap();
                 }
             }
