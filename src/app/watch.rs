@@ -51,7 +51,7 @@ impl Watch {
     /// Tells that we are about to stop, and looks no more: the socket is about to go.
     pub(super) fn stop(mut self) {
         drop(self.watching.take());
-        self.systemd.tell(News::Stopping);
+        let _ = self.systemd.tell(News::Stopping);
     }
 }
 
@@ -131,8 +131,9 @@ impl Watcher {
                 Silence::Deaf(error) => warn!(error, "our own socket does not answer"),
                 Silence::Hung => warn!("our own store does not answer"),
             }
-            self.systemd.tell(News::Status(words));
-            self.told = Told::Silent(words);
+            if self.systemd.tell(News::Status(words)) {
+                self.told = Told::Silent(words);
+            }
         }
     }
 
@@ -140,19 +141,14 @@ impl Watcher {
         if matches!(self.told, Told::Silent(_)) {
             info!("our own socket and store answer again");
         }
-        if !self.ready {
-            self.systemd.tell(News::Ready);
-            self.ready = true;
-        }
-        let serving = Told::Serving(words);
-        if self.told != serving {
-            if let Told::Serving(words) = &serving {
-                self.systemd.tell(News::Status(words));
-            }
-            self.told = serving;
+        // What systemd did not take is told at the next look: without READY it would end us.
+        self.ready = self.ready || self.systemd.tell(News::Ready);
+        let known = matches!(&self.told, Told::Serving(told) if *told == words);
+        if !known && self.systemd.tell(News::Status(&words)) {
+            self.told = Told::Serving(words);
         }
         if self.systemd.watchdog().is_some() {
-            self.systemd.tell(News::Alive);
+            let _ = self.systemd.tell(News::Alive);
         }
     }
 }

@@ -52,8 +52,10 @@ pub(super) struct Memory {
     pub(super) rates: Rates,
     pub(super) layers: Layers,
     pub(super) disks: Seen,
-    /// However many ask, this many threads read.
+    /// However many ask, so many threads read.
     threads: Arc<Semaphore>,
+    /// And so many more read everything: whoever asks for that keeps nobody else waiting.
+    thorough: Arc<Semaphore>,
 }
 
 impl Stats {
@@ -74,6 +76,7 @@ impl Stats {
             layers: Layers::default(),
             disks: Seen::default(),
             threads: Arc::new(Semaphore::new(workers())),
+            thorough: Arc::new(Semaphore::new(workers())),
         };
         Self { memory: Arc::new(memory) }
     }
@@ -165,6 +168,10 @@ impl Stats {
     {
         let share = subjects.len().div_ceil(workers()).max(SMALLEST_SHARE);
         let means = Arc::new(means(detail));
+        let threads = match detail {
+            Detail::Usage => &self.memory.threads,
+            Detail::Everything => &self.memory.thorough,
+        };
         let mut subjects = subjects.into_iter();
         let mut reading = JoinSet::new();
         for place in 0.. {
@@ -174,7 +181,7 @@ impl Stats {
             }
             let (memory, means) = (Arc::clone(&self.memory), Arc::clone(&means));
             // The semaphore is never closed.
-            let permit = Arc::clone(&self.memory.threads).acquire_owned().await.ok();
+            let permit = Arc::clone(threads).acquire_owned().await.ok();
             reading.spawn_blocking(move || {
                 let mut work = Work { means: &means, files: Files::default() };
                 let read = part.iter().filter_map(|one| read(&memory, one, &mut work)).collect();

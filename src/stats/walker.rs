@@ -213,25 +213,12 @@ impl Job {
                 Some(size) => size,
             },
         };
-<<<<<<< ours
         let mountpoint = self.storage.mountpoint.clone();
         let (bytes, inodes) = (size.bytes, size.inodes);
         let reading = LayerReading { at: groups::now(), mountpoint, bytes, inodes };
         let upper = self.record.process.pid().zip(self.upper);
+        let upper = upper.map(|(pid, directory)| Upper { pid, directory });
         Turn::Done { id, reading: Some(reading), upper }
-=======
-        match walk.step(entries) {
-            None => Turn::More(Self { walk: Some(walk), ..self }),
-            Some(size) => {
-                let mountpoint = self.storage.mountpoint.clone();
-                let (bytes, inodes) = (size.bytes, size.inodes);
-                let reading = LayerReading { at: groups::now(), mountpoint, bytes, inodes };
-                let upper = self.record.process.pid().zip(self.upper);
-                let upper = upper.map(|(pid, directory)| Upper { pid, directory });
-                Turn::Done { id, reading: Some(reading), upper }
-            }
-        }
->>>>>>> theirs
     }
 
     fn begin(&mut self, proc: &Path) -> Option<Begun> {

@@ -104,13 +104,8 @@ impl Looker {
         }))
     }
 
-<<<<<<< ours
     /// The cause of an end is found out once. The engine may hear of it a little later: where only
     /// it can know it is asked once more, if the end is fresh.
-=======
-    /// The engine may hear a little later of what it was. Where only it can know it is asked once
-    /// more, if the end is fresh.
->>>>>>> theirs
     async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);

@@ -67,16 +67,19 @@ impl Systemd {
         self.watchdog
     }
 
-    /// Tells systemd. Never waits: what it does not take now is told to the log.
-    pub fn tell(&self, news: News<'_>) {
-        let Some(socket) = &self.socket else { return };
+    /// Tells systemd. Never waits: what it does not take now is told to the log, and has to be told
+    /// again. Whether there is nothing left to tell.
+    pub fn tell(&self, news: News<'_>) -> bool {
+        let Some(socket) = &self.socket else { return true };
         let told = UnixDatagram::unbound().and_then(|ours| {
             ours.set_nonblocking(true)?;
             ours.send_to_addr(news.line().as_bytes(), socket)
         });
         if let Err(error) = told {
             debug!(?news, %error, "systemd did not take the news");
+            return false;
         }
+        true
     }
 }
 
