@@ -60,9 +60,10 @@ impl Process {
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
-    /// Waits until it has at most that many descriptors.
+    /// Waits until it has at most that many descriptors; longer than it keeps an unused connection
+    /// to the engine, of which a busy moment makes one more.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
-        let deadline = Instant::now() + patient(Duration::from_secs(20));
+        let deadline = Instant::now() + patient(Duration::from_secs(45));
         while self.descriptors()? > most {
             if Instant::now() > deadline {
                 let held = self.holds()?;
