@@ -22,6 +22,14 @@ pub struct InvalidReference {
     pub reason: &'static str,
 }
 
+/// What may be told of it: some write name and password before the registry, as in an address.
+fn without_credentials(text: &str) -> &str {
+    match text.rsplit_once('@') {
+        Some((_, place)) if place.contains('/') => place,
+        _ => text,
+    }
+}
+
 /// A normalised image reference: `domain/path[:tag][@digest]`.
 ///
 /// Two references are equal when they name the same thing, however they were spelled.
@@ -41,7 +49,7 @@ impl ImageReference {
     /// they would be something else.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         Self::read(text).map_err(|reason| InvalidReference {
-            text: text.chars().take(SHOWN_CHARS).collect(),
+            text: without_credentials(text).chars().take(SHOWN_CHARS).collect(),
             reason,
         })
     }

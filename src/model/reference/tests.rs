@@ -127,3 +127,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_password_in_a_name_is_not_told() {
+    let error = ImageReference::parse("user:S3CR3T@registry.example/x").unwrap_err();
+    assert_eq!(error.text, "registry.example/x");
+    assert!(!error.to_string().contains("S3CR3T"));
+    let digest = ImageReference::parse("UPPER@sha256:00").unwrap_err();
+    assert_eq!(digest.text, "UPPER@sha256:00");
+}
