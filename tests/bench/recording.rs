@@ -65,7 +65,9 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         shim_group = group.as_str().map(str::to_owned).or(shim_group);
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
-            _ => container = Some(body.to_string()),
+            Some("container") => container = Some(body.to_string()),
+            // What an image is looked into with.
+            _ => {}
         }
     }
     let missing = || Failure("dockbridge sent no create request".to_owned());
