@@ -8,27 +8,23 @@ use crate::{
     error::Kind,
     model::reference::ImageReference,
     telemetry::{
-        meter::{By, Counter, Meters, Timed, Timings},
+        errand::{DONE, Errand, Errands},
+        meter::{Counter, Meters},
         registry::Registry,
-        underway::{Ongoing, Underway},
     },
 };
 
 /// The meters of the image verbs. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct ImageMeters {
-    pulls: By<Timings, 1>,
+    pulls: Errands<1>,
     bytes: Counter,
-    underway: Underway,
 }
 
 impl ImageMeters {
     /// A transfer begins.
     pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
-        Transfer {
-            timed: self.pulls.begin([Kind::Cancelled.word()]),
-            _underway: self.underway.begin("pull", image.to_string()),
-        }
+        Transfer(self.pulls.begin("pull", image.to_string(), [""]))
     }
 
     /// For one pull.
@@ -37,18 +33,15 @@ impl ImageMeters {
     }
 }
 
-/// A transfer until its end; dropped before that, it is counted as cancelled: all who waited for
-/// it have left.
+/// A transfer until its end.
 #[derive(Debug)]
-pub(super) struct Transfer {
-    timed: Timed<1>,
-    _underway: Ongoing,
-}
+pub(super) struct Transfer(Errand<1>);
 
 impl Transfer {
     /// It has ended.
     pub(super) fn ended(self, error: Option<&ImageError>) {
-        self.timed.ended(error.map_or("ok", |error| error.kind().word()));
+        let failure = error.map(ImageError::kind);
+        self.0.ended(failure.map_or(DONE, Kind::word), failure);
     }
 }
 
@@ -72,18 +65,17 @@ impl Volume {
 
 impl Meters for ImageMeters {
     fn register(&self, registry: &mut Registry) {
-        registry.show_by(
+        self.pulls.register(
+            registry,
             "dockbridge_image_pull_seconds",
             &["outcome"],
             "Time of a pull; equal pulls at the same time are one",
-            &self.pulls,
         );
         registry.show(
             "dockbridge_image_pull_bytes_total",
             "Compressed bytes of layers that pulls brought, as the engine tells them",
             &self.bytes,
         );
-        registry.watch(&self.underway);
     }
 }
 

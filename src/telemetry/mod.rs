@@ -1,6 +1,7 @@
 //! What is seen of a running dockbridge from outside: the log, signs of life for systemd, spans
 //! for a collector of traces, what is counted and timed, and what is under way.
 
+pub mod errand;
 pub mod log;
 pub mod meter;
 pub mod otlp;

@@ -4,66 +4,51 @@ use tracing::Span;
 
 use super::exec::{Call, Failure};
 use crate::{
-    error::Kind,
     host::process::ProcessError,
     telemetry::{
-        meter::{By, Meters, Timed, Timings},
+        errand::{DONE, Errand, Errands},
+        meter::Meters,
         registry::Registry,
-        trace::Shown,
-        underway::{Ongoing, Underway},
     },
 };
 
 /// The meters of all plugins. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct CniMeters {
-    calls: By<Timings, 2>,
-    underway: Underway,
-}
+pub struct CniMeters(Errands<2>);
 
 impl CniMeters {
     /// A plugin is called, which `span` shows.
     pub(super) fn begin(&self, plugin: &str, call: Call<'_>, span: &Span) -> Run {
         let what = format!("{} {plugin} {}", call.command, call.container);
-        Run {
-            timed: self.calls.begin([call.command, Kind::Cancelled.word()]),
-            shown: Shown::by(span),
-            _underway: self.underway.begin("cni", what),
-        }
+        Run(self.0.begin("cni", what, [call.command, ""]).shown_by(span))
     }
 }
 
-/// A plugin until its end; dropped before that, it is counted as cancelled.
+/// A plugin until its end.
 #[derive(Debug)]
-pub(super) struct Run {
-    timed: Timed<2>,
-    shown: Shown,
-    _underway: Ongoing,
-}
+pub(super) struct Run(Errand<2>);
 
 impl Run {
     /// It has ended.
     pub(super) fn ended(self, failure: Option<&Failure>) {
-        self.shown.ended(failure.map(Failure::kind));
-        self.timed.ended(outcome(failure));
+        self.0.ended(outcome(failure), failure.map(Failure::kind));
     }
 }
 
 impl Meters for CniMeters {
     fn register(&self, registry: &mut Registry) {
-        registry.show_by(
+        self.0.register(
+            registry,
             "dockbridge_cni_call_seconds",
             &["command", "outcome"],
             "Time of one call to one network plugin",
-            &self.calls,
         );
-        registry.watch(&self.underway);
     }
 }
 
 const fn outcome(failure: Option<&Failure>) -> &'static str {
     match failure {
-        None => "ok",
+        None => DONE,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",
         Some(Failure::Reported { .. }) => "reported",
         Some(Failure::Exit { .. }) => "exit",
