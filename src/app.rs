@@ -258,7 +258,8 @@ async fn build(
     let logs =
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
     let gate = gate(&logs);
-    let inquest = Inquest::load(Cgroups::default(), checkpoints.clone()).await;
+    let cgroups = Cgroups::default();
+    let inquest = Inquest::load(cgroups.clone(), checkpoints.clone()).await;
     let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate, inquest);
     let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
@@ -282,7 +283,7 @@ async fn build(
         logs: logs.clone(),
         rootfs: rootfs.clone(),
         cdi: Registry::new(settings.cdi_spec_dirs.clone()),
-        cgroups: Cgroups::default(),
+        cgroups: cgroups.clone(),
         resized: ResizedLimits::load(checkpoints.clone()).await,
     };
     let containers = Containers::new(hands, locks.clone(), &settings.state_dir, work);
@@ -302,13 +303,12 @@ async fn build(
         sandboxes: sandboxes.clone(),
         containers,
         streaming,
-        stats: Stats::start(store.clone(), Path::new("/proc")),
+        stats: Stats::start(store.clone(), cgroups),
         store,
         network,
         config,
         sandbox_image: sandbox_image(settings).into(),
         checkpoints,
-        network_mode: settings.network,
         leaving: work.1.clone(),
         meters: RpcMeters::default(),
     };
@@ -355,6 +355,7 @@ async fn start_network(
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(NetworkSettings {
+        mode: settings.network,
         conf_dir: settings.cni.conf_dir.clone(),
         bin_dirs: settings.cni.bin_dirs.clone(),
         cache_dir: settings.cni.cache_dir.clone(),

@@ -82,7 +82,7 @@ async fn health(window: &Window) -> Response<Full<Bytes>> {
 
 fn ready(window: &Window) -> Response<Full<Bytes>> {
     let (now, network) = (window.store.snapshot(), window.network.status());
-    let obstacles = health::obstacles(&now, &network, window.network_mode);
+    let obstacles = health::obstacles(&now, &network);
     if obstacles.is_empty() {
         return text(StatusCode::OK, "ready\n");
     }

@@ -4,10 +4,7 @@
 use std::time::Duration;
 
 use crate::{
-    model::{
-        engine::EngineHealth,
-        network::{NetworkMode, NetworkStatus},
-    },
+    model::{engine::EngineHealth, network::NetworkStatus},
     store::{handle::Store, snapshot::Snapshot},
 };
 
@@ -17,7 +14,7 @@ pub async fn lives(store: &Store) -> bool {
 }
 
 /// What keeps pods from running, in the operator's words; nothing when they can.
-pub fn obstacles(now: &Snapshot, network: &NetworkStatus, mode: NetworkMode) -> Vec<String> {
+pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {
         EngineHealth::Reachable => {}
@@ -29,7 +26,7 @@ pub fn obstacles(now: &Snapshot, network: &NetworkStatus, mode: NetworkMode) -> 
     if !now.is_synced() {
         obstacles.push("not everything in docker has been seen yet".to_owned());
     }
-    if mode == NetworkMode::Cni && !network.ready {
+    if !network.ready {
         let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
         let words = words.map_or("no reason is known", String::as_str);
         obstacles.push(format!("pods cannot be connected: {words}"));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::{
-    model::network::NetworkMode,
     network::service::Network,
     store::handle::Store,
     telemetry::{
@@ -19,8 +18,6 @@ pub struct Window {
     pub store: Store,
     /// Whether pods can be connected.
     pub network: Network,
-    /// Whether that matters.
-    pub network_mode: NetworkMode,
     /// How much is logged.
     pub level: LevelControl,
     /// What is counted, and what is under way.

@@ -14,7 +14,7 @@ use crate::{
 
 /// What the operator sees of the rooms.
 pub(super) fn window(rooms: &Rooms, level: LevelControl) -> Window {
-    let RuntimeRpc { store, network, network_mode, .. } = &rooms.runtime;
+    let RuntimeRpc { store, network, .. } = &rooms.runtime;
     let mut registry = Registry::default();
     let meters: [&dyn Meters; 8] = [
         &rooms.runtime.meters,
@@ -33,5 +33,5 @@ pub(super) fn window(rooms: &Rooms, level: LevelControl) -> Window {
     register_build(store, &mut registry);
     let (store, network) = (store.clone(), network.clone());
     let registry = Arc::new(registry);
-    Window { store, network, network_mode: *network_mode, level, registry }
+    Window { store, network, level, registry }
 }

@@ -10,9 +10,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    error::ContainerError,
-    limits::{places::Places, resized::ResizedLimits},
-    meters::ContainerMeters,
+    error::ContainerError, limits::resized::ResizedLimits, meters::ContainerMeters,
     pod_files::PodFilesRoot,
 };
 use crate::{
@@ -51,8 +49,6 @@ pub struct Containers {
     pub(super) updating: Calls<(ContainerId, String), Result<(), ContainerError>>,
     /// Where the kernel keeps limits.
     pub(super) cgroups: Cgroups,
-    /// Where it was found to keep them.
-    pub(super) places: Places,
     /// Limits that were changed since a container was made.
     pub(super) resized: ResizedLimits,
     pub(super) reopening: Calls<ContainerId, Result<(), ContainerError>>,
@@ -123,7 +119,6 @@ impl Containers {
             meters: ContainerMeters::default(),
             updating: Calls::new(tracker.clone()),
             cgroups,
-            places: Places::default(),
             resized,
             reopening: Calls::new(tracker.clone()),
             deadlines: Arc::default(),

@@ -7,11 +7,11 @@
 //! that the path must hold, which for containers is their id.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{error::HostError, mounts::Entry};
@@ -19,12 +19,22 @@ use super::{error::HostError, mounts::Entry};
 pub mod hugetlb;
 pub mod kills;
 pub mod limits;
+pub mod weight;
 
-/// The control groups of this machine. Clones share what is known of the mounts.
+/// The control groups of this machine. Clones share what is known of the mounts, and the groups
+/// that were found.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     proc: PathBuf,
     mounts: Arc<Mutex<Arc<[Mount]>>>,
+    found: Arc<Mutex<HashMap<String, Found>>>,
+}
+
+/// A group that was found, and the process that was asked about.
+#[derive(Debug)]
+struct Found {
+    pid: u32,
+    group: Arc<Cgroup>,
 }
 
 /// The directories of one control group that a process is in.
@@ -59,15 +69,25 @@ struct Mount {
 impl Cgroups {
     /// Those below another `/proc`.
     pub fn told_by(proc: &Path) -> Self {
-        Self { proc: proc.to_owned(), mounts: Arc::new(Mutex::new(Arc::new([]))) }
+        Self {
+            proc: proc.to_owned(),
+            mounts: Arc::new(Mutex::new(Arc::new([]))),
+            found: Arc::default(),
+        }
+    }
+
+    /// The `/proc` that tells of them.
+    pub fn proc(&self) -> &Path {
+        &self.proc
     }
 
     /// The group of process `pid` whose name holds `owner`; groups that its processes made below
-    /// it are passed over, and hierarchies in which it is in no such group are left out.
+    /// it are passed over, and hierarchies in which it is in no such group are left out. Reads
+    /// what the kernel says, and waits for whoever makes or removes groups.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when the process has gone, or is in no such group.
-    pub fn of(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
+    pub fn of(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
         let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
         let found = self.locate(&told, owner, &self.known()?);
         // Hierarchies may have been mounted since.
@@ -75,10 +95,29 @@ impl Cgroups {
             None => self.locate(&told, owner, &self.look()?),
             found => found,
         };
-        found.ok_or_else(|| {
+        let group = Arc::new(found.ok_or_else(|| {
             let reason = format!("process {pid} is in no control group of {owner}");
             io::Error::new(io::ErrorKind::NotFound, reason)
-        })
+        })?);
+        self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
+        Ok(group)
+    }
+
+    /// The group that was found for this process and this owner before; asks nobody, so it may
+    /// have gone since. Its path holds the owner's name: as long as it [`Cgroup::exists`] it is
+    /// the owner's, whoever has the pid by now.
+    pub fn remembered(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
+        let found = self.found();
+        found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
+    }
+
+    /// Forgets the groups of all other owners.
+    pub fn keep(&self, is_owner: impl Fn(&str) -> bool) {
+        self.found().retain(|owner, _| is_owner(owner));
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<String, Found>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topmost group that can be seen of each hierarchy; none where there are none.

@@ -37,12 +37,14 @@ use super::{
 };
 use crate::{
     host::{error::HostError, netns},
-    model::network::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
+    model::network::{Attachment, AttachmentIntent, NetworkMode, NetworkStatus, PodNetwork},
 };
 
 /// Where network configuration and plugins are, and how long plugins may take.
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
+    /// How new pods are connected: only by plugins is this room's business.
+    pub mode: NetworkMode,
     /// Directory of configurations; it may come later.
     pub conf_dir: PathBuf,
     /// Directories of plugins, in order.
@@ -65,32 +67,36 @@ pub struct Attached {
 /// The network of this node. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Network {
+    mode: NetworkMode,
     keeper: Arc<Keeper>,
     plugins: Arc<Plugins>,
     cache: Cache,
     deadline: Duration,
     pod_cidrs: Arc<ArcSwap<Vec<String>>>,
     links: Arc<Links>,
-    _keeping: Arc<AbortOnDropHandle<()>>,
+    _keeping: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Network {
-    /// Begins to watch the configuration, in the background, until the last clone is dropped.
-    /// To be called in a runtime.
+    /// Begins to watch the configuration, in the background, until the last clone is dropped; not
+    /// where no pod will need it. To be called in a runtime.
     pub fn start(settings: NetworkSettings) -> Self {
         let plugins = Arc::new(Plugins::new(settings.bin_dirs));
         let patience = settings.plugin_deadline.min(QUESTION);
         let keeper = Arc::new(Keeper::new(settings.conf_dir, Arc::clone(&plugins), patience));
-        let kept = Arc::clone(&keeper);
-        let task = tokio::spawn(async move { kept.keep().await });
+        let keep = || {
+            let kept = Arc::clone(&keeper);
+            Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { kept.keep().await })))
+        };
         Self {
+            mode: settings.mode,
+            _keeping: (settings.mode == NetworkMode::Cni).then(keep),
             keeper,
             plugins,
             cache: Cache::new(&settings.cache_dir),
             deadline: settings.plugin_deadline,
             pod_cidrs: Arc::default(),
             links: Arc::default(),
-            _keeping: Arc::new(AbortOnDropHandle::new(task)),
         }
     }
 
@@ -99,9 +105,14 @@ impl Network {
         self.plugins.meters()
     }
 
-    /// Whether pods can be connected. Never waits for anything.
+    /// Whether pods can be connected: by the engine they always can. Never waits for anything.
     pub fn status(&self) -> NetworkStatus {
-        self.keeper.findings().status(&self.pod_cidrs.load())
+        match self.mode {
+            NetworkMode::Cni => self.keeper.findings().status(&self.pod_cidrs.load()),
+            NetworkMode::Docker | NetworkMode::Host => {
+                NetworkStatus { ready: true, ..NetworkStatus::default() }
+            }
+        }
     }
 
     /// Whether there is a network at all, by a fresh look when the last one found none.

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use super::service::{Network, NetworkSettings};
 use crate::{
     host::netns::{self, resident::Resident},
-    model::{network::PodNetwork, sandbox::PodMetadata},
+    model::{
+        network::{NetworkMode, PodNetwork},
+        sandbox::PodMetadata,
+    },
 };
 
 /// A node that lives in a temporary directory.
@@ -101,6 +104,7 @@ impl Stage {
 
     pub(super) fn settings(&self) -> NetworkSettings {
         NetworkSettings {
+            mode: NetworkMode::Cni,
             conf_dir: self.path("conf"),
             bin_dirs: vec![self.path("nothing"), self.path("bin")],
             cache_dir: self.path("cache"),

@@ -5,35 +5,20 @@
 use std::collections::HashMap;
 
 use super::runtime::RuntimeRpc;
-use crate::{
-    model::network::{NetworkMode, NetworkStatus},
-    store::snapshot::Snapshot,
-    translate::render,
-    wire::cri,
-};
+use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
 
 impl RuntimeRpc {
     /// How things are now.
     pub(super) fn condition(&self, verbose: bool) -> cri::StatusResponse {
         let now = self.store.snapshot();
         let handlers = now.engine.as_deref().map(render::runtime::handlers);
-        let network = self.network_status();
+        let network = self.network.status();
         let info = verbose.then(|| self.verbose(&now));
         cri::StatusResponse {
             status: Some(render::runtime::conditions(&now.health, &network)),
             info: info.unwrap_or_default(),
             runtime_handlers: handlers.unwrap_or_else(render::runtime::default_handlers),
             features: Some(render::runtime::features()),
-        }
-    }
-
-    /// The engine's own network needs no configuration of ours.
-    fn network_status(&self) -> NetworkStatus {
-        match self.network_mode {
-            NetworkMode::Cni => self.network.status(),
-            NetworkMode::Docker | NetworkMode::Host => {
-                NetworkStatus { ready: true, reason: String::new(), message: String::new() }
-            }
         }
     }
 

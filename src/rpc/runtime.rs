@@ -19,7 +19,6 @@ use crate::{
     container::room::Containers,
     error::Kind,
     host::clock,
-    model::network::NetworkMode,
     network::service::Network,
     sandbox::room::Sandboxes,
     stats::room::Stats,
@@ -50,8 +49,6 @@ pub struct RuntimeRpc {
     pub sandbox_image: Arc<str>,
     /// Where changed pod CIDRs are kept.
     pub checkpoints: Checkpoints,
-    /// Whether CNI's readiness is the node's.
-    pub network_mode: NetworkMode,
     /// Cancelled when dockbridge ends: then streams of events end.
     pub leaving: CancellationToken,
     /// What is counted of calls.

@@ -1,11 +1,4 @@
-//! Where the control groups of containers are: found once for each process, for the search costs
-//! more than a reading.
-
-use std::{
-    collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-};
+//! Where the control groups of containers are, and the figures they hold.
 
 use super::read::{
     file::Files,
@@ -19,27 +12,18 @@ use crate::{
     },
 };
 
-/// Groups by the id of the container they belong to.
+/// The groups of this machine.
 #[derive(Debug)]
 pub(super) struct Groups {
     cgroups: Cgroups,
-    proc: PathBuf,
     machine_memory: u64,
-    known: Mutex<HashMap<String, Known>>,
-}
-
-/// Where a container's group is, as long as its main process is this one.
-#[derive(Clone, Debug)]
-struct Known {
-    pid: u32,
-    places: Arc<Places>,
 }
 
 /// What came of the search for a group.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Here it is.
-    Here(Arc<Places>),
+    Here(Box<Places>),
     /// The process runs, and no group of its container can be seen.
     Hidden,
     /// The process has ended.
@@ -47,15 +31,10 @@ pub(super) enum Found {
 }
 
 impl Groups {
-    /// Of the processes below `proc`.
-    pub(super) fn below(proc: &Path, files: &mut Files) -> Self {
-        let memory = files.text(proc, "meminfo").and_then(total);
-        Self {
-            cgroups: Cgroups::told_by(proc),
-            proc: proc.to_owned(),
-            machine_memory: memory.unwrap_or(u64::MAX),
-            known: Mutex::default(),
-        }
+    /// On a machine with that much memory.
+    pub(super) fn of(cgroups: Cgroups, files: &mut Files) -> Self {
+        let memory = files.text(cgroups.proc(), "meminfo").and_then(total);
+        Self { cgroups, machine_memory: memory.unwrap_or(u64::MAX) }
     }
 
     /// The control groups of this machine.
@@ -65,18 +44,12 @@ impl Groups {
 
     /// The group of the container `id`, whose main process is `pid`.
     pub(super) fn find(&self, id: &str, pid: u32) -> Found {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        if let Some(known) = known.filter(|known| known.pid == pid) {
-            return Found::Here(known.places);
-        }
-        let Ok(group) = self.cgroups.of(pid, id) else {
-            let runs = self.proc.join(pid.to_string()).exists();
+        let known = self.cgroups.remembered(pid, id);
+        let Some(group) = known.or_else(|| self.cgroups.of(pid, id).ok()) else {
+            let runs = self.cgroups.proc().join(pid.to_string()).exists();
             return if runs { Found::Hidden } else { Found::Ended };
         };
-        let places = Arc::new(Places::of(&group, self.machine_memory));
-        let known = Known { pid, places: Arc::clone(&places) };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), known);
-        Found::Here(places)
+        Found::Here(Box::new(Places::of(&group, self.machine_memory)))
     }
 
     /// Reads a group; none when it ended meanwhile.
@@ -84,17 +57,6 @@ impl Groups {
         let reading = group::read(places, means, files);
         let whole = reading.cpu.is_some() && reading.memory.is_some();
         (whole || places.exists()).then_some(reading)
-    }
-
-    /// Forgets all others.
-    pub(super) fn keep(&self, ids: &HashSet<&str>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|id, _| ids.contains(id.as_str()));
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.known.lock().unwrap().len()
     }
 }
 

@@ -4,11 +4,7 @@
 //! snapshot and the reading is left out.
 
 use std::{
-    collections::HashSet,
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread::available_parallelism,
-    time::Instant,
+    collections::HashSet, path::PathBuf, sync::Arc, thread::available_parallelism, time::Instant,
 };
 
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -28,6 +24,7 @@ use super::{
     walker,
 };
 use crate::{
+    host::cgroup::Cgroups,
     model::{
         filter::{ContainerFilter, SandboxFilter},
         record::{ContainerRecord, SandboxRecord},
@@ -59,19 +56,20 @@ pub(super) struct Memory {
 }
 
 impl Stats {
-    /// Reads below `proc`; measures writable layers until the last handle is gone.
-    pub fn start(store: Store, proc: &Path) -> Self {
-        let stats = Self::new(proc);
+    /// Reads these groups; measures writable layers until the last handle is gone. From then on
+    /// only groups of containers that run are remembered.
+    pub fn start(store: Store, cgroups: Cgroups) -> Self {
+        let stats = Self::new(cgroups);
         tokio::spawn(walker::walk(Arc::downgrade(&stats.memory), store.clone()));
         tokio::spawn(disks::watch(Arc::downgrade(&stats.memory), store));
         stats
     }
 
     /// Without anybody who measures layers.
-    pub(super) fn new(proc: &Path) -> Self {
+    pub(super) fn new(cgroups: Cgroups) -> Self {
         let memory = Memory {
-            proc: proc.to_owned(),
-            groups: Groups::below(proc, &mut Files::default()),
+            proc: cgroups.proc().to_owned(),
+            groups: Groups::of(cgroups, &mut Files::default()),
             rates: Rates::default(),
             layers: Layers::default(),
             disks: Seen::default(),
@@ -252,7 +250,7 @@ impl Memory {
         self.layers.keep(&ids);
         let pauses = sandboxes.iter().filter(|record| record.pid().is_some());
         ids.extend(pauses.flat_map(|record| [record.id.as_str(), record.document.parent()]));
-        self.groups.keep(&ids);
+        self.groups.cgroups().keep(|owner| ids.contains(owner));
         self.rates.keep(&ids);
     }
 

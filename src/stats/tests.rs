@@ -87,7 +87,7 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 
 fn memory(tree: &str) -> Arc<Memory> {
     // Relative, as the mount points in the fixtures are: tests run in the crate's folder.
-    Stats::new(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")).memory
+    Stats::new(Cgroups::told_by(&Path::new("tests/fixtures/cgroup").join(tree).join("proc"))).memory
 }
 
 fn read(
@@ -157,7 +157,7 @@ fn version_2_under_both_drivers() {
         let tasks = group.pids.map(|pids| (pids.tasks, pids.limit));
         assert_eq!(tasks, Some((2, Some(Limit::Unlimited))));
         assert_eq!((cpu.quota, cpu.period), (Some(Limit::At(20_000)), Some(100_000)));
-        assert_eq!(cpu.shares, Some(2597), "a weight of 100");
+        assert_eq!(cpu.shares, Some(1024), "the usual weight");
         let limits = (memory.limit, memory.swap_limit, memory.reserved);
         let wanted = (67_108_864, 134_217_728, 0);
         let wanted = (Limit::At(wanted.0), Limit::At(wanted.1), Limit::At(wanted.2));
@@ -228,7 +228,7 @@ fn an_empty_machine_announces_what_its_controllers_keep() {
         [("cpu memory pids io", true, true, true), ("cpu io", false, true, false)]
     {
         fs::write(cg.join("cgroup.controllers"), controllers).unwrap();
-        let stats = Stats::new(&root.path().join("proc"));
+        let stats = Stats::new(Cgroups::told_by(&root.path().join("proc")));
         let announced = descriptors(&stats.memory.specimen(false));
         let has = |name: &str| announced.iter().any(|one| one.name == format!("container_{name}"));
         assert!(has("cpu_usage_seconds_total") && has("fs_reads_total") && has("fs_limit_bytes"));
@@ -381,10 +381,11 @@ fn only_what_runs_is_remembered() {
     read(&memory, &one, Detail::Usage).unwrap();
     memory.layers.note(ID, Some(LayerReading::default()), None, Instant::now());
     memory.keep(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
-    assert_eq!((memory.groups.len(), memory.rates.len()), (1, 1));
+    let group = || memory.groups.cgroups().remembered(42, ID);
+    assert!(group().is_some() && memory.rates.len() == 1);
     assert!(memory.layers.of(ID).is_some());
     memory.keep(&[], &[]);
-    assert_eq!((memory.groups.len(), memory.rates.len()), (0, 0));
+    assert!(group().is_none() && memory.rates.len() == 0);
     assert_eq!(memory.layers.of(ID), None);
 }
 

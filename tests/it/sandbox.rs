@@ -84,6 +84,7 @@ impl Node {
             &tokio_util::task::TaskTracker::new(),
         );
         let network = Network::start(NetworkSettings {
+            mode: NetworkMode::Cni,
             conf_dir: self.root.path().join("conf"),
             bin_dirs: vec![self.root.path().join("bin")],
             cache_dir: self.root.path().join("cache"),

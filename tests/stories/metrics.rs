@@ -173,7 +173,7 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     ensure_eq!(of(main, "spec_cpu_quota")?, 20_000);
     // Runtimes turn shares into weights by one of two formulas.
     let shares = of(main, "spec_cpu_shares")?;
-    ensure!((1000..=2600).contains(&shares), "{shares}");
+    ensure!((998..=1024).contains(&shares), "{shares}");
     ensure_eq!(of(main, "spec_memory_limit_bytes")?, 32 << 20);
     ensure!(of(main, "cpu_cfs_periods_total").is_ok(), "nothing of its quota");
     ensure_eq!(of(free, "spec_memory_limit_bytes")?, 0);

@@ -4,7 +4,6 @@
 pub mod error;
 mod hugepages;
 mod place;
-pub(in crate::container) mod places;
 pub mod resized;
 mod shown;
 mod start;

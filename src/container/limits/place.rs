@@ -21,7 +21,7 @@ use crate::{
 /// The control group of one process of a container.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    group: Cgroup,
+    group: Arc<Cgroup>,
     pid: u32,
     /// For errors and for looking again.
     id: String,
@@ -45,9 +45,10 @@ impl Place {
         }
     }
 
-    /// Whether it is where this process was found.
-    pub(super) const fn is_of(&self, pid: u32) -> bool {
-        self.pid == pid
+    /// Where it was found before, if that was with this process; asks nobody, and may have gone.
+    pub(super) fn remembered(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
+        let group = cgroups.remembered(pid, id)?;
+        Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
     /// [`Self::shown`]; none when the group has gone. Waits for nobody.

@@ -7,7 +7,10 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    host::cgroup::limits::{CpuWeight, Limits, UNLIMITED},
+    host::cgroup::{
+        limits::{Limits, UNLIMITED},
+        weight::CpuWeight,
+    },
     model::resources::{HugepageLimit, Resources},
     translate::plan::extras::{Extra, Setting},
 };
@@ -73,41 +76,12 @@ fn period(wished: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// Runtimes turn shares into weights by one of two formulas, the newer of which keeps the usual
-/// share the usual weight.
+/// The wish where the kernel holds what runtimes make of it.
 fn shares(wished: i64, kernel: Option<CpuWeight>) -> i64 {
     match kernel {
-        None => wished,
-        Some(CpuWeight::Shares(shares)) => shares,
-        Some(CpuWeight::Weight(weight)) => {
-            let becomes_it = |shares: i64| {
-                linear_weight(shares) == weight || (curved_weight(shares) - weight).abs() <= 1
-            };
-            match wished {
-                0 if weight == USUAL_WEIGHT => USUAL_SHARES,
-                wished if wished != 0 && becomes_it(wished) => wished,
-                _ => CpuWeight::Weight(weight).shares(),
-            }
-        }
+        Some(held) if wished == 0 || !held.is_made_of(wished) => held.shares(),
+        _ => wished,
     }
-}
-
-/// 2..=262144 onto 1..=10000 in a straight line.
-fn linear_weight(shares: i64) -> i64 {
-    let above = shares.clamp(LEAST_SHARES, MOST_SHARES) - LEAST_SHARES;
-    1 + above * 9999 / (MOST_SHARES - LEAST_SHARES)
-}
-
-/// The same on a curve through (1024, 100).
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "numbers below 2^18, as runtimes compute it"
-)]
-fn curved_weight(shares: i64) -> i64 {
-    let doublings = (shares.clamp(LEAST_SHARES, MOST_SHARES) as f64).log2();
-    let exponent = (doublings * doublings + 125.0 * doublings) / 612.0 - 7.0 / 34.0;
-    10_f64.powf(exponent).ceil() as i64
 }
 
 /// A list that was wished for; what everybody may use is no limit.
@@ -163,9 +137,5 @@ pub(super) fn text(wished: &str, now: String) -> String {
 const ROUNDING: i64 = 128 << 10;
 /// The smallest page there is.
 const PAGE: i64 = 4096;
-const LEAST_SHARES: i64 = 2;
-const MOST_SHARES: i64 = 1 << 18;
-const USUAL_SHARES: i64 = 1024;
-const USUAL_WEIGHT: i64 = 100;
 /// More than any kernel is built for.
 const MOST_CPUS: usize = 1 << 13;

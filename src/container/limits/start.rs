@@ -65,7 +65,6 @@ impl Containers {
     /// Puts right, in every container that runs, what a crash left undone, and what a reload of
     /// systemd has set back.
     pub async fn restore_limits(&self) {
-        self.places.keep(&self.store.snapshot());
         for record in self.store.snapshot().containers() {
             if record.process.is_running()
                 && self.needs_limits(record)

@@ -1,6 +1,6 @@
 //! What a status says of limits: what the kernel holds, where there is something to be held.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -26,17 +26,13 @@ impl Containers {
         };
         // Keys that cannot be had were refused when they were asked for.
         let settings = extras(&wished, engine).unwrap_or_default();
-        if let Some(place) = self.places.of(&record.id, pid) {
-            if let Some(shown) = place.shown_now(&wished, &settings) {
-                return Some(shown);
-            }
-            self.places.forget(&record.id);
+        let known = Place::remembered(&self.cgroups, pid, record.id.as_str());
+        if let Some(shown) = known.and_then(|place| place.shown_now(&wished, &settings)) {
+            return Some(shown);
         }
-        let (cgroups, id) = (self.cgroups.clone(), record.id.clone());
-        let (places, asked) = (self.places.clone(), wished.clone());
+        let (cgroups, id, asked) = (self.cgroups.clone(), record.id.clone(), wished.clone());
         let look = move || {
-            let place = Arc::new(Place::of(&cgroups, pid, id.as_str())?);
-            places.note(id, Arc::clone(&place));
+            let place = Place::of(&cgroups, pid, id.as_str())?;
             Some(place.shown(&asked, &settings))
         };
         let seen = timeout(PATIENCE, spawn_blocking(look)).await;

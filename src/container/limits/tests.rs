@@ -1,11 +1,15 @@
 //! What becomes of wishes, and how it is told.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
-use super::{resized::ResizedLimits, shown::shown};
+use super::{place::Place, resized::ResizedLimits, shown::shown};
 use crate::{
     checkpoint::directory::Checkpoints,
-    host::cgroup::limits::{CpuWeight, Limits, UNLIMITED},
+    host::cgroup::{
+        Cgroups,
+        limits::{Limits, UNLIMITED},
+        weight::CpuWeight,
+    },
     model::{
         id::SandboxId,
         resources::{HugepageLimit, PodResources, Resources},
@@ -169,3 +173,37 @@ async fn what_the_disk_refuses_is_not_remembered() {
     resized.put_pod(&pod, wish.clone()).await.unwrap();
     assert_eq!(resized.pod(&pod), wish);
 }
+
+/// What is remembered is where a group is, never a limit.
+#[test]
+fn a_known_group_is_told_as_it_is_now() {
+    let root = tempfile::tempdir().unwrap();
+    let (proc, point) = (root.path().join("proc"), root.path().join("cg"));
+    let group = point.join(ID);
+    for folder in [proc.join("self"), proc.join("42"), group.clone()] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let table = format!("33 31 0:29 / {} rw - cgroup2 cgroup2 rw\n", point.display());
+    fs::write(proc.join("self/mountinfo"), table).unwrap();
+    fs::write(proc.join("42/cgroup"), format!("0::/{ID}\n")).unwrap();
+    let limit = |bytes: i64| fs::write(group.join("memory.max"), bytes.to_string()).unwrap();
+    let cgroups = Cgroups::told_by(&proc);
+    assert!(Place::remembered(&cgroups, 42, ID).is_none(), "nobody has looked");
+    Place::of(&cgroups, 42, ID).unwrap();
+    assert!(Place::remembered(&cgroups, 43, ID).is_none(), "started anew");
+    let told = || {
+        let wished = Resources { memory_limit: 1 << 30, ..Resources::default() };
+        let shown = Place::remembered(&cgroups, 42, ID)?.shown_now(&wished, &[])?;
+        Some(shown.memory_limit)
+    };
+    for bytes in [64 << 20, 32 << 20] {
+        limit(bytes);
+        assert_eq!(told(), Some(bytes));
+    }
+    fs::remove_dir_all(&group).unwrap();
+    assert_eq!(told(), None, "the container has ended");
+    cgroups.keep(|_| false);
+    assert!(Place::remembered(&cgroups, 42, ID).is_none());
+}
+
+const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";

@@ -1,6 +1,6 @@
 //! What the kernel holds a control group to, read from its files in one go.
 
-use super::{Cgroup, Hierarchy, read, write};
+use super::{Cgroup, Hierarchy, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
 /// Limits in force. A field is none where the machine has no such controller.
@@ -22,34 +22,6 @@ pub struct Limits {
     pub mems: Option<String>,
     /// Of the process that was asked about.
     pub oom_score_adj: Option<i64>,
-}
-
-/// A share of the CPU, in the scale of its hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CpuWeight {
-    /// Version 1: 2 to 262144, usually 1024.
-    Shares(i64),
-    /// Version 2: 1 to 10000, usually 100.
-    Weight(i64),
-}
-
-impl CpuWeight {
-    /// On the scale of version 1: 1 to 10000 onto 2 to 262144 in a straight line.
-    pub const fn shares(self) -> i64 {
-        match self {
-            Self::Shares(shares) => shares,
-            Self::Weight(weight) => {
-                let above = if weight < 1 {
-                    0
-                } else if weight > 10_000 {
-                    9999
-                } else {
-                    weight - 1
-                };
-                2 + above * 262_142 / 9999
-            }
-        }
-    }
 }
 
 /// No limit.

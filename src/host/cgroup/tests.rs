@@ -3,10 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    Cgroups, Hierarchy,
-    hugetlb::sizes_in,
-    limits::{CpuWeight, UNLIMITED},
-    read, write,
+    Cgroups, Hierarchy, hugetlb::sizes_in, limits::UNLIMITED, read, weight::CpuWeight, write,
 };
 
 const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";

@@ -8,7 +8,7 @@ use super::{
     text::{count, flat, limit, pressure},
 };
 use crate::{
-    host::cgroup::{Hierarchy, limits::CpuWeight},
+    host::cgroup::{Hierarchy, weight::CpuWeight},
     model::{
         stats::{CpuReading, Detail},
         time::Nanos,

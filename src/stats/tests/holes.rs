@@ -9,6 +9,7 @@ use std::{
 
 use super::{ID, TREES, container, read, sandbox};
 use crate::{
+    host::cgroup::Cgroups,
     model::stats::{ContainerReading, Detail, PodReading},
     stats::{
         groups::means,
@@ -44,7 +45,7 @@ fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
 }
 
 fn all(root: &Path) -> (Option<ContainerReading>, Option<PodReading>) {
-    let memory: Arc<Memory> = Stats::new(&root.join("proc")).memory;
+    let memory: Arc<Memory> = Stats::new(Cgroups::told_by(&root.join("proc"))).memory;
     let (one, pod) = (container(ID, 42), sandbox("6f2a", "/p"));
     let shape = Shape::among(&pod, &[Arc::clone(&one)], &parents(std::slice::from_ref(&pod)));
     let means = means(Detail::Everything);

@@ -1,0 +1,65 @@
+//! Shares of the CPU on the scales of both versions, and what one becomes on the other.
+
+/// A share of the CPU, in the scale of its hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuWeight {
+    /// Version 1: 2 to 262144, usually 1024.
+    Shares(i64),
+    /// Version 2: 1 to 10000, usually 100.
+    Weight(i64),
+}
+
+impl CpuWeight {
+    /// On the scale of version 1: the usual is the usual, all else in a straight line.
+    pub const fn shares(self) -> i64 {
+        match self {
+            Self::Shares(shares) => shares,
+            Self::Weight(USUAL_WEIGHT) => USUAL_SHARES,
+            Self::Weight(weight) => {
+                let above = if weight < 1 {
+                    0
+                } else if weight > MOST_WEIGHT {
+                    MOST_WEIGHT - 1
+                } else {
+                    weight - 1
+                };
+                LEAST_SHARES + above * (MOST_SHARES - LEAST_SHARES) / (MOST_WEIGHT - 1)
+            }
+        }
+    }
+
+    /// Whether a runtime makes this of so many shares, by one of two formulas, the newer of which
+    /// keeps the usual share the usual weight.
+    pub fn is_made_of(self, shares: i64) -> bool {
+        match self {
+            Self::Shares(held) => held == shares,
+            Self::Weight(weight) => {
+                let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
+                linear(shares) == weight || (curved(shares) - weight).abs() <= 1
+            }
+        }
+    }
+}
+
+/// 2..=262144 onto 1..=10000 in a straight line.
+const fn linear(shares: i64) -> i64 {
+    1 + (shares - LEAST_SHARES) * (MOST_WEIGHT - 1) / (MOST_SHARES - LEAST_SHARES)
+}
+
+/// The same on a curve through (1024, 100).
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "numbers below 2^18, as runtimes compute it"
+)]
+fn curved(shares: i64) -> i64 {
+    let doublings = (shares as f64).log2();
+    let exponent = (doublings * doublings + 125.0 * doublings) / 612.0 - 7.0 / 34.0;
+    10_f64.powf(exponent).ceil() as i64
+}
+
+const LEAST_SHARES: i64 = 2;
+const MOST_SHARES: i64 = 1 << 18;
+const USUAL_SHARES: i64 = 1024;
+const USUAL_WEIGHT: i64 = 100;
+const MOST_WEIGHT: i64 = 10_000;
