@@ -19,7 +19,7 @@ use crate::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
     },
-    host::heap,
+    host::{descriptors, heap},
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
 
@@ -68,6 +68,7 @@ fn serve(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
     heap::economise();
+    descriptors::raise();
     let (spans, collector) = tracing(&settings.tracing);
     let level = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
     for warning in warnings {

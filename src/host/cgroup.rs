@@ -14,9 +14,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use self::kept::{Allowance, Kept};
 use super::{error::HostError, mounts::Entry};
 
 pub mod hugetlb;
+pub mod kept;
 pub mod kills;
 pub mod limits;
 pub mod weight;
@@ -28,6 +30,7 @@ pub struct Cgroups {
     proc: PathBuf,
     mounts: Arc<Mutex<Arc<[Mount]>>>,
     found: Arc<Mutex<HashMap<String, Found>>>,
+    allowance: Allowance,
 }
 
 /// A group that was found, and the process that was asked about.
@@ -38,12 +41,13 @@ struct Found {
 }
 
 /// The directories of one control group that a process is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Cgroup {
     proc: PathBuf,
     unified: Option<PathBuf>,
     /// By controller, `name=systemd` among them.
     legacy: BTreeMap<String, PathBuf>,
+    kept: Kept,
 }
 
 /// Which sort of hierarchy a controller is in; its files have other names and texts in each.
@@ -67,13 +71,15 @@ struct Mount {
 }
 
 impl Cgroups {
-    /// Those below another `/proc`.
+    /// Those below another `/proc`. No file stays open: only of its own files the kernel says
+    /// that they have gone.
     pub fn told_by(proc: &Path) -> Self {
-        Self {
-            proc: proc.to_owned(),
-            mounts: Arc::new(Mutex::new(Arc::new([]))),
-            found: Arc::default(),
-        }
+        Self::with(proc, Allowance::of(0))
+    }
+
+    fn with(proc: &Path, allowance: Allowance) -> Self {
+        let mounts = Arc::new(Mutex::new(Arc::from([])));
+        Self { proc: proc.to_owned(), mounts, found: Arc::default(), allowance }
     }
 
     /// The `/proc` that tells of them.
@@ -131,7 +137,12 @@ impl Cgroups {
         }
         let unified = mounts.iter().find(|mount| mount.options.is_none());
         let unified = unified.map(|mount| mount.point.clone());
-        (unified.is_some() || !legacy.is_empty()).then_some(Cgroup { proc, unified, legacy })
+        (unified.is_some() || !legacy.is_empty()).then_some(Cgroup {
+            proc,
+            unified,
+            legacy,
+            kept: Kept::nothing(),
+        })
     }
 
     /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
@@ -149,7 +160,8 @@ impl Cgroups {
 
     fn locate(&self, told: &str, owner: &str, mounts: &[Mount]) -> Option<Cgroup> {
         let proc = self.proc.clone();
-        let mut found = Cgroup { proc, unified: None, legacy: BTreeMap::new() };
+        let kept = Kept::of(&self.allowance);
+        let mut found = Cgroup { proc, unified: None, legacy: BTreeMap::new(), kept };
         for (controllers, path) in told.lines().filter_map(|line| membership(line, owner)) {
             let seen = |mount: &&Mount| match controllers {
                 "" => mount.options.is_none(),
@@ -183,7 +195,7 @@ impl Cgroups {
 
 impl Default for Cgroups {
     fn default() -> Self {
-        Self::told_by(Path::new("/proc"))
+        Self::with(Path::new("/proc"), Allowance::usual())
     }
 }
 
@@ -199,9 +211,20 @@ impl Cgroup {
         self.unified.as_deref()
     }
 
+    /// Those of its files that stay open.
+    pub const fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
     /// Whether its directories are still there.
     pub fn exists(&self) -> bool {
-        self.unified.iter().chain(self.legacy.values()).next().is_some_and(|place| place.is_dir())
+        self.kept.answers()
+            || self
+                .unified
+                .iter()
+                .chain(self.legacy.values())
+                .next()
+                .is_some_and(|place| place.is_dir())
     }
 
     /// The systemd scope that the group is, where systemd made it.

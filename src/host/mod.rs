@@ -8,6 +8,7 @@ pub mod beneath;
 pub mod capability;
 pub mod cgroup;
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod error;
 pub mod file;

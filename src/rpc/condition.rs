@@ -2,7 +2,7 @@
 //!
 //! Unlike a list it is answered at once, whatever the engine does: that is its purpose.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::runtime::RuntimeRpc;
 use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
@@ -23,7 +23,7 @@ impl RuntimeRpc {
     }
 
     /// What `crictl info` shows below the conditions; kubeadm reads `config.sandboxImage`.
-    fn verbose(&self, now: &Snapshot) -> HashMap<String, String> {
+    fn verbose(&self, now: &Snapshot) -> BTreeMap<String, String> {
         let engine = now.engine.as_deref().map(render::runtime::engine_info);
         [("config", Some(self.config.to_string())), ("engine", engine)]
             .into_iter()

@@ -118,7 +118,9 @@ impl Cgroup {
     }
 
     fn text(&self, controller: &str, file: &str) -> Option<String> {
-        read(self.directory(controller)?.1, file).ok()
+        let mut bytes = Vec::new();
+        self.kept.read(&self.directory(controller)?.1.join(file), &mut bytes).ok()?;
+        String::from_utf8(bytes).ok().map(|text| text.trim_end().to_owned())
     }
 }
 

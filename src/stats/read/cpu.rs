@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    file::Files,
+    file::{Files, GroupFiles},
     group::Places,
     text::{count, flat, limit, pressure},
 };
@@ -20,7 +20,7 @@ pub(super) fn read(
     places: &Places,
     detail: Detail,
     now: fn() -> Nanos,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<CpuReading> {
     let (hierarchy, place) = places.cpu_usage.as_ref()?;
     let mut reading = match hierarchy {
@@ -32,18 +32,18 @@ pub(super) fn read(
     };
     reading.at = now();
     if *hierarchy == Hierarchy::Legacy && detail == Detail::Everything {
-        if let Some(text) = files.text(place, "cpuacct.stat") {
+        if let Some(text) = files.seldom.text(place, "cpuacct.stat") {
             modes(text, &mut reading);
         }
-        let bandwidth = places.cpu.as_ref().and_then(|place| files.text(place, "cpu.stat"));
+        let bandwidth = places.cpu.as_ref().and_then(|place| files.seldom.text(place, "cpu.stat"));
         if let Some(text) = bandwidth {
             throttling(text, &mut reading);
         }
     }
     if detail == Detail::Everything {
         match (&places.cpu, hierarchy) {
-            (Some(place), _) => legacy_limits(place, &mut reading, files),
-            (None, Hierarchy::Unified) => unified_limits(place, &mut reading, files),
+            (Some(place), _) => legacy_limits(place, &mut reading, files.seldom),
+            (None, Hierarchy::Unified) => unified_limits(place, &mut reading, files.seldom),
             (None, Hierarchy::Legacy) => {}
         }
     }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::stats::Limit;
+use crate::{host::cgroup::kept::Kept, model::stats::Limit};
 
 /// Reads files of the kernel, one after the other.
 #[derive(Debug)]
@@ -57,6 +57,41 @@ impl Files {
         self.path.push(name);
         self.bytes.clear();
         File::open(&self.path).ok()
+    }
+}
+
+/// Reads files of one control group. Of those that are in every reading some stay open.
+#[derive(Debug)]
+pub(in crate::stats) struct GroupFiles<'a> {
+    kept: &'a Kept,
+    /// The others.
+    pub(super) seldom: &'a mut Files,
+}
+
+impl<'a> GroupFiles<'a> {
+    /// Of a group of which these stay open.
+    pub(super) const fn of(kept: &'a Kept, seldom: &'a mut Files) -> Self {
+        Self { kept, seldom }
+    }
+
+    /// The text of a file; none when it is absent or cannot be read.
+    pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
+        let Files { path, bytes, .. } = &mut *self.seldom;
+        path.clear();
+        path.push(directory);
+        path.push(name);
+        self.kept.read(path, bytes).ok()?;
+        str::from_utf8(bytes).ok()
+    }
+
+    /// The only count in a file.
+    pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
+        super::text::count(self.text(directory, name)?)
+    }
+
+    /// The only limit in a file.
+    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
+        super::text::limit(self.text(directory, name)?)
     }
 }
 

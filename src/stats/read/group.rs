@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{cpu, file::Files, io, memory, tasks};
+use super::{
+    cpu,
+    file::{Files, GroupFiles},
+    io, memory, tasks,
+};
 use crate::{
-    host::cgroup::{Cgroup, Hierarchy},
+    host::cgroup::{Cgroup, Hierarchy, kept::Kept},
     model::{
         stats::{Detail, GroupReading},
         time::Nanos,
@@ -12,7 +16,7 @@ use crate::{
 };
 
 /// Where the files of a group are; each controller may have a hierarchy of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct Places {
     /// Who counts processor time.
     pub(super) cpu_usage: Option<(Hierarchy, PathBuf)>,
@@ -26,6 +30,8 @@ pub(in crate::stats) struct Places {
     pub(super) pressure: Option<PathBuf>,
     /// Memory of the machine in bytes: a higher limit is none.
     pub(super) machine_memory: u64,
+    /// Those of the files that stay open.
+    pub(super) kept: Kept,
 }
 
 /// What does not change from group to group.
@@ -57,6 +63,7 @@ impl Places {
             hugepages: group.directory("hugetlb").map(owned),
             pressure: group.unified().map(Path::to_owned),
             machine_memory,
+            kept: group.kept().clone(),
         }
     }
 
@@ -76,6 +83,7 @@ impl Places {
             hugepages: both(&self.hugepages),
             pressure: self.pressure.as_ref().and_then(above),
             machine_memory: self.machine_memory,
+            kept: self.kept.clone(),
         }
     }
 
@@ -102,6 +110,7 @@ impl Places {
 /// Reads everything a group tells.
 pub(in crate::stats) fn read(places: &Places, means: &Means, files: &mut Files) -> GroupReading {
     let Means { detail, page_sizes, now } = means;
+    let files = &mut GroupFiles::of(&places.kept, files);
     let cpu = cpu::read(places, *detail, *now, files);
     let (memory, swap) = memory::read(places, *detail, *now, files).unzip();
     GroupReading {
@@ -112,7 +121,7 @@ pub(in crate::stats) fn read(places: &Places, means: &Means, files: &mut Files) 
         pids: tasks::tasks(places, *detail, *now, files),
         hugepages: match detail {
             Detail::Usage => Vec::new(),
-            Detail::Everything => tasks::hugepages(places, page_sizes, files),
+            Detail::Everything => tasks::hugepages(places, page_sizes, files.seldom),
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    file::Files,
+    file::{Files, GroupFiles},
     group::Places,
     text::{nested, operations, pressure},
 };
@@ -20,16 +20,16 @@ pub(super) fn read(
     places: &Places,
     detail: Detail,
     now: fn() -> Nanos,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<IoReading> {
     let told = places.pressure.as_ref().and_then(|place| files.text(place, "io.pressure"));
     let pressure = told.and_then(pressure);
     let at = now();
     let devices = match (&places.io, detail) {
         (Some((Hierarchy::Unified, place)), Detail::Everything) => {
-            files.text(place, "io.stat").map(unified)
+            files.seldom.text(place, "io.stat").map(unified)
         }
-        (Some((Hierarchy::Legacy, place)), Detail::Everything) => legacy(place, files),
+        (Some((Hierarchy::Legacy, place)), Detail::Everything) => legacy(place, files.seldom),
         _ => None,
     };
     if pressure.is_none() && devices.is_none() {

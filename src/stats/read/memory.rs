@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    file::Files,
+    file::{Files, GroupFiles},
     group::Places,
     text::{flat, pressure},
 };
@@ -20,7 +20,7 @@ pub(super) fn read(
     places: &Places,
     detail: Detail,
     now: fn() -> Nanos,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<(MemoryReading, Option<SwapReading>)> {
     let (hierarchy, place) = places.memory.as_ref()?;
     let names = names(*hierarchy);
@@ -47,7 +47,7 @@ pub(super) fn read(
         Hierarchy::Legacy => legacy_swap(stat.swap, &mut reading, place, files),
     };
     if detail == Detail::Everything {
-        details(*hierarchy, place, &mut reading, files);
+        details(*hierarchy, place, &mut reading, files.seldom);
     }
     let told = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
     reading.pressure = told.and_then(pressure);
@@ -129,7 +129,7 @@ pub(super) fn oom_control(text: &str) -> Option<u64> {
 fn unified_swap(
     place: &Path,
     reading: &mut MemoryReading,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<SwapReading> {
     let usage = files.count(place, "memory.swap.current")?;
     let limit = files.limit(place, "memory.swap.max");
@@ -147,7 +147,7 @@ fn legacy_swap(
     usage: Option<u64>,
     reading: &mut MemoryReading,
     place: &Path,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<SwapReading> {
     let usage = usage?;
     reading.swap_limit = files.limit(place, "memory.memsw.limit_in_bytes");

@@ -14,7 +14,7 @@ use super::{
     group::{self, Means, Places},
 };
 use crate::{
-    host::cgroup::Hierarchy,
+    host::cgroup::{Hierarchy, kept::Kept},
     model::{
         stats::{
             CpuReading, DeviceReading, GroupReading, Limit, MemoryReading, PidsReading, SwapReading,
@@ -75,6 +75,7 @@ fn lower(top: &Places, means: &Means) -> Places {
         hugepages: named(&top.hugepages, &pages("usage_in_bytes"), &pages("current")),
         pressure: plain(&top.pressure, "cpu.pressure"),
         machine_memory: top.machine_memory,
+        kept: Kept::nothing(),
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{file::Files, group::Places};
+use super::{
+    file::{Files, GroupFiles},
+    group::Places,
+};
 use crate::{
     host::cgroup::Hierarchy,
     model::{
@@ -16,14 +19,14 @@ pub(super) fn tasks(
     places: &Places,
     detail: Detail,
     now: fn() -> Nanos,
-    files: &mut Files,
+    files: &mut GroupFiles<'_>,
 ) -> Option<PidsReading> {
     let place = places.pids.as_ref()?;
     let tasks = files.count(place, "pids.current")?;
     let at = now();
     let limit = match detail {
         Detail::Usage => None,
-        Detail::Everything => files.limit(place, "pids.max"),
+        Detail::Everything => files.seldom.limit(place, "pids.max"),
     };
     Some(PidsReading { at, tasks, limit })
 }

@@ -1,7 +1,5 @@
 //! Filters of the list calls. A filter is never an error: what nothing can meet selects nothing.
 
-use std::collections::{BTreeMap, HashMap};
-
 use super::image;
 use crate::{
     model::{
@@ -18,7 +16,7 @@ pub fn sandbox_filter(given: Option<&cri::PodSandboxFilter>) -> SandboxFilter {
     SandboxFilter {
         id: given.id.clone(),
         state: state.flatten(),
-        labels: sorted(&given.label_selector),
+        labels: given.label_selector.clone(),
         unmeetable: state == Some(None),
     }
 }
@@ -31,7 +29,7 @@ pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter
         id: given.id.clone(),
         state: state.flatten(),
         sandbox: given.pod_sandbox_id.clone(),
-        labels: sorted(&given.label_selector),
+        labels: given.label_selector.clone(),
         unmeetable: state == Some(None),
     }
 }
@@ -44,7 +42,7 @@ pub fn container_stats_filter(given: Option<&cri::ContainerStatsFilter>) -> Cont
     ContainerFilter {
         id: given.id.clone(),
         sandbox: given.pod_sandbox_id.clone(),
-        labels: sorted(&given.label_selector),
+        labels: given.label_selector.clone(),
         ..running
     }
 }
@@ -52,7 +50,7 @@ pub fn container_stats_filter(given: Option<&cri::ContainerStatsFilter>) -> Cont
 /// Of which pods statistics are asked for; no filter asks for all.
 pub fn sandbox_stats_filter(given: Option<&cri::PodSandboxStatsFilter>) -> SandboxFilter {
     let Some(given) = given else { return SandboxFilter::default() };
-    let labels = sorted(&given.label_selector);
+    let labels = given.label_selector.clone();
     SandboxFilter { id: given.id.clone(), labels, ..SandboxFilter::default() }
 }
 
@@ -76,8 +74,4 @@ fn container_state(number: i32) -> Option<ContainerStateFilter> {
         cri::ContainerState::ContainerExited => ContainerStateFilter::Exited,
         cri::ContainerState::ContainerUnknown => ContainerStateFilter::Unknown,
     })
-}
-
-fn sorted(labels: &HashMap<String, String>) -> BTreeMap<String, String> {
-    labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }

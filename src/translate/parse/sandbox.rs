@@ -1,9 +1,6 @@
 //! RunPodSandbox: the whole of `PodSandboxConfig`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     error::{At, ParseError},
@@ -87,7 +84,7 @@ fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
     text::line(parent)
 }
 
-fn sysctls(given: &HashMap<String, String>) -> Result<BTreeMap<String, String>, ParseError> {
+fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ParseError> {
     let pairs = text::pairs(given)?;
     for key in pairs.keys() {
         let parts = key.split(['.', '/']).all(|part| !part.is_empty());

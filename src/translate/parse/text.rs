@@ -1,7 +1,7 @@
 //! What a piece of text must satisfy before it may become part of a path, a label, a name or an
 //! environment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::error::{At, ParseError};
 
@@ -75,7 +75,9 @@ pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
 }
 
 /// Labels or annotations, verbatim.
-pub(super) fn pairs(map: &HashMap<String, String>) -> Result<BTreeMap<String, String>, ParseError> {
+pub(super) fn pairs(
+    map: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ParseError> {
     map.iter()
         .map(|(key, value)| {
             let key = required(key).at(format_args!("[{}]", shown(key)))?;

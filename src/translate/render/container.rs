@@ -1,10 +1,10 @@
 //! Containers as CRI shows them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{sandbox::unsorted, signal, time, verbose};
+use super::{signal, time, verbose};
 use crate::{
     model::{
         accounts::ProcessUser,
@@ -46,8 +46,8 @@ pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
         image_ref: image_ref(record),
         reason: ending.reason.to_owned(),
         message: ending.message.to_owned(),
-        labels: unsorted(&spec.labels),
-        annotations: unsorted(&spec.annotations),
+        labels: spec.labels.clone(),
+        annotations: spec.annotations.clone(),
         mounts: mounts(&record.document),
         log_path: log_path(spec),
         resources: limits.as_ref().map(resources),
@@ -71,14 +71,14 @@ pub fn item(record: &ContainerRecord) -> cri::Container {
         image_ref: image_ref(record),
         state: state(&record.process).into(),
         created_at: time::created_at(record.created_at),
-        labels: unsorted(&spec.labels),
-        annotations: unsorted(&spec.annotations),
+        labels: spec.labels.clone(),
+        annotations: spec.annotations.clone(),
         image_id: document.image_id.to_string(),
     }
 }
 
 /// What a verbose status adds; `sandboxID` and `pid` are what tools read.
-pub fn info(record: &ContainerRecord) -> HashMap<String, String> {
+pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
     let document = &record.document;
     verbose::info(&json!({
         "sandboxID": document.sandbox,
@@ -241,7 +241,7 @@ pub fn resources(given: &Resources) -> cri::ContainerResources {
         cpuset_cpus: given.cpuset_cpus.clone(),
         cpuset_mems: given.cpuset_mems.clone(),
         hugepage_limits: given.hugepage_limits.iter().map(hugepage).collect(),
-        unified: unsorted(&given.unified),
+        unified: given.unified.clone(),
         memory_swap_limit_in_bytes: given.memory_swap_limit,
     };
     cri::ContainerResources { linux: Some(linux), windows: None }

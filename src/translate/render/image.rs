@@ -1,6 +1,6 @@
 //! Images and the space they take, as CRI shows them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
 }
 
 /// What a verbose status adds, in the shape of an OCI image configuration.
-pub fn info(record: &ImageRecord) -> HashMap<String, String> {
+pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     verbose::info(&json!({
         "labels": record.labels,
         "imageSpec": {

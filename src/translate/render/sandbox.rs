@@ -1,9 +1,6 @@
 //! Sandboxes as CRI shows them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::json;
 
@@ -29,8 +26,8 @@ pub fn status(record: &SandboxRecord) -> cri::PodSandboxStatus {
         created_at: time::created_at(record.created_at),
         network: Some(network(record)),
         linux: Some(namespaces(record)),
-        labels: unsorted(&spec.labels),
-        annotations: unsorted(&spec.annotations),
+        labels: spec.labels.clone(),
+        annotations: spec.annotations.clone(),
         runtime_handler: spec.handler.clone(),
     }
 }
@@ -43,8 +40,8 @@ pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
         metadata: Some(metadata(&spec.metadata)),
         state: state(record).into(),
         created_at: time::created_at(record.created_at),
-        labels: unsorted(&spec.labels),
-        annotations: unsorted(&spec.annotations),
+        labels: spec.labels.clone(),
+        annotations: spec.annotations.clone(),
         runtime_handler: spec.handler.clone(),
     }
 }
@@ -54,7 +51,7 @@ pub fn info(
     record: &SandboxRecord,
     engine: Option<&EngineInfo>,
     resources: &PodResources,
-) -> HashMap<String, String> {
+) -> BTreeMap<String, String> {
     let document = &record.document;
     let handler = document.spec.handler.as_str();
     let runtime = match handler {
@@ -78,11 +75,6 @@ pub fn info(
         "resources": verbose::part(resources),
         "config": verbose::part(&document.spec),
     }))
-}
-
-/// A map as the wire wants it.
-pub(super) fn unsorted(map: &BTreeMap<String, String>) -> HashMap<String, String> {
-    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 pub(super) fn metadata(given: &PodMetadata) -> cri::PodSandboxMetadata {

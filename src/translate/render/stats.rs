@@ -3,10 +3,7 @@
 //! Kubelet reads identities without looking whether they are there, of containers and of pods, and
 //! a pod's Linux part and default interface likewise: nothing rendered here lacks them.
 
-use super::{
-    container,
-    sandbox::{self, unsorted},
-};
+use super::{container, sandbox};
 use crate::{
     model::stats::{
         ContainerReading, CpuReading, InterfaceReading, IoReading, LayerReading, MemoryReading,
@@ -23,8 +20,8 @@ pub fn container(reading: &ContainerReading) -> cri::ContainerStats {
         attributes: Some(cri::ContainerAttributes {
             id: record.id.to_string(),
             metadata: Some(container::metadata(&spec.metadata)),
-            labels: unsorted(&spec.labels),
-            annotations: unsorted(&spec.annotations),
+            labels: spec.labels.clone(),
+            annotations: spec.annotations.clone(),
         }),
         cpu: group.cpu.as_ref().map(cpu),
         memory: group.memory.as_ref().map(memory),
@@ -42,8 +39,8 @@ pub fn pod(reading: &PodReading) -> cri::PodSandboxStats {
         attributes: Some(cri::PodSandboxAttributes {
             id: record.id.to_string(),
             metadata: Some(sandbox::metadata(&spec.metadata)),
-            labels: unsorted(&spec.labels),
-            annotations: unsorted(&spec.annotations),
+            labels: spec.labels.clone(),
+            annotations: spec.annotations.clone(),
         }),
         linux: Some(cri::LinuxPodSandboxStats {
             cpu: group.cpu.as_ref().map(cpu),

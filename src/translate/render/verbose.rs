@@ -1,12 +1,12 @@
 //! The free-form part of verbose answers: a map from a topic to JSON text.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 /// The usual single topic.
-pub(super) fn info(document: &Value) -> HashMap<String, String> {
-    HashMap::from([("info".to_owned(), document.to_string())])
+pub(super) fn info(document: &Value) -> BTreeMap<String, String> {
+    BTreeMap::from([("info".to_owned(), document.to_string())])
 }
 
 /// A part of a document; what cannot be written as JSON is left out rather than failing a read.

@@ -1,6 +1,6 @@
 //! Requests that are CRI by form and absurd by content.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use dockbridge::wire::cri;
 use tonic::{Code, Status};
@@ -212,9 +212,9 @@ async fn absurd_but_possible_pods_run() {
     let mut many = pod("many");
     many.labels = (0..5_000).map(|n| (format!("label-{n}"), "v".repeat(20))).collect();
     let mut large = pod("large");
-    large.annotations = HashMap::from([("large".to_owned(), "ä".repeat(1 << 19))]);
+    large.annotations = BTreeMap::from([("large".to_owned(), "ä".repeat(1 << 19))]);
     let mut strange = pod("strange");
-    strange.labels = HashMap::from([("💥 \n\t\"'\\".to_owned(), "\u{202e}\u{7f}".to_owned())]);
+    strange.labels = BTreeMap::from([("💥 \n\t\"'\\".to_owned(), "\u{202e}\u{7f}".to_owned())]);
     metadata(&mut strange).attempt = u32::MAX;
     for config in [many, large, strange] {
         let id = bridge.run(&config).await.unwrap();

@@ -1,10 +1,10 @@
 //! Any request at all: answered with a code that blames the right one, and gone without a trace.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use dockbridge::wire::cri;
 use proptest::{
-    collection::{hash_map, vec},
+    collection::{btree_map, vec},
     option,
     prelude::{Just, Strategy, any, prop_oneof},
     test_runner::{Config, TestRunner},
@@ -50,8 +50,8 @@ fn words() -> impl Strategy<Value = Vec<String>> {
     vec(word(), 0..4)
 }
 
-fn pairs() -> impl Strategy<Value = HashMap<String, String>> {
-    hash_map(word(), word(), 0..4)
+fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
+    btree_map(word(), word(), 0..4)
 }
 
 /// Paths nobody can make anything of: creating mount sources is part of the interface.

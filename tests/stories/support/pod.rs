@@ -1,6 +1,6 @@
 //! Pod and container configurations as kubelet would write them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use dockbridge::wire::cri;
 
@@ -132,6 +132,6 @@ fn namespaces(network: cri::NamespaceMode) -> cri::NamespaceOption {
     }
 }
 
-fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
 }

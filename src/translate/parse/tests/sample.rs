@@ -1,11 +1,11 @@
 //! One pod and one container that state every field this program knows, valid throughout.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::wire::cri;
 
 /// A map from pairs.
-pub(in crate::translate) fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+pub(in crate::translate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 

@@ -140,7 +140,7 @@ pub(super) fn engine() -> EngineInfo {
     }
 }
 
-pub(super) fn read_info(info: &std::collections::HashMap<String, String>) -> Value {
+pub(super) fn read_info(info: &std::collections::BTreeMap<String, String>) -> Value {
     serde_json::from_str(&info["info"]).unwrap()
 }
 
