@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     error::LogError,
-    positions::Saved,
+    positions::{Positions, Saved},
     progress::Progress,
     roster::Then,
     subject::{Run, Subject},
@@ -125,6 +125,15 @@ impl Followed {
         let (nobody, _) = oneshot::channel();
         self.leaving.push(reply.unwrap_or(nobody));
         self.over.get_or_insert(now);
+    }
+
+    /// Lets go of it for this process's lifetime; what is leaving needs no position any more.
+    pub(super) fn close(self, positions: &Positions) {
+        let Some(mut log) = self.log else { return };
+        match self.leaving.is_empty() {
+            true => log.close(positions),
+            false => positions.remove(&log.subject.id),
+        }
     }
 
     /// For a turn; none while it has one, or when there is nothing to do: a log that is complete

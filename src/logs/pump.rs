@@ -291,17 +291,15 @@ impl Pump {
         }
     }
 
-    /// Lets the turns under way end, and saves all positions.
+    /// Lets the turns under way end, and saves all positions of logs that go on.
     async fn close(mut self) {
         while let Some(turned) = self.turns.join_next_with_id().await {
             self.take_back(turned);
         }
         let positions = self.tools.positions.clone();
-        let logs: Vec<Box<Log>> = self.logs.drain().filter_map(|(_, log)| log.log).collect();
+        let logs: Vec<Followed> = self.logs.drain().map(|(_, log)| log).collect();
         let saving = task::spawn_blocking(move || {
-            for mut log in logs {
-                log.close(&positions);
-            }
+            logs.into_iter().for_each(|log| log.close(&positions));
         });
         if let Err(error) = saving.await {
             warn!(error = chain(&error), "the positions of logs are not saved");

@@ -78,3 +78,23 @@ async fn who_was_let_go_of_is_not_followed_again() {
     }
     assert_eq!(pump.departed.len(), REMEMBERED, "it is bounded");
 }
+
+/// Whether its last turn comes before the end of the process or not.
+#[tokio::test]
+async fn what_is_leaving_at_the_end_leaves_no_position() {
+    for leaves in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut pump, _tidings) = pump(directory.path());
+        let subject = subject(directory.path());
+        let (id, positions) = (subject.id.clone(), pump.tools.positions.clone());
+        std::fs::create_dir_all(directory.path().join("pod/main")).unwrap();
+        write(&directory.path().join("json.log"));
+        pump.observe(subject, Run::Underway(Nanos(1)));
+        pump.start_turns();
+        if leaves {
+            pump.forget(&id, None);
+        }
+        pump.close().await;
+        assert_eq!(positions.read(&id).is_none(), leaves);
+    }
+}
