@@ -20,6 +20,9 @@ STORY ?=
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
 WORLD := $(AS_ROOT) tests/env/world.sh
 BUILT := target/debug/dockbridge
+# Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
+MEASURE := $(CARGO) bench --profile measure
+RELEASED := BRIDGE=$${BRIDGE:-$(CURDIR)/target/release/dockbridge}
 # What is tested inside a world: whole stories, then the engine client alone (it pulls into the same engine).
 ON_ENGINE := set -e; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
 
@@ -101,15 +104,15 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
 .PHONY: bench
-bench: toolchain ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
-	$(CARGO) bench --bench lifecycle --bench logs --no-run
-	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench lifecycle --bench logs
-	$(CARGO) bench --bench forward
+bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
+	$(MEASURE) --bench lifecycle --bench logs --no-run
+	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench lifecycle --bench logs
+	$(RELEASED) $(MEASURE) --bench forward
 
 .PHONY: soak
-soak: toolchain ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
-	$(CARGO) bench --bench soak --no-run
-	$(WORLD) --engine $(ENGINE) -- $(CARGO) bench --offline --bench soak
+soak: release ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
+	$(MEASURE) --bench soak --no-run
+	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench soak
 
 ##@ Care
 

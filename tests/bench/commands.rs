@@ -34,7 +34,7 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table>
             table.merge(times);
         }
     }
-    stage.cri.clear().await?;
+    stage.cri.end(&sandbox).await?;
     Ok(table)
 }
 

@@ -40,7 +40,6 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri
     }
     table.print("reads beside the crowd");
     table.wants("ListContainerStats", 10.0);
-    table.wants("ListPodSandboxMetrics", 10.0);
     table.wants("ContainerStatus", 0.3);
     println!("resident memory without pods: {before:.1} MB");
     wanted::at_most("resident memory, MB", resident(stage)?, 25.0);

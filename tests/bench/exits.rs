@@ -10,7 +10,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     amount,
@@ -19,6 +19,7 @@ use crate::{
     support::{
         cri::Cri,
         failure::{Failure, Outcome, ensure},
+        process::Process,
         stage::Stage,
     },
     table::Table,
@@ -43,7 +44,7 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     table.print("the end of a process");
     table.wants(BY_SIGNAL, 20.0);
     println!();
-    stage.cri.clear().await
+    stage.cri.end(&sandbox).await
 }
 
 /// One end, as workloads end: by themselves when they are told. The first clock starts when the
@@ -53,7 +54,10 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
     let request = cri::GetEventsRequest {};
     let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();
     let mut engines = raw.events(r#"{"event":["die"]}"#).await?;
-    let pid = Pid::from_raw(i32::try_from(raw.pid(id).await?)?);
+    let pid = u32::try_from(raw.pid(id).await?)?;
+    while !Process(pid).catches(Signal::SIGTERM)? {
+        sleep(Duration::from_millis(5)).await;
+    }
     let heard_by_raw = async {
         while let Some(frame) = engines.frame().await {
             let text = frame?.into_data().unwrap_or_default();
@@ -73,7 +77,7 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
         Err(Failure("the events ended".to_owned()))
     };
     let told_to = Instant::now();
-    kill(pid, Signal::SIGTERM)?;
+    kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
     let both = async { tokio::try_join!(heard, heard_by_raw) };
     let (ours, theirs) = timeout(PATIENCE, both).await.map_err(|_late| {
         Failure(format!("nobody tells of the end of {id} within {PATIENCE:?}"))

@@ -45,6 +45,7 @@ use lives::{CriLife, RAW, RawLife};
 use raw::RawEngine;
 use run::{amount, in_world};
 use support::{
+    bridge::program,
     cri::Cri,
     failure::{Failure, Outcome},
     proxy::Proxy,
@@ -98,13 +99,13 @@ async fn measure(world: &World) -> Outcome {
     exits::measure(&stage, &raw.engine).await?;
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
     remote::measure(&stage, &raw.engine).await?.print("commands in a container");
+    // The recorded pod is its own, though the other adopted it when it came to know of it.
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
-    // It adopted the recorded pod when it came to know of it.
     stage.cri.clear().await?;
     recorder.leaves_nothing().await?;
-    let binary = fs::metadata(env!("CARGO_BIN_EXE_dockbridge"))?.len();
-    wanted::at_most("program of this build, MB", megabytes(binary), 12.0);
+    let binary = fs::metadata(program())?.len();
+    wanted::at_most("program, MB", megabytes(binary), 12.0);
     stage.leaves_nothing().await
 }
 

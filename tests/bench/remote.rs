@@ -39,7 +39,7 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
             table.merge(times);
         }
     }
-    stage.cri.clear().await?;
+    stage.cri.end(&sandbox).await?;
     Ok(table)
 }
 

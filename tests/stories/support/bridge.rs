@@ -166,10 +166,7 @@ impl Bridge {
     /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`].
     pub(crate) async fn spawn(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        // Measurements may be of another build than the one at hand.
-        let program = std::env::var("BRIDGE");
-        let program = program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_dockbridge"));
-        let mut command = Command::new(program);
+        let mut command = Command::new(program());
         command.arg("serve").args(&self.command).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // The world's variables begin like dockbridge's own.
@@ -238,3 +235,8 @@ impl Bridge {
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The program under test. Measurements may be of another build than the one at hand.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("BRIDGE").unwrap_or(env!("CARGO_BIN_EXE_dockbridge").into()).into()
+}

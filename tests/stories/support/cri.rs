@@ -301,10 +301,15 @@ impl Cri {
     /// Stops and removes every sandbox there is.
     pub(crate) async fn clear(&self) -> Outcome {
         for sandbox in self.sandboxes().await? {
-            self.stop(&sandbox.id).await?;
-            self.remove(&sandbox.id).await?;
+            self.end(&sandbox.id).await?;
         }
         Ok(())
+    }
+
+    /// StopPodSandbox and RemovePodSandbox.
+    pub(crate) async fn end(&self, id: &str) -> Outcome {
+        self.stop(id).await?;
+        Ok(self.remove(id).await?)
     }
 }
 
