@@ -101,20 +101,31 @@ impl Cgroups {
             None => self.locate(&told, owner, &self.look()?),
             found => found,
         };
-        let group = Arc::new(found.ok_or_else(|| {
+        let group = found.ok_or_else(|| {
             let reason = format!("process {pid} is in no control group of {owner}");
             io::Error::new(io::ErrorKind::NotFound, reason)
-        })?);
-        self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
-        Ok(group)
+        })?;
+        // What is known stays, and with it the files that are open.
+        let known = self.remembered(pid, owner).filter(|known| known.is_where(&group));
+        Ok(known.unwrap_or_else(|| {
+            let group = Arc::new(group);
+            self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
+            group
+        }))
     }
 
     /// The group that was found for this process and this owner before; asks nobody, so it may
-    /// have gone since. Its path holds the owner's name: as long as it [`Cgroup::exists`] it is
-    /// the owner's, whoever has the pid by now.
+    /// have gone since, or be empty. Its path holds the owner's name: as long as it
+    /// [`Cgroup::exists`] it is the owner's, whoever has the pid by now.
     pub fn remembered(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
         let found = self.found();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
+    }
+
+    /// Whether the process is, at this moment, in a group whose name holds `owner`.
+    pub fn has(&self, pid: u32, owner: &str) -> bool {
+        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"));
+        told.is_ok_and(|told| told.lines().any(|line| membership(line, owner).is_some()))
     }
 
     /// Forgets the groups of all other owners.
@@ -216,15 +227,13 @@ impl Cgroup {
         &self.kept
     }
 
-    /// Whether its directories are still there.
+    fn is_where(&self, other: &Self) -> bool {
+        self.unified == other.unified && self.legacy == other.legacy
+    }
+
+    /// Whether it is still there, by the first of its directories.
     pub fn exists(&self) -> bool {
-        self.kept.answers()
-            || self
-                .unified
-                .iter()
-                .chain(self.legacy.values())
-                .next()
-                .is_some_and(|place| place.is_dir())
+        self.unified.iter().chain(self.legacy.values()).next().is_some_and(|place| place.is_dir())
     }
 
     /// The systemd scope that the group is, where systemd made it.

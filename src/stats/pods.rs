@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     groups::Found,
-    read::{group::Places, interfaces},
+    read::interfaces,
     room::{Memory, Work},
 };
 use crate::{
@@ -83,17 +83,15 @@ impl Memory {
                 sum(std::iter::once(&own).chain(containers.iter().map(|one| &one.group)))
             }
         };
-        let network = self.network(record, pid, &places, work);
+        let network = self.network(record, pid, work);
         Some(PodReading { group, network, containers, ..blank })
     }
 
-    /// The counters of the pod's interfaces. A pid that is another's by now has other counters;
-    /// but as long as the pause's group is there, so is the pause.
+    /// The counters of the pod's interfaces. A pid that is another's by now has other counters.
     fn network(
         &self,
         record: &SandboxRecord,
         pid: u32,
-        places: &Places,
         work: &mut Work<'_>,
     ) -> Option<NetworkReading> {
         if record.document.network == NetworkMode::Host {
@@ -102,7 +100,7 @@ impl Memory {
         let place = self.proc.join(pid.to_string());
         let text = work.files.text(&place, "net/dev")?;
         let read = interfaces::network(text, interface(record), (work.means.now)());
-        read.filter(|_| places.exists())
+        read.filter(|_| self.groups.cgroups().has(pid, record.id.as_str()))
     }
 }
 

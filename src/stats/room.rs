@@ -4,10 +4,14 @@
 //! snapshot and the reading is left out.
 
 use std::{
-    collections::HashSet, path::PathBuf, sync::Arc, thread::available_parallelism, time::Instant,
+    collections::HashSet,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    thread::available_parallelism,
+    time::{Duration, Instant},
 };
 
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use super::{
     disks::{self, Seen},
@@ -61,7 +65,8 @@ impl Stats {
     pub fn start(store: Store, cgroups: Cgroups) -> Self {
         let stats = Self::new(cgroups);
         tokio::spawn(walker::walk(Arc::downgrade(&stats.memory), store.clone()));
-        tokio::spawn(disks::watch(Arc::downgrade(&stats.memory), store));
+        tokio::spawn(disks::watch(Arc::downgrade(&stats.memory), store.clone()));
+        tokio::spawn(forget(Arc::downgrade(&stats.memory), store));
         stats
     }
 
@@ -275,6 +280,21 @@ impl Memory {
     }
 }
 
+/// Forgets what has ended, soon after the store shows it. Waits for no file system: what is kept
+/// of those that run must not grow when one hangs.
+async fn forget(memory: Weak<Memory>, store: Store) {
+    let mut seen: Option<Arc<Snapshot>> = None;
+    loop {
+        let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
+        let news = store.when(|now| is_news(now).then(|| Arc::clone(now))).await;
+        let Some((now, memory)) = news.zip(memory.upgrade()) else { return };
+        memory.keep(now.containers(), now.sandboxes());
+        seen = Some(now);
+        drop(memory);
+        sleep(TOGETHER).await;
+    }
+}
+
 /// More threads than this would only wait for each other.
 fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
@@ -282,6 +302,8 @@ fn workers() -> usize {
 
 /// In the names of all such storage drivers and snapshotters.
 const OVERLAY: &str = "overlay";
+/// Ends that come together are forgotten together.
+const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
 /// Fewer are read sooner than another thread wakes up.
 const SMALLEST_SHARE: usize = 8;

@@ -118,12 +118,9 @@ impl Rounds {
         self.looked.is_none_or(|at| at.elapsed() >= rest)
     }
 
-    /// Forgets what has ended and enlists what is due.
+    /// Enlists what is due.
     async fn look(&mut self, memory: &Memory, now: Arc<Snapshot>) {
         let at = Instant::now();
-        if self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &now)) {
-            memory.keep(now.containers(), now.sandboxes());
-        }
         (self.looked, self.seen) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
         let running = now.containers().iter().filter(|record| record.process.is_running());

@@ -110,8 +110,11 @@ impl Looker {
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);
         }
-        if inquest::is_doubtful(&record) && is_fresh(&record) {
-            time::sleep(AGAIN_AFTER).await;
+        for rest in AGAIN_AFTER {
+            if !inquest::is_doubtful(&record) || !is_fresh(&record) {
+                break;
+            }
+            time::sleep(rest).await;
             if let Ok(Sight::Container(seen)) = self.inspect(target).await
                 && let Observed::Container(seen) = *seen
                 && !inquest::is_doubtful(&seen)
@@ -167,7 +170,9 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Sight, LookFailure>
 /// Longer than a log that is complete needs to say so, shorter than the first reader waits.
 const GLIMPSE_AFTER: Duration = Duration::from_millis(100);
 /// Before the engine is asked again whether memory was short: its word of that and its word of the
-/// end come by two ways. Where it is late, it is by less; where it never knows, nobody should wait.
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// end come by two ways. On an idle machine it is late by less than the first of these, with both
+/// CPUs busy by more; where it never knows, nobody should wait.
+const AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(150)];
 /// An engine that has not learnt by then why a container ended never will.
 const FRESH: Duration = Duration::from_secs(2);

@@ -2,9 +2,10 @@
 //! or behind one that is.
 //!
 //! A collector that is slow or dead is told of once, or once a minute while it takes less than
-//! there is, and costs one attempt a second with what has come meanwhile; those spans are lost. Our own exporter, because the crates for it bring a
-//! thread, a second reader of the environment and a new major version every few months: see
-//! docs/decisions/0021.
+//! there is, and costs one attempt a second with what has come meanwhile; those spans are lost.
+//!
+//! Our own exporter, because the crates for it bring a thread, a second reader of the environment
+//! and a new major version every few months: see docs/decisions/0021.
 
 pub mod message;
 
@@ -129,7 +130,10 @@ impl State {
     /// Tells of changes only.
     fn note(&mut self, collector: &str, sent: Result<(), Undelivered>, dropped: u64) {
         match sent {
-            Ok(()) if self.failing => info!(collector, dropped, "spans are delivered again"),
+            Ok(()) if self.failing => {
+                info!(collector, dropped, "spans are delivered again");
+                self.told = dropped;
+            }
             Err(error) if !self.failing => {
                 warn!(
                     collector,

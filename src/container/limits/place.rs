@@ -53,9 +53,8 @@ impl Place {
 
     /// [`Self::shown`]; none when the group has gone. Waits for nobody.
     pub(super) fn shown_now(&self, wished: &Resources, settings: &[Setting]) -> Option<Resources> {
-        let shown = self.shown(wished, settings);
-        // Asked last: what was read before is this container's.
-        self.group.exists().then_some(shown)
+        let held = self.held(wished);
+        (held.is_told() || self.group.exists()).then(|| self.told(wished, &held, settings))
     }
 
     /// Whether the process is still there.
@@ -65,10 +64,16 @@ impl Place {
 
     /// What is in force, in the words of what was wished for.
     pub(super) fn shown(&self, wished: &Resources, settings: &[Setting]) -> Resources {
-        let current = |setting: &Setting| self.current(setting);
+        self.told(wished, &self.held(wished), settings)
+    }
+
+    fn held(&self, wished: &Resources) -> Limits {
         let lists = !wished.cpuset_cpus.is_empty() || !wished.cpuset_mems.is_empty();
-        let held = if lists { self.limits() } else { self.group.numbers(self.pid) };
-        shown(wished, &held, settings, current)
+        if lists { self.limits() } else { self.group.numbers(self.pid) }
+    }
+
+    fn told(&self, wished: &Resources, held: &Limits, settings: &[Setting]) -> Resources {
+        shown(wished, held, settings, |setting| self.current(setting))
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -82,7 +87,7 @@ impl Place {
 
     /// What a file holds now; none if it is not there.
     pub(super) fn current(&self, setting: &Setting) -> Option<String> {
-        cgroup::read(self.group.directory(&setting.controller)?.1, &setting.file).ok()
+        self.group.text(&setting.controller, &setting.file)
     }
 
     /// Sets a file. What its absence means, the setting says; in a container that has ended

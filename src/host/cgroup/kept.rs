@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use nix::unistd::{SysconfVar, sysconf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::host::descriptors;
@@ -37,7 +38,7 @@ struct Open {
 impl Allowance {
     /// A good part of what this process may open, and no more than is worth it.
     pub(super) fn usual() -> Self {
-        Self::of(MOST.min(descriptors::allowed() / PART))
+        Self::of((MOST_BYTES / page()).min(descriptors::allowed() / PART))
     }
 
     pub(super) fn of(files: usize) -> Self {
@@ -82,13 +83,6 @@ impl Kept {
         Ok(())
     }
 
-    /// Whether a file that stays open can still be read, so that the group is there; not that it
-    /// has gone where none can.
-    pub(super) fn answers(&self) -> bool {
-        let first = self.files().first().map(|(_, open)| Arc::clone(open));
-        first.is_some_and(|open| open.file.read_at(&mut [0; 64], 0).is_ok())
-    }
-
     fn files(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<Open>)>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,12 +109,18 @@ fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
+/// Bytes of a page of memory.
+fn page() -> usize {
+    let told = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    told.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(PIECE).max(PIECE)
+}
+
 /// Larger than nearly all that is read.
 const PIECE: usize = 4096;
 /// No control group tells as much in one file.
 const LARGEST: usize = 1 << 20;
-/// Each costs the kernel some 5 KB; a container has about a dozen.
-const MOST: usize = 4096;
+/// What they may cost: the kernel has a page for each. A container has about a dozen.
+const MOST_BYTES: usize = 16 << 20;
 /// Logs, streams and sockets need descriptors more.
 const PART: usize = 4;
 

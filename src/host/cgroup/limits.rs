@@ -1,6 +1,6 @@
 //! What the kernel holds a control group to, read from its files in one go.
 
-use super::{Cgroup, Hierarchy, read, weight::CpuWeight, write};
+use super::{Cgroup, Hierarchy, plain, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
 /// Limits in force. A field is none where the machine has no such controller.
@@ -24,6 +24,13 @@ pub struct Limits {
     pub oom_score_adj: Option<i64>,
 }
 
+impl Limits {
+    /// Whether the group told anything, so that it was there.
+    pub const fn is_told(&self) -> bool {
+        self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
+    }
+}
+
 /// No limit.
 pub const UNLIMITED: i64 = -1;
 
@@ -39,9 +46,10 @@ impl Cgroup {
 
     /// [`Self::limits`] without the lists.
     pub fn numbers(&self, pid: u32) -> Limits {
+        // First: if the group has figures afterwards, the process had not left it by then.
+        let score = read(&self.proc.join(pid.to_string()), "oom_score_adj");
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
-        let score = read(&self.proc.join(pid.to_string()), "oom_score_adj");
         Limits {
             cpu_period,
             cpu_quota,
@@ -56,13 +64,12 @@ impl Cgroup {
 
     /// Memory in bytes that cannot be had back cheaply: all but the page cache nobody used lately.
     pub fn working_set(&self) -> Option<i64> {
-        let (hierarchy, place) = self.directory("memory")?;
-        let (usage, idle) = match hierarchy {
+        let (usage, idle) = match self.directory("memory")?.0 {
             Hierarchy::Legacy => ("memory.usage_in_bytes", "total_inactive_file"),
             Hierarchy::Unified => ("memory.current", "inactive_file"),
         };
         let usage: i64 = self.text("memory", usage)?.parse().ok()?;
-        let stat = read(place, "memory.stat").ok()?;
+        let stat = self.text("memory", "memory.stat")?;
         let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
         Some(usage.saturating_sub(idle.unwrap_or(0)).max(0))
     }
@@ -117,9 +124,12 @@ impl Cgroup {
         self.text(controller, file).as_deref().and_then(number)
     }
 
-    fn text(&self, controller: &str, file: &str) -> Option<String> {
+    /// The text of a file of a controller, without the blanks around it; none if it cannot be had.
+    /// The file stays open.
+    pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
-        self.kept.read(&self.directory(controller)?.1.join(file), &mut bytes).ok()?;
+        let path = self.directory(controller)?.1.join(plain(file).ok()?);
+        self.kept.read(&path, &mut bytes).ok()?;
         String::from_utf8(bytes).ok().map(|text| text.trim_end().to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! Trees as machines of every layout show them, in a folder.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use super::{
     Cgroups, Hierarchy, hugetlb::sizes_in, limits::UNLIMITED, read, weight::CpuWeight, write,
@@ -114,6 +114,28 @@ fn version_2_seen_from_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");
     unified(&machine, "cg/kubepods/ID");
     assert!(machine.cgroups().of(42, ID).is_ok());
+}
+
+/// Who finds it again keeps the files that are open.
+#[test]
+fn what_was_found_is_found_again() {
+    let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/kubepods/ID\n");
+    unified(&machine, "cg/kubepods/ID");
+    unified(&machine, "cg/moved/ID");
+    let cgroups = machine.cgroups();
+    assert!(cgroups.remembered(42, ID).is_none());
+    let group = cgroups.of(42, ID).unwrap();
+    assert!(Arc::ptr_eq(&group, &cgroups.of(42, ID).unwrap()));
+    assert!(Arc::ptr_eq(&group, &cgroups.remembered(42, ID).unwrap()));
+    assert!(cgroups.remembered(43, ID).is_none(), "another process");
+    assert!(cgroups.has(42, ID) && !cgroups.has(42, "other") && !cgroups.has(43, ID));
+
+    machine.file("proc/42/cgroup", &format!("0::/moved/{ID}\n"));
+    let moved = cgroups.of(42, ID).unwrap();
+    assert_eq!(machine.below(moved.unified().unwrap()), format!("cg/moved/{ID}"));
+    assert!(Arc::ptr_eq(&moved, &cgroups.remembered(42, ID).unwrap()));
+    cgroups.keep(|owner| owner != ID);
+    assert!(cgroups.remembered(42, ID).is_none());
 }
 
 #[test]
