@@ -121,10 +121,15 @@ impl Place {
         Ok(())
     }
 
+    /// The OOM score of the main process.
+    pub(super) fn score(&self) -> Option<i64> {
+        self.group.oom_score_adj(self.pid)
+    }
+
     /// Sets the OOM score of the main process. Where that is not permitted, the score stays what
     /// it is, as it would at a start: scores are clamped to what a host allows.
     pub(super) fn set_score(&self, score: i64) -> Result<(), LimitError> {
-        if self.limits().oom_score_adj == Some(score) || !self.lives() {
+        if self.score() == Some(score) || !self.lives() {
             return Ok(());
         }
         match self.group.set_oom_score_adj(self.pid, score) {

@@ -187,7 +187,7 @@ impl Change<'_> {
     async fn score(&mut self, place: &Place, score: i64) -> Result<(), ContainerError> {
         let place = place.clone();
         let set = move || {
-            let now = place.limits().oom_score_adj;
+            let now = place.score();
             (now, place.set_score(score))
         };
         let (now, set) = blocking(set).await?;

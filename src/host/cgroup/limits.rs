@@ -47,7 +47,7 @@ impl Cgroup {
     /// [`Self::limits`] without the lists.
     pub fn numbers(&self, pid: u32) -> Limits {
         // First: if the group has figures afterwards, the process had not left it by then.
-        let score = read(&self.proc.join(pid.to_string()), "oom_score_adj");
+        let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
         Limits {
@@ -58,7 +58,7 @@ impl Cgroup {
             memory_and_swap: self.memory_and_swap(memory),
             cpus: None,
             mems: None,
-            oom_score_adj: score.ok().and_then(|text| text.parse().ok()),
+            oom_score_adj: score,
         }
     }
 
@@ -72,6 +72,11 @@ impl Cgroup {
         let stat = self.text("memory", "memory.stat")?;
         let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
         Some(usage.saturating_sub(idle.unwrap_or(0)).max(0))
+    }
+
+    /// The OOM score of a process of the group; none when it has gone.
+    pub fn oom_score_adj(&self, pid: u32) -> Option<i64> {
+        read(&self.proc.join(pid.to_string()), "oom_score_adj").ok()?.parse().ok()
     }
 
     /// Sets the OOM score of a process of the group.
@@ -142,5 +147,6 @@ fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Version 1 has no word for "no limit": it shows the most a counter of pages can hold.
-const BOUNDLESS: i64 = i64::MAX - (1 << 20);
+/// Version 1 has no word for "no limit": it shows the most a counter of pages can hold, and no
+/// machine has as much as this.
+pub const BOUNDLESS: i64 = i64::MAX - (1 << 20);

@@ -1,7 +1,10 @@
 //! The few forms in which the kernel writes figures. What is not understood is passed over: a
 //! newer kernel adds lines.
 
-use crate::model::stats::{Limit, Pressure, Stall};
+use crate::{
+    host::cgroup::limits::BOUNDLESS,
+    model::stats::{Limit, Pressure, Stall},
+};
 
 /// A count. What is larger than we can count is as large as we can count; `max` is too.
 pub(super) fn count(text: &str) -> Option<u64> {
@@ -18,7 +21,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
 pub(super) fn limit(text: &str) -> Option<Limit> {
     match count(text) {
         None => (text.trim() == "-1").then_some(Limit::Unlimited),
-        Some(value) if value < UNLIMITED => Some(Limit::At(value)),
+        Some(value) if value < BOUNDLESS.unsigned_abs() => Some(Limit::At(value)),
         Some(_) => Some(Limit::Unlimited),
     }
 }
@@ -84,6 +87,3 @@ fn numbers(device: &str) -> Option<(u32, u32)> {
     let (major, minor) = device.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
-
-/// No machine has this much, and version 1 writes no less for "no limit".
-const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
