@@ -87,6 +87,8 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
     let path = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => AskError::Forbidden { socket: path() },
+        // More wait for it already than it may have waiting.
+        io::ErrorKind::WouldBlock => AskError::Silent { socket: path() },
         _ => AskError::NobodyThere { socket: path(), source },
     })?;
     let broken = |source| AskError::Broken { socket: path(), source };

@@ -1,6 +1,11 @@
 //! How many descriptors this process may have.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::io;
+
+use nix::{
+    libc,
+    sys::resource::{Resource, getrlimit, setrlimit},
+};
 
 /// Has this process, and those it starts, open more files than the usual thousand, if its
 /// surroundings permit that: each log, stream and pod needs some. What was set higher stays.
@@ -15,12 +20,17 @@ pub fn raise() {
 
 /// How many there may be.
 pub fn allowed() -> usize {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(now, _)| now);
-    usize::try_from(limit).unwrap_or(usize::MAX)
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(now, _)| now);
+    limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// Whether a file was not opened for want of them, here or in the whole system.
+pub fn are_short(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// For some hundred pods with all their logs and streams. No more: programs that we start may
 /// look through all that they could have.
 const ENOUGH: u64 = 16_384;
 /// What every process gets.
-const USUAL: u64 = 1024;
+pub const USUAL: usize = 1024;

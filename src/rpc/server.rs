@@ -1,14 +1,18 @@
 //! Both services on one socket, until told to stop.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, io, time::Duration};
 
-use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
+use futures_util::stream::{self, Stream};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    time::sleep,
+};
 use tonic::transport::Server;
 use tower::Layer;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{image::ImageRpc, layer::Guard, runtime::RuntimeRpc};
+use crate::error::chain;
 use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
 };
@@ -40,11 +44,11 @@ pub async fn serve(
     let serving = Server::builder()
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop);
+        .serve_with_incoming_shutdown(connections(listener), stop);
     let patience = async move {
         // An error means that serving ended first.
         if stopped.wait_for(|stop| *stop).await.is_ok() {
-            tokio::time::sleep(DRAIN_PATIENCE).await;
+            sleep(DRAIN_PATIENCE).await;
         } else {
             std::future::pending::<()>().await;
         }
@@ -58,7 +62,27 @@ pub async fn serve(
     }
 }
 
+/// Connections as they come. Where none can be taken, for want of descriptors most likely, it is
+/// tried again after a rest: whoever waits is still there then.
+fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
+    stream::unfold((listener, false), async |(listener, mut told)| {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((Ok(stream), (listener, false))),
+                Err(error) if told => debug!(error = chain(&error), "still no connection"),
+                Err(error) => {
+                    warn!(error = chain(&error), "cannot take a connection, trying again");
+                    told = true;
+                }
+            }
+            sleep(ACCEPT_AGAIN).await;
+        }
+    })
+}
+
 /// Kubelet refuses answers beyond this, and sends none beyond it.
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
+/// Before a connection is tried again that could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long calls under way may take once we are told to stop.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(5);

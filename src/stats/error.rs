@@ -10,6 +10,12 @@ pub enum StatsError {
     /// The threads that read did not come to an end: dockbridge is ending, or a bug.
     #[error("reading what containers use was interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
+    /// Figures would be missing that there are: no limit and no memory look like that.
+    #[error(
+        "there are no descriptors left to read with: raise the limit of open files of dockbridge \
+         (LimitNOFILE)"
+    )]
+    Starved,
 }
 
 impl StatsError {
@@ -17,6 +23,7 @@ impl StatsError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Interrupted(_) => Kind::Internal,
+            Self::Starved => Kind::ResourceExhausted,
         }
     }
 }

@@ -189,12 +189,12 @@ impl Stats {
                 let mut work = Work { means: &means, files: Files::default() };
                 let read = part.iter().filter_map(|one| read(&memory, one, &mut work)).collect();
                 drop(permit);
-                (place, read)
+                if work.files.starved { Err(StatsError::Starved) } else { Ok((place, read)) }
             });
         }
         let mut parts: Vec<(u32, Vec<R>)> = Vec::new();
         while let Some(part) = reading.join_next().await {
-            parts.push(part?);
+            parts.push(part??);
         }
         parts.sort_by_key(|(place, _)| *place);
         Ok(parts.into_iter().flat_map(|(_, read)| read).collect())

@@ -164,6 +164,7 @@ const STORIES: &[(&str, Story)] = stories![
     stats::while_they_end,
     stats::cost_the_engine_nothing,
     shortages::of_memory,
+    shortages::of_descriptors,
     shortages::of_processors_and_disks,
     metrics::of_a_pod,
     metrics::of_what_limits_it,

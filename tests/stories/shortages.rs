@@ -4,11 +4,13 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use dockbridge::wire::cri;
+use tonic::Code;
 
 use crate::support::{
     failure::{Failure, Outcome, ensure, ensure_eq},
     kernel::Kernel,
     patience::Looks,
+    process::Process,
     samples::{Told, samples},
     stage::Stage,
     world::World,
@@ -58,6 +60,42 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
         Ok(())
     })
     .await?;
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Descriptors, of dockbridge itself: what cannot be read is not left out as if it were not there,
+/// and who comes meanwhile is received afterwards.
+pub(crate) async fn of_descriptors(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "starved").await?;
+    let pod = stage.recipes.pod("hungry");
+    let sandbox = stage.cri.run(&pod).await?;
+    let main = stage.recipes.container("main", "sleep 600");
+    stage.up(&sandbox, &pod, &[main]).await?;
+    let whole = samples(&stage).await?.pod.container_metrics[0].metrics.len();
+    let process = Process(stage.bridge.pid().unwrap_or_default());
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    loop {
+        // One that is closed meanwhile makes room: then the answer is whole.
+        process.may_open(process.first_free_descriptor()?).await?;
+        match stage.cri.pod_metrics().await {
+            Ok(told) => ensure_eq!(told[0].container_metrics[0].metrics.len(), whole),
+            Err(refused) if refused.code == Code::ResourceExhausted => break,
+            Err(refused) => return Err(refused.into()),
+        }
+        ensure!(looks.again().await, "it never ran short");
+    }
+    let comes = async { Ok(stage.bridge.cri().await?.version().await?) };
+    let waits = async {
+        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+        while !stage.bridge.tail().contains("cannot take a connection") {
+            ensure!(looks.again().await, "nobody is kept waiting");
+        }
+        process.may_open(4096).await
+    };
+    let (version, ()) = tokio::try_join!(comes, waits)?;
+    ensure_eq!(version.runtime_name, "docker");
+    ensure_eq!(samples(&stage).await?.pod.container_metrics[0].metrics.len(), whole);
     stage.cri.clear().await?;
     stage.leaves_nothing().await
 }

@@ -36,9 +36,11 @@ struct Open {
 }
 
 impl Allowance {
-    /// A good part of what this process may open, and no more than is worth it.
+    /// A good part of what this process may open beyond the usual, and no more than is worth it:
+    /// where descriptors are few, pods need them more.
     pub(super) fn usual() -> Self {
-        Self::of((MOST_BYTES / page()).min(descriptors::allowed() / PART))
+        let spare = descriptors::allowed().saturating_sub(descriptors::USUAL);
+        Self::of((MOST_BYTES / page()).min(spare / PART))
     }
 
     pub(super) fn of(files: usize) -> Self {

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{host::cgroup::kept::Kept, model::stats::Limit};
+use crate::{
+    host::{cgroup::kept::Kept, descriptors::are_short},
+    model::stats::Limit,
+};
 
 /// Reads files of the kernel, one after the other.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
     text: String,
+    /// Some file could not be opened though it may be there: what was read is not the whole truth.
+    pub(in crate::stats) starved: bool,
 }
 
 impl Files {
@@ -56,7 +61,9 @@ impl Files {
         self.path.push(directory);
         self.path.push(name);
         self.bytes.clear();
-        File::open(&self.path).ok()
+        let opened = File::open(&self.path);
+        self.starved |= opened.as_ref().is_err_and(are_short);
+        opened.ok()
     }
 }
 
@@ -76,11 +83,13 @@ impl<'a> GroupFiles<'a> {
 
     /// The text of a file; none when it is absent or cannot be read.
     pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
-        let Files { path, bytes, .. } = &mut *self.seldom;
+        let Files { path, bytes, starved, .. } = &mut *self.seldom;
         path.clear();
         path.push(directory);
         path.push(name);
-        self.kept.read(path, bytes).ok()?;
+        let read = self.kept.read(path, bytes);
+        *starved |= read.as_ref().is_err_and(are_short);
+        read.ok()?;
         str::from_utf8(bytes).ok()
     }
 
@@ -97,7 +106,12 @@ impl<'a> GroupFiles<'a> {
 
 impl Default for Files {
     fn default() -> Self {
-        Self { path: PathBuf::new(), bytes: Vec::with_capacity(USUAL), text: String::new() }
+        Self {
+            path: PathBuf::new(),
+            bytes: Vec::with_capacity(USUAL),
+            text: String::new(),
+            starved: false,
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a process holds, by the kernel's word.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use nix::sys::signal::Signal;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
 
 use super::{
-    failure::{Failure, Outcome, fail},
+    failure::{Failure, Outcome, ensure, fail},
     patience::patient,
 };
 
@@ -29,6 +32,22 @@ impl Process {
             .collect();
         held.sort();
         Ok(held)
+    }
+
+    /// The number that the next one gets.
+    pub(crate) fn first_free_descriptor(self) -> Outcome<usize> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
+        let taken: BTreeSet<usize> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        Ok((0..).zip(&taken).find(|(number, held)| number != *held).map_or(taken.len(), |it| it.0))
+    }
+
+    /// Lets it open no descriptor of that number or a higher one.
+    pub(crate) async fn may_open(self, below: usize) -> Outcome {
+        let (pid, limit) = (format!("--pid={}", self.0), format!("--nofile={below}:"));
+        let set = Command::new("prlimit").args([pid, limit]).status().await?;
+        ensure!(set.success(), "prlimit: {set}");
+        Ok(())
     }
 
     /// Its memory in KiB.
