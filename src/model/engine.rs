@@ -206,6 +206,11 @@ pub enum EngineEvent {
         /// Docker id.
         id: String,
     },
+    /// Memory was short in a container, and the kernel killed a process there.
+    ContainerShort {
+        /// Docker id.
+        id: String,
+    },
     /// A container was removed.
     ContainerGone {
         /// Docker id.

@@ -8,7 +8,7 @@
 //! is accounted for, also one that leaves no question: else its kills would be the next one's.
 //!
 //! A verdict stays what it was: a kubelet reads an end once. Version 1 counts for each group
-//! alone, so there only the engine knows.
+//! alone, so there only the engine knows; where its word comes after the end, only its event has it.
 
 mod account;
 
@@ -58,6 +58,8 @@ struct Known {
     verdicts: HashMap<String, (Nanos, Verdict)>,
     /// Containers that the engine sent a SIGKILL.
     sentenced: HashSet<String>,
+    /// Containers of which the engine has told that memory was short.
+    short: HashSet<String>,
     /// Of all these, what the last list had not.
     missing: HashSet<String>,
 }
@@ -130,6 +132,7 @@ impl Inquest {
             _ if is_clear => Verdict::AsTold,
             Some(true) => Verdict::NoMemory,
             Some(false) => Verdict::AsTold,
+            None if self.is_short(record.id.as_str()) => Verdict::NoMemory,
             None => return None,
         };
         self.close(record, verdict).await;
@@ -162,6 +165,16 @@ impl Inquest {
 
     pub(super) fn is_sentenced(&self, id: &str) -> bool {
         self.known().sentenced.contains(id)
+    }
+
+    /// The engine told that memory was short in it. Its inspection may never say so: what comes
+    /// after the end is not added there.
+    pub(super) fn hear(&self, id: &str) {
+        self.known().short.insert(id.to_owned());
+    }
+
+    pub(super) fn is_short(&self, id: &str) -> bool {
+        self.known().short.contains(id)
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
@@ -218,7 +231,8 @@ impl Known {
 
     fn ids(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.keys().map(SandboxId::as_str);
-        let containers = self.verdicts.keys().chain(&self.sentenced).map(String::as_str);
+        let told = self.sentenced.iter().chain(&self.short);
+        let containers = self.verdicts.keys().chain(told).map(String::as_str);
         let ended = self.accounts.values().flat_map(|one| &one.ended).map(String::as_str);
         pods.chain(containers).chain(ended)
     }
@@ -226,6 +240,7 @@ impl Known {
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.verdicts.retain(|id, _| keeps(id));
         self.sentenced.retain(|id| keeps(id));
+        self.short.retain(|id| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
         let around: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.around).collect();
         self.accounts.retain(|group, _| around.contains(group));

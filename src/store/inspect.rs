@@ -115,6 +115,10 @@ impl Looker {
                 break;
             }
             time::sleep(rest).await;
+            if self.inquest.is_short(record.id.as_str()) {
+                self.inquest.close(&record, Verdict::NoMemory).await;
+                return inquest::by(Verdict::NoMemory, record);
+            }
             if let Ok(Sight::Container(seen)) = self.inspect(target).await
                 && let Observed::Container(seen) = *seen
                 && !inquest::is_doubtful(&seen)
@@ -172,7 +176,11 @@ const GLIMPSE_AFTER: Duration = Duration::from_millis(100);
 /// Before the engine is asked again whether memory was short: its word of that and its word of the
 /// end come by two ways. On an idle machine it is late by less than the first of these, with both
 /// CPUs busy by more; where it never knows, nobody should wait.
-const AGAIN_AFTER: [Duration; 3] =
-    [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(150)];
+const AGAIN_AFTER: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(150),
+    Duration::from_millis(200),
+];
 /// An engine that has not learnt by then why a container ended never will.
 const FRESH: Duration = Duration::from_secs(2);

@@ -144,8 +144,12 @@ impl<W, E> Ledger<W, E> {
         match event {
             // It is the die that changes something.
             EngineEvent::ContainerKilled { .. } => Effect::None,
-            EngineEvent::ContainerChanged { id } if self.facts.is_foreign(&id) => Effect::None,
-            EngineEvent::ContainerChanged { id } => self.want(Target::Container(id)),
+            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerShort { id } => {
+                match self.facts.is_foreign(&id) {
+                    true => Effect::None,
+                    false => self.want(Target::Container(id)),
+                }
+            }
             EngineEvent::ContainerGone { id } => self.lose(id),
             // An id can come back, so even this is only worth a look.
             EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {

@@ -226,6 +226,7 @@ impl Writer {
         match &event {
             EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
             EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
+            EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id),
             _ => {}
         }
         match self.ledger.happened(event) {

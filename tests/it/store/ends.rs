@@ -12,7 +12,7 @@ use dockbridge::{
 use tokio::time::{Instant, sleep};
 
 use super::{SOON, pod_in, runs, settings, until, workload};
-use crate::support::fake_dockerd::server::FakeDockerd;
+use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
 /// A store on a machine of version 2 that is a folder, with verdicts of earlier runs.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
@@ -155,6 +155,12 @@ async fn in_a_group_of_several_pods_it_is_nobodys() {
 
 #[tokio::test]
 async fn an_engine_that_hears_of_it_late() {
+    hears(World::hears_of_oom).await;
+    hears(|world, id| world.hears_of_oom_too_late(id)).await;
+}
+
+/// While the end is being looked at.
+async fn hears(tell: impl FnOnce(&mut World, &str)) {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| {
         let sandbox = pod_in(world, "web", "");
@@ -169,7 +175,7 @@ async fn an_engine_that_hears_of_it_late() {
     while looks() == before {
         sleep(Duration::from_millis(1)).await;
     }
-    docker.world(|world| world.hears_of_oom(&id));
+    docker.world(|world| tell(world, &id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
 

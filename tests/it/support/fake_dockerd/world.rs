@@ -186,6 +186,11 @@ impl World {
         self.container_event("oom", id);
     }
 
+    /// The engine is told of such a kill after the end: it says so once, and forgets it.
+    pub(crate) fn hears_of_oom_too_late(&self, id: &str) {
+        self.container_event("oom", id);
+    }
+
     /// The engine sends a signal.
     pub(super) fn signal(&self, id: &str, number: &str) {
         self.event_with("kill", id, |attributes| attributes["signal"] = json!(number));
