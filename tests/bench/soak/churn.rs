@@ -1,6 +1,12 @@
 //! Pods that come and go, each with everything a pod can be asked for.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use dockbridge::wire::cri;
+use tonic::Code;
 
 use crate::support::{
     cri::Cri,
@@ -18,15 +24,17 @@ pub(crate) struct Churn {
     cri: Cri,
     engine: Engine,
     recipes: crate::support::pod::Recipes,
+    failed: Arc<AtomicUsize>,
 }
 
 impl Churn {
-    /// Pods of that stage.
-    pub(crate) fn on(stage: &Stage) -> Self {
+    /// Pods of that stage. Starts that the engine failed are counted in `failed`.
+    pub(crate) fn on(stage: &Stage, failed: &Arc<AtomicUsize>) -> Self {
         Self {
             cri: stage.cri.clone(),
             engine: stage.engine.clone(),
             recipes: stage.recipes.clone(),
+            failed: Arc::clone(failed),
         }
     }
 
@@ -41,9 +49,7 @@ impl Churn {
         let short = self.recipes.container("short", line);
         let mut ids = Vec::new();
         for container in [&web, &talker, &short] {
-            let id = self.cri.create(&sandbox, container, &pod).await?;
-            self.cri.start(&id).await?;
-            ids.push(id);
+            ids.push(self.begin(&sandbox, container.clone(), &pod).await?);
         }
         self.commands(&ids[0], number).await?;
         self.port(&sandbox, number).await?;
@@ -55,6 +61,25 @@ impl Churn {
         }
         self.end(&sandbox, &ids, number).await?;
         Ok(std::fs::remove_dir_all(&pod.log_directory)?)
+    }
+
+    /// On a busy machine runc fails to start a container in a thousand: then there is another, as
+    /// kubelet would make it.
+    async fn begin(
+        &self,
+        sandbox: &str,
+        mut container: cri::ContainerConfig,
+        pod: &cri::PodSandboxConfig,
+    ) -> Outcome<String> {
+        loop {
+            let id = self.cri.create(sandbox, &container, pod).await?;
+            let Err(refused) = self.cri.start(&id).await else { return Ok(id) };
+            let failed = 1 + self.failed.fetch_add(1, Ordering::Relaxed);
+            ensure!(refused.code == Code::Unknown && failed <= MOST_FAILED, "{refused}");
+            println!("the engine failed: {refused}");
+            self.cri.remove_container(&id).await?;
+            container.metadata.get_or_insert_default().attempt += 1;
+        }
     }
 
     /// One that runs to its end, one over a stream, and now and then one that runs out of time.
@@ -132,6 +157,9 @@ impl Churn {
         Ok(self.cri.remove(sandbox).await?)
     }
 }
+
+/// More is no accident.
+const MOST_FAILED: usize = 5;
 
 /// Where the pod's server listens.
 pub(crate) const PORT: u16 = 8080;

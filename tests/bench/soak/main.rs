@@ -42,6 +42,10 @@ use std::{
     env, fs,
     path::PathBuf,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -77,7 +81,8 @@ async fn soak(world: &World) -> Outcome {
     let process = Process(stage.bridge.pid().unwrap_or_default());
     let mut ears = JoinSet::new();
     let heard = streams::listen(&stage.cri, &mut ears).await?;
-    let before = Churn::on(&stage).life(0).await.and_then(|()| process.descriptors())?;
+    let failed = Arc::new(AtomicUsize::new(0));
+    let before = Churn::on(&stage, &failed).life(0).await.and_then(|()| process.descriptors())?;
     let mut open = JoinSet::new();
     streams::open(&stage, &mut open).await?;
     stay(&stage).await?;
@@ -86,7 +91,7 @@ async fn soak(world: &World) -> Outcome {
     fs::create_dir_all(&folder)?;
     let mut sampler = Sampler::new(&stage, &folder.join(format!("{}.tsv", world.engine)))?;
     let lived = tokio::select! {
-        lived = churn(&stage, length, Duration::from_secs(60) / lives) => lived?,
+        lived = churn(&stage, &failed, length, Duration::from_secs(60) / lives) => lived?,
         Some(ended) = open.join_next() => return Err(early("a stream", ended)),
         Some(ended) = ears.join_next() => return Err(early("a listener", ended)),
         outcome = watch(&mut sampler, length) => return outcome,
@@ -97,7 +102,7 @@ async fn soak(world: &World) -> Outcome {
     let curves = sampler.curves();
     draw(&world.engine, length, &curves)?;
     stage.cri.clear().await?;
-    agree(&heard, lived).await?;
+    agree(&heard, lived, failed.load(Ordering::Relaxed) as u64).await?;
     println!(
         "descriptors: {before} after the first pod, {} at rest",
         at_rest(process, before).await?
@@ -151,12 +156,17 @@ async fn stay(stage: &Stage) -> Outcome {
 }
 
 /// Lives in two lanes, so that pods overlap; how many there were.
-async fn churn(stage: &Stage, length: Duration, pace: Duration) -> Outcome<usize> {
+async fn churn(
+    stage: &Stage,
+    failed: &Arc<AtomicUsize>,
+    length: Duration,
+    pace: Duration,
+) -> Outcome<usize> {
     const LANES: u32 = 2;
     let end = Instant::now() + length;
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
-        let churn = Churn::on(stage);
+        let churn = Churn::on(stage, failed);
         lanes.spawn(async move {
             sleep(pace * lane).await;
             let mut lived = 0;
@@ -215,8 +225,8 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
 }
 
 /// Every listener heard of every step of every life, once. Pods that stayed and the first one
-/// lived, too.
-async fn agree(heard: &[Heard], lived: usize) -> Outcome {
+/// lived, too; those that could not be started came and went without a beginning.
+async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;
     let kinds = [
@@ -226,12 +236,14 @@ async fn agree(heard: &[Heard], lived: usize) -> Outcome {
         ContainerEventType::ContainerDeletedEvent,
     ];
     for heard in heard {
-        let complete = || heard.counts().values().sum::<u64>() >= all * 4;
+        let complete = || heard.counts().values().sum::<u64>() >= all * 4 + failed * 3;
         let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
         while looks.again().await && !complete() {}
         for kind in kinds {
             let told = heard.counts().get(&kind).copied().unwrap_or_default();
-            ensure_eq!(told, all, "({kind:?} told to a listener)");
+            let begun = kind == ContainerEventType::ContainerStartedEvent;
+            let expected = if begun { all } else { all + failed };
+            ensure_eq!(told, expected, "({kind:?} told to a listener)");
         }
     }
     println!(
