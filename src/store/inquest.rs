@@ -56,10 +56,10 @@ struct Known {
     accounts: HashMap<PathBuf, Account>,
     /// By container, with the end it is about.
     verdicts: HashMap<String, (Nanos, Verdict)>,
-    /// Containers that the engine sent a SIGKILL.
-    sentenced: HashSet<String>,
-    /// Containers of which the engine has told that memory was short.
-    short: HashSet<String>,
+    /// Containers that the engine sent a SIGKILL, and when it did so last.
+    sentenced: HashMap<String, Nanos>,
+    /// Containers of which the engine has told that memory was short, and when it was last.
+    short: HashMap<String, Nanos>,
     /// Of all these, what the last list had not.
     missing: HashSet<String>,
 }
@@ -127,12 +127,12 @@ impl Inquest {
         }
         let is_for_memory = self.account(record).await;
         // The engine may tell of a SIGKILL after the end: so it is asked for last.
-        let is_clear = !is_doubtful(record) || self.is_sentenced(record.id.as_str());
+        let is_clear = !is_doubtful(record) || self.is_sentenced(record);
         let verdict = match is_for_memory {
             _ if is_clear => Verdict::AsTold,
             Some(true) => Verdict::NoMemory,
             Some(false) => Verdict::AsTold,
-            None if self.is_short(record.id.as_str()) => Verdict::NoMemory,
+            None if self.is_short(record) => Verdict::NoMemory,
             None => return None,
         };
         self.close(record, verdict).await;
@@ -159,22 +159,24 @@ impl Inquest {
     }
 
     /// The engine sent it a SIGKILL: no need to look for another cause.
-    pub(super) fn sentence(&self, id: &str) {
-        self.known().sentenced.insert(id.to_owned());
+    pub(super) fn sentence(&self, id: &str, at: Nanos) {
+        self.known().sentenced.insert(id.to_owned(), at);
     }
 
-    pub(super) fn is_sentenced(&self, id: &str) -> bool {
-        self.known().sentenced.contains(id)
+    /// Whether the engine did so in the run that has ended.
+    fn is_sentenced(&self, record: &ContainerRecord) -> bool {
+        is_of_run(record, &self.known().sentenced)
     }
 
     /// The engine told that memory was short in it. Its inspection may never say so: what comes
     /// after the end is not added there.
-    pub(super) fn hear(&self, id: &str) {
-        self.known().short.insert(id.to_owned());
+    pub(super) fn hear(&self, id: &str, at: Nanos) {
+        self.known().short.insert(id.to_owned(), at);
     }
 
-    pub(super) fn is_short(&self, id: &str) -> bool {
-        self.known().short.contains(id)
+    /// Whether the engine told so of the run that has ended.
+    pub(super) fn is_short(&self, record: &ContainerRecord) -> bool {
+        is_of_run(record, &self.known().short)
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
@@ -231,7 +233,7 @@ impl Known {
 
     fn ids(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.keys().map(SandboxId::as_str);
-        let told = self.sentenced.iter().chain(&self.short);
+        let told = self.sentenced.keys().chain(self.short.keys());
         let containers = self.verdicts.keys().chain(told).map(String::as_str);
         let ended = self.accounts.values().flat_map(|one| &one.ended).map(String::as_str);
         pods.chain(containers).chain(ended)
@@ -239,8 +241,8 @@ impl Known {
 
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.verdicts.retain(|id, _| keeps(id));
-        self.sentenced.retain(|id| keeps(id));
-        self.short.retain(|id| keeps(id));
+        self.sentenced.retain(|id, _| keeps(id));
+        self.short.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
         let around: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.around).collect();
         self.accounts.retain(|group, _| around.contains(group));
@@ -251,6 +253,12 @@ impl Known {
         let killed = self.verdicts.iter().filter(|(_, (_, found))| *found == Verdict::NoMemory);
         killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
     }
+}
+
+/// Whether one of these is about the run that has ended, not an earlier one.
+fn is_of_run(record: &ContainerRecord, told: &HashMap<String, Nanos>) -> bool {
+    let Process::Exited { started_at, .. } = record.process else { return false };
+    told.get(record.id.as_str()).is_some_and(|at| *at >= started_at)
 }
 
 /// Whether a record leaves open why its process was killed.

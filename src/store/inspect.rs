@@ -110,14 +110,21 @@ impl Looker {
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);
         }
+        if inquest::is_doubtful(&record) && is_fresh(&record) {
+            return self.explained_later(target, record).await;
+        }
+        self.inquest.close(&record, Verdict::AsTold).await;
+        record
+    }
+
+    /// With the engine's late word, by its inspection or by its event.
+    async fn explained_later(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
+        let mut verdict = Verdict::AsTold;
         for rest in AGAIN_AFTER {
-            if !inquest::is_doubtful(&record) || !is_fresh(&record) {
-                break;
-            }
             time::sleep(rest).await;
-            if self.inquest.is_short(record.id.as_str()) {
-                self.inquest.close(&record, Verdict::NoMemory).await;
-                return inquest::by(Verdict::NoMemory, record);
+            if self.inquest.is_short(&record) {
+                verdict = Verdict::NoMemory;
+                break;
             }
             if let Ok(Sight::Container(seen)) = self.inspect(target).await
                 && let Observed::Container(seen) = *seen
@@ -126,8 +133,8 @@ impl Looker {
                 return seen;
             }
         }
-        self.inquest.close(&record, Verdict::AsTold).await;
-        record
+        self.inquest.close(&record, verdict).await;
+        inquest::by(verdict, record)
     }
 
     /// Waits at the gate. What stays there and was never shown must not seem to be missing for

@@ -225,8 +225,8 @@ impl Writer {
         self.meters().heard();
         match &event {
             EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
-            EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id),
-            EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id),
+            EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id, at),
+            EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id, at),
             _ => {}
         }
         match self.ledger.happened(event) {

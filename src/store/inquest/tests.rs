@@ -96,8 +96,8 @@ async fn one_list_without_it_forgets_nothing() {
     let inquest = Inquest::default();
     let dead = ended(137, ExitReason::Error);
     inquest.close(&dead, Verdict::NoMemory).await;
-    inquest.sentence("killed");
-    let told = async || (inquest.hold(&dead).await, inquest.is_sentenced("killed"));
+    inquest.sentence(dead.id.as_str(), Nanos(i64::MAX));
+    let told = async || (inquest.hold(&dead).await, inquest.is_sentenced(&dead));
     for there in [false, true, false] {
         inquest.keep(|_| there);
         assert_eq!(told().await, (Some(Verdict::NoMemory), true));

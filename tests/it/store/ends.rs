@@ -44,6 +44,20 @@ fn write(root: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
+/// A pod below that group, and containers of these names in it; all of them run.
+fn pod<const N: usize>(
+    docker: &FakeDockerd,
+    parent: &str,
+    names: [&str; N],
+) -> (String, [String; N]) {
+    docker.world(|world| {
+        let sandbox = pod_in(world, "web", parent);
+        let ids = names.map(|name| workload(world, &sandbox, name));
+        std::iter::once(&sandbox).chain(&ids).for_each(|id| world.start(id));
+        (sandbox, ids)
+    })
+}
+
 fn reason(snapshot: &Snapshot, id: &str) -> Option<ExitReason> {
     match snapshot.container(id)?.process {
         Process::Exited { reason, .. } => Some(reason),
@@ -59,13 +73,7 @@ async fn first(store: &Store, id: &str) -> ExitReason {
 #[tokio::test]
 async fn the_kernel_knows_what_the_engine_missed() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
-    let (sandbox, ids) = docker.world(|world| {
-        let sandbox = pod_in(world, "web", "/pod");
-        world.start(&sandbox);
-        let ids = ["a", "b", "c"].map(|name| workload(world, &sandbox, name));
-        ids.iter().for_each(|id| world.start(id));
-        (sandbox, ids)
-    });
+    let (sandbox, ids) = pod(&docker, "/pod", ["a", "b", "c"]);
     machine(root.path(), &sandbox, 2);
     let store = start(&docker, root.path()).await;
     store.synced(SOON).await.unwrap();
@@ -97,13 +105,7 @@ async fn the_kernel_knows_what_the_engine_missed() {
 #[tokio::test]
 async fn every_end_accounts_for_its_kills() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
-    let (sandbox, ids) = docker.world(|world| {
-        let sandbox = pod_in(world, "web", "/pod");
-        world.start(&sandbox);
-        let ids = ["a", "b", "c", "d"].map(|name| workload(world, &sandbox, name));
-        ids.iter().for_each(|id| world.start(id));
-        (sandbox, ids)
-    });
+    let (sandbox, ids) = pod(&docker, "/pod", ["a", "b", "c", "d"]);
     machine(root.path(), &sandbox, 0);
     let store = start(&docker, root.path()).await;
     store.synced(SOON).await.unwrap();
@@ -162,12 +164,7 @@ async fn an_engine_that_hears_of_it_late() {
 /// While the end is being looked at.
 async fn hears(tell: impl FnOnce(&mut World, &str)) {
     let docker = FakeDockerd::start().await;
-    let id = docker.world(|world| {
-        let sandbox = pod_in(world, "web", "");
-        let id = workload(world, &sandbox, "a");
-        world.start(&id);
-        id
-    });
+    let (_sandbox, [id]) = pod(&docker, "", ["a"]);
     let store = super::synced(&docker).await;
     let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
     let before = looks();
@@ -177,6 +174,32 @@ async fn hears(tell: impl FnOnce(&mut World, &str)) {
     }
     docker.world(|world| tell(world, &id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
+}
+
+/// What the engine told of one run explains no end of another.
+#[tokio::test]
+async fn each_run_has_an_end_of_its_own() {
+    let docker = FakeDockerd::start().await;
+    let (_sandbox, ids) = pod(&docker, "", ["short", "killed"]);
+    let store = super::synced(&docker).await;
+    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    docker.world(|world| {
+        world.hears_of_oom_too_late(&ids[0]);
+        world.exit(&ids[0], 137);
+    });
+    engine.kill_container(&ids[1], "SIGKILL").await.unwrap();
+    assert_eq!(first(&store, &ids[0]).await, ExitReason::OomKilled);
+    assert_eq!(first(&store, &ids[1]).await, ExitReason::Error);
+
+    docker.world(|world| ids.iter().for_each(|id| world.start(id)));
+    until(&store, "they run again", |now| ids.iter().all(|id| reason(now, id).is_none())).await;
+    docker.world(|world| {
+        world.exit(&ids[0], 137);
+        world.hears_of_oom_too_late(&ids[1]);
+        world.exit(&ids[1], 137);
+    });
+    assert_eq!(first(&store, &ids[0]).await, ExitReason::Error, "somebody's SIGKILL");
+    assert_eq!(first(&store, &ids[1]).await, ExitReason::OomKilled, "nobody's");
 }
 
 #[tokio::test]
