@@ -21,6 +21,7 @@ pub mod hugetlb;
 pub mod kept;
 pub mod kills;
 pub mod limits;
+pub mod shortage;
 pub mod weight;
 
 /// The control groups of this machine. Clones share what is known of the mounts, and the groups

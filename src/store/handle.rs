@@ -9,11 +9,12 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, look::Target, meters::StoreMeters, snapshot::Snapshot,
+    command::Command, error::StoreError, inquest::Inquest, look::Target, meters::StoreMeters,
+    snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::{engine::EngineHealth, id::SandboxId},
+    model::{engine::EngineHealth, id::SandboxId, record::ContainerRecord},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -23,16 +24,17 @@ pub struct Store {
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
     meters: StoreMeters,
+    inquest: Inquest,
 }
 
 impl Store {
-    pub(super) const fn new(
+    pub(super) fn new(
         current: Arc<ArcSwap<Snapshot>>,
         commands: mpsc::Sender<Command>,
         published: watch::Receiver<()>,
-        meters: StoreMeters,
+        (meters, inquest): (StoreMeters, Inquest),
     ) -> Self {
-        Self { current, commands, published, meters }
+        Self { current, commands, published, meters, inquest }
     }
 
     /// What is counted of it.
@@ -80,6 +82,17 @@ impl Store {
     /// As [`Self::refresh_container`].
     pub async fn refresh_image(&self, name: &str) -> Result<(), StoreError> {
         self.refresh(Target::Image(name.to_owned())).await
+    }
+
+    /// Runs the start of a container. What ends it will be known even if it ends at once.
+    pub async fn watch_start<T>(
+        &self,
+        container: &ContainerRecord,
+        start: impl Future<Output = T>,
+    ) -> T {
+        let snapshot = self.snapshot();
+        let sandbox = snapshot.sandbox(container.document.sandbox.as_str()).map(|found| &**found);
+        self.inquest.watch_start(container, sandbox, start).await
     }
 
     /// Joins a stored checkpoint to its sandbox; visible on return.

@@ -7,13 +7,17 @@
 //! container that ended earlier accounts for, was the container that has just ended. So every end
 //! is accounted for, also one that leaves no question: else its kills would be the next one's.
 //!
-//! A verdict stays what it was: a kubelet reads an end once. Version 1 counts for each group
-//! alone, so there only the engine knows; where its word comes after the end, only its event has it.
+//! Version 1 counts for each group alone. There the kernel is asked beforehand to tell of
+//! shortages, and the engine is: where its word comes after the end, only its event has it.
+//!
+//! A verdict stays what it was: a kubelet reads an end once.
 
 mod account;
+mod watches;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    future,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -21,7 +25,10 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use self::account::{Account, Tally};
+use self::{
+    account::{Account, Tally},
+    watches::Watches,
+};
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
     error::chain,
@@ -41,6 +48,7 @@ pub struct Inquest {
     cgroups: Cgroups,
     /// Never held while files are read: the store's writer needs it too.
     known: Arc<Mutex<Known>>,
+    watches: Watches,
     /// One count at a time, from the kernel's figures to the account.
     counting: Arc<tokio::sync::Mutex<()>>,
     /// Where verdicts are kept that the engine does not know; none for tests.
@@ -117,8 +125,32 @@ impl Inquest {
         }
     }
 
+    /// Runs the start of a container, and has the kernel tell of it from its first moment.
+    pub(super) async fn watch_start<T>(
+        &self,
+        container: &ContainerRecord,
+        sandbox: Option<&SandboxRecord>,
+        start: impl Future<Output = T>,
+    ) -> T {
+        let watched = async {
+            if let Some(sandbox) = sandbox {
+                self.watches.expect(&self.cgroups, container.id.as_str(), sandbox).await;
+            }
+            future::pending().await
+        };
+        tokio::select! {
+            started = start => started,
+            never = watched => never,
+        }
+    }
+
+    /// A container was seen: if it runs the kernel is to tell of it.
+    pub(super) async fn attend(&self, record: &ContainerRecord) {
+        self.watches.attend(&self.cgroups, record).await;
+    }
+
     /// What an end was, as far as it was found out before, or leaves no question, or the kernel
-    /// knows; none where only the engine can tell.
+    /// knows; none where its word or the engine's may still come.
     pub(super) async fn hold(&self, record: &ContainerRecord) -> Option<Verdict> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
         let before = self.known().verdicts.get(record.id.as_str()).copied();
@@ -153,6 +185,7 @@ impl Inquest {
     pub(super) async fn close(&self, record: &ContainerRecord, verdict: Verdict) {
         let Process::Exited { finished_at, .. } = record.process else { return };
         self.known().verdicts.insert(record.id.to_string(), (finished_at, verdict));
+        self.watches.end(record.id.as_str());
         if verdict == Verdict::NoMemory {
             self.save().await;
         }
@@ -174,26 +207,51 @@ impl Inquest {
         self.known().short.insert(id.to_owned(), at);
     }
 
-    /// Whether the engine told so of the run that has ended.
+    /// Whether the engine, or the kernel, told so of the run that has ended.
     pub(super) fn is_short(&self, record: &ContainerRecord) -> bool {
-        is_of_run(record, &self.known().short)
+        is_of_run(record, &self.known().short) || self.watches.tell(record.id.as_str())
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
     /// it may have begun before the container was made. Whether what is stored has to be anew.
     pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) -> bool {
         let mut known = self.known();
-        let missing = known.ids().filter(|id| !is_there(id)).map(str::to_owned).collect();
+        let watched = self.watches.ids();
+        let all = known.ids().chain(watched.iter().map(String::as_str));
+        let missing = all.filter(|id| !is_there(id)).map(str::to_owned).collect();
         let before = std::mem::replace(&mut known.missing, missing);
         let stored = known.kills().len();
-        known.retain(|id| is_there(id) || !before.contains(id));
+        let keeps = |id: &str| is_there(id) || !before.contains(id);
+        known.retain(keeps);
+        self.watches.retain(keeps);
         known.kills().len() < stored
     }
 
-    /// Stores the verdicts that the engine does not know; a failure is told of.
-    pub(super) async fn save(&self) {
-        let Some(checkpoints) = &self.checkpoints else { return };
+    /// Whether something is stored of it.
+    pub(super) fn has_stored(&self, id: &str) -> bool {
+        self.known().verdicts.get(id).is_some_and(|(_, found)| *found == Verdict::NoMemory)
+    }
+
+    /// A container is no more; neither is what was stored of it on return, whoever was told first.
+    pub(super) async fn forget(&self, id: &str) {
         let _turn = self.saving.lock().await;
+        let was_stored = self.has_stored(id);
+        self.known().verdicts.remove(id);
+        self.watches.end(id);
+        if was_stored {
+            self.store().await;
+        }
+    }
+
+    /// Stores the verdicts that the engine does not know.
+    pub(super) async fn save(&self) {
+        let _turn = self.saving.lock().await;
+        self.store().await;
+    }
+
+    /// In turn. A failure is told of.
+    async fn store(&self) {
+        let Some(checkpoints) = &self.checkpoints else { return };
         let kills = self.known().kills();
         if let Err(error) = checkpoints.save_memory_kills(&MemoryKills(kills)).await {
             let error = chain(&error);

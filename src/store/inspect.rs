@@ -77,7 +77,10 @@ impl Looker {
                     self.pass(record, at).await;
                 }
             }
-            (Sight::Gone, Target::Container(id)) => self.gate.tell_gone(id),
+            (Sight::Gone, Target::Container(id)) => {
+                self.gate.tell_gone(id);
+                self.inquest.forget(id).await;
+            }
             _ => {}
         }
         Ok(seen)
@@ -104,9 +107,10 @@ impl Looker {
         }))
     }
 
-    /// The cause of an end is found out once. The engine may hear of it a little later: where only
-    /// it can know it is asked once more, if the end is fresh.
+    /// The cause of an end is found out once. Kernel and engine may tell of it a little later: they
+    /// are given the time, if the end is fresh.
     async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
+        self.inquest.attend(&record).await;
         if let Some(verdict) = self.inquest.hold(&record).await {
             return inquest::by(verdict, record);
         }
@@ -117,7 +121,7 @@ impl Looker {
         record
     }
 
-    /// With the engine's late word, by its inspection or by its event.
+    /// With the late word of the kernel, or of the engine by its inspection or by its event.
     async fn explained_later(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
         let mut verdict = Verdict::AsTold;
         for rest in AGAIN_AFTER {

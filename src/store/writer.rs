@@ -60,12 +60,13 @@ impl Store {
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (shout, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let looker = Looker { engine, gate, inquest, settings, signals: to_signals };
+        let looker =
+            Looker { engine, gate, inquest: inquest.clone(), settings, signals: to_signals };
         let meters = StoreMeters::default();
         let outlet = Outlet::new(&current, shout, meters.clone());
         let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
-        Self::new(current, commands, published, meters)
+        Self::new(current, commands, published, (meters, inquest))
     }
 }
 
@@ -224,7 +225,10 @@ impl Writer {
         self.meters().events.one();
         self.meters().heard();
         match &event {
-            EngineEvent::ContainerGone { id } => self.looker.gate.tell_gone(id),
+            EngineEvent::ContainerGone { id } => {
+                self.looker.gate.tell_gone(id);
+                self.forget(id);
+            }
             EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id, at),
             EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id, at),
             _ => {}
@@ -234,6 +238,16 @@ impl Writer {
             Effect::Wanted(target) => self.outlet.lag.happened(target.name(), at),
             Effect::Gone(target) => self.outlet.lag.lost(target.name(), at),
             Effect::Reloaded => self.read_info(),
+        }
+    }
+
+    fn forget(&mut self, id: &str) {
+        if self.looker.inquest.has_stored(id) {
+            let (inquest, id) = (self.looker.inquest.clone(), id.to_owned());
+            self.work.spawn(async move {
+                inquest.forget(&id).await;
+                Done::Saved
+            });
         }
     }
 

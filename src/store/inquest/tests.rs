@@ -174,5 +174,12 @@ async fn the_gone_are_not_kept() {
     assert!(inquest.keep(|_| false), "it has to be saved");
     inquest.save().await;
     assert_eq!(load().await.hold(&record).await, None);
-    assert!(!root.path().join("memory-kills.json").exists());
+    let stored = root.path().join("memory-kills.json");
+    assert!(!stored.exists());
+    // Of one that is known to be gone nobody waits for lists.
+    inquest.close(&record, Verdict::NoMemory).await;
+    assert!(stored.exists());
+    inquest.forget(record.id.as_str()).await;
+    assert!(!stored.exists());
+    assert_eq!(inquest.hold(&record).await, None);
 }

@@ -1,6 +1,6 @@
 //! Why a container ended: what is shown first stays, whoever knew it.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, os::fd::BorrowedFd, path::Path, time::Duration};
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
@@ -174,6 +174,49 @@ async fn hears(tell: impl FnOnce(&mut World, &str)) {
     }
     docker.world(|world| tell(world, &id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
+}
+
+/// A machine of version 1, where only those who asked before are told.
+#[tokio::test]
+async fn what_the_engine_never_hears_of() {
+    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
+    let (_sandbox, ids) = pod(&docker, "/pod", ["short", "killed"]);
+    let mount = format!("3 4 0:5 / {}/cg rw - cgroup cgroup rw,memory\n", root.path().display());
+    write(root.path(), "proc/self/mountinfo", &mount);
+    let places = ids.each_ref().map(|id| format!("5:memory:/pod/{id}\n"));
+    write(root.path(), &format!("proc/{}/cgroup", std::process::id()), &places.concat());
+    for (id, file) in
+        ids.iter().flat_map(|id| [(id, "memory.oom_control"), (id, "cgroup.event_control")])
+    {
+        write(root.path(), &format!("cg/pod/{id}/{file}"), "");
+    }
+    let store = start(&docker, root.path()).await;
+    store.synced(SOON).await.unwrap();
+
+    // The last word comes when a group goes.
+    for (id, words) in ids.iter().zip([2, 1]) {
+        tell(&root.path().join(format!("cg/pod/{id}/cgroup.event_control")), words);
+    }
+    docker.world(|world| ids.iter().for_each(|id| world.exit(id, 137)));
+    assert_eq!(first(&store, &ids[0]).await, ExitReason::OomKilled);
+    assert_eq!(first(&store, &ids[1]).await, ExitReason::Error, "somebody's SIGKILL");
+
+    let stored = root.path().join("state/memory-kills.json");
+    assert!(stored.exists(), "the engine will never know it");
+    docker.world(|world| world.remove(&ids[0]));
+    until(&store, "it has gone", |now| now.container(&ids[0]).is_none()).await;
+    store.refresh_container(&ids[0]).await.unwrap();
+    assert!(!stored.exists());
+}
+
+/// So many words for whoever asked there.
+#[allow(unsafe_code, reason = "a descriptor is known by its number only")]
+fn tell(orders: &Path, words: u64) {
+    let order = fs::read_to_string(orders).unwrap();
+    let descriptor = order.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: the store under test holds it open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    nix::unistd::write(descriptor, &words.to_ne_bytes()).unwrap();
 }
 
 /// What the engine told of one run explains no end of another.
