@@ -68,13 +68,13 @@ impl Watch {
             std::env::var("PEER").ok().as_deref().and_then(|peer| peer.strip_prefix("unix://"))
         {
             let pid = UnixStream::connect(path).await?.peer_cred()?.pid();
-            known.extend(pid.and_then(|pid| Some((u32::try_from(pid).ok()?, "peer"))));
-            names.insert(1, "peer");
+            known.extend(pid.and_then(|pid| Some((u32::try_from(pid).ok()?, PEER))));
+            names.insert(1, PEER);
         }
         Ok(Self { names, known })
     }
 
-    /// Prints what each used, by the minute; the sum.
+    /// Prints what each used, by the minute; the sum of those that serve dockbridge.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
         // What was done before has an end of its own.
         sleep(Duration::from_secs(3)).await;
@@ -88,8 +88,9 @@ impl Watch {
         };
         let mut sum = 0.0;
         for name in &self.names {
-            sum += used(name);
             print!("{:>12.2}", used(name));
+            // Its own daemon does what ours and the engine's do together.
+            sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));
         Ok(sum)
@@ -127,6 +128,8 @@ impl Watch {
     }
 }
 
+/// The other CRI endpoint's, where one is given.
+const PEER: &str = "peer";
 /// The engine's, one for each pod or container; no daemons, so not in the sum.
 const SHIMS: &str = "shims";
 /// The kernel counts processor time for its readers in hundredths of a second.
