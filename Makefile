@@ -18,11 +18,15 @@ LSM ?= apparmor
 STORY ?=
 
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
+# Who makes a package stages it as himself.
+AS_OWNER := $(if $(DESTDIR),,$(AS_ROOT))
 WORLD := $(AS_ROOT) tests/env/world.sh
-BUILT := target/debug/dockbridge
+# Where cargo builds.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BUILT := $(TARGET)/debug/dockbridge
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
-RELEASED := BRIDGE=$${BRIDGE:-$(CURDIR)/target/release/dockbridge}
+RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
 # What is tested inside a world: whole stories, then the engine client alone (it pulls into the same engine).
 ON_ENGINE := set -e; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
 
@@ -44,9 +48,9 @@ demo: build ## Show a pod go up and down, with the time each step took
 
 .PHONY: install
 install: release ## Install the release build and its unit for systemd below PREFIX (/usr/local)
-	install -D -m 0755 target/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
-	install -D -m 0644 docs/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
-	sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
+	$(AS_OWNER) install -D -m 0644 docs/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 
 ##@ Build
 
@@ -63,7 +67,7 @@ build: toolchain ## Build for development
 .PHONY: release
 release: toolchain ## Build for nodes: small, optimised, stripped
 	$(CARGO) build --release
-	@ls -l target/release/dockbridge | awk '{ printf "target/release/dockbridge: %.1f MB\n", $$5 / 1e6 }'
+	@ls -l $(TARGET)/release/dockbridge | awk '{ printf "release build: %.1f MB\n", $$5 / 1e6 }'
 
 .PHONY: docs
 docs: toolchain ## Render the code's documentation into target/doc

@@ -36,6 +36,7 @@ use crate::{
     flight::lock::Locks,
     host::{
         cgroup::Cgroups,
+        error::HostError,
         file,
         lock::{Lock, LockError},
     },
@@ -75,6 +76,17 @@ pub enum AppError {
         state_dir: PathBuf,
         /// Who has it.
         source: LockError,
+    },
+    /// Nothing can be kept there: no pod could start.
+    #[error(
+        "the run directory {} cannot be used (run as root, or choose another --run-dir)",
+        run_dir.display()
+    )]
+    Run {
+        /// The directory.
+        run_dir: PathBuf,
+        /// Why.
+        source: HostError,
     },
     /// The CRI socket cannot be used.
     #[error(transparent)]
@@ -155,6 +167,9 @@ pub async fn run_within(
     let Surroundings { level, systemd, collector } = surroundings;
     let delivery = Delivery::begin(collector);
     let _owned = own(&settings.state_dir).await?;
+    let run_dir = &settings.run_dir;
+    file::ensure_directory(run_dir, RUN_MODE)
+        .map_err(|source| AppError::Run { run_dir: run_dir.clone(), source })?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
@@ -408,6 +423,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
 /// Nobody else has business in the state directory.
 const STATE_MODE: u32 = 0o700;
+/// Others may connect to a socket there that permits it.
+const RUN_MODE: u32 = 0o755;
 /// How long all CNI plugins of one pod may take together; longer than any that works.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);
 /// How long work that outlived its callers may take at the end.

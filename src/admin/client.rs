@@ -53,6 +53,9 @@ pub enum AskError {
     /// Here.
     #[error("cannot ask")]
     Here(#[from] io::Error),
+    /// The answer cannot be shown.
+    #[error("cannot write the answer")]
+    Output(#[source] io::Error),
     /// A request that cannot be written.
     #[error("cannot ask that")]
     Request(#[from] http::Error),
@@ -77,7 +80,7 @@ pub fn run(run_dir: &Path, question: &Question, out: &mut impl Write) -> Result<
         let silent = |_| AskError::Silent { socket: socket.clone() };
         let (success, answer) = asked.map_err(silent)??;
         good &= success;
-        out.write_all(&answer)?;
+        out.write_all(&answer).map_err(AskError::Output)?;
     }
     Ok(good)
 }

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::verb::{Order, Verb};
 use crate::{
-    admin::client,
+    admin::client::{self, AskError},
     app::{self, Surroundings},
     check::command,
     config::{
@@ -57,8 +57,11 @@ pub fn execute(
 
 /// Whether the reader of the output has just had enough of it.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::BrokenPipe)
+    let written = match error.downcast_ref() {
+        Some(AskError::Output(source)) => Some(source),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    written.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Serves until a signal comes.

@@ -109,11 +109,17 @@ find_cni() {
     say "no CNI configuration in /etc/cni/net.d: pods get the bridge of $conf"
 }
 
-# A range that no route of this machine leads to.
+# The range of an earlier run's bridge, or one that no route of this machine leads to.
 free_subnet() {
-    local third
+    local routes own third
+    routes=$(ip -4 route show)
+    own=$(sed -n 's|^\(10\.[0-9]*\.0\.0/16\) dev dockbridge0 .*|\1|p' <<<"$routes")
+    if [ -n "$own" ]; then
+        echo "$own"
+        return
+    fi
     for third in 89 90 91 92 93 94; do
-        if ! ip -4 route show | grep -q "^10\.$third\."; then
+        if ! grep -q "^10\.$third\." <<<"$routes"; then
             echo "10.$third.0.0/16"
             return
         fi
@@ -173,23 +179,33 @@ invite() {
 TEXT
 }
 
-# A server of its own for one pod, with folders that go away with it.
+# One pod at the server that an earlier `serve` left running, or at one for the time. It has the same folders: two
+# servers of one engine would both write its pods' logs.
 demo() {
-    local dockbridge=$1 room code=0 server
+    local dockbridge=$1 code=0 server log=$folder/demo.log
     shift
-    room=$(mktemp -d "$folder/demo.XXXXXX")
-    set -- --listen "unix://$room/cri.sock" --state-dir "$room/state" --run-dir "$room/run" "$@"
-    "$dockbridge" serve "$@" >"$room/log" 2>&1 &
-    server=$!
-    trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf --one-file-system "$room"' EXIT
-    for _ in $(seq 200); do
-        [ ! -S "$room/cri.sock" ] || break
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.1
-    done
+    set -- --listen "unix://$socket" "$@"
+    if ! serves; then
+        "$dockbridge" serve "$@" >"$log" 2>&1 &
+        server=$!
+        trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null' EXIT
+        for _ in $(seq 200); do
+            ! serves || break
+            kill -0 "$server" 2>/dev/null || break
+            sleep 0.1
+        done
+    fi
     "$dockbridge" check --pod "$@" || code=$?
-    [ "$code" = 0 ] || tail -n 30 "$room/log" >&2
+    [ "$code" = 0 ] || [ ! -s "$log" ] || tail -n 30 "$log" >&2
     exit "$code"
+}
+
+# Whether somebody listens there; what he says to HTTP/1 is no matter.
+serves() {
+    local code=0
+    [ -S "$socket" ] || return 1
+    curl -s -o /dev/null -m 5 --unix-socket "$socket" http://cri/ || code=$?
+    [ "$code" != 7 ]
 }
 
 # ------------------------------------------------------------------------------------------------------
