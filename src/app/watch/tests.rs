@@ -213,10 +213,15 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Nothing else runs there until what is returned is dropped.
+/// Nothing else runs there from now on, until what is returned is dropped.
 fn block(runtime: &Runtime) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
-    runtime.spawn(async move { held.recv() });
+    let (begin, begun) = mpsc::channel();
+    runtime.spawn(async move {
+        begin.send(()).unwrap();
+        held.recv()
+    });
+    begun.recv().unwrap();
     release
 }
 

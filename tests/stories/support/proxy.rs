@@ -61,6 +61,16 @@ impl Proxy {
         self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
     }
 
+    /// What was asked of the engine since then, but for what dockbridge asks by itself: a heartbeat,
+    /// what images and layers take, and some time after its start what its predecessor left.
+    #[allow(dead_code, reason = "measurements do not ask")]
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let own = ["GET /_ping ", "/system/df", "io.dockbridge.peek"];
+        let mut seen = self.take();
+        seen.retain(|line| !own.iter().any(|part| line.contains(part)));
+        seen
+    }
+
     /// All bytes since the last call, put together for each connection.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn take_bytes(&self) -> Vec<Vec<u8>> {
