@@ -84,15 +84,23 @@ impl Store {
         self.refresh(Target::Image(name.to_owned())).await
     }
 
-    /// Runs the start of a container. What ends it will be known even if it ends at once.
-    pub async fn watch_start<T>(
+    /// Runs the start of a container. The kernel is asked meanwhile to tell of it, where it would
+    /// not remember.
+    ///
+    /// # Errors
+    /// Those of the start.
+    pub async fn watch_start<T, E>(
         &self,
         container: &ContainerRecord,
-        start: impl Future<Output = T>,
-    ) -> T {
-        let snapshot = self.snapshot();
-        let sandbox = snapshot.sandbox(container.document.sandbox.as_str()).map(|found| &**found);
-        self.inquest.watch_start(container, sandbox, start).await
+        start: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let sandbox = self.snapshot().sandbox(container.document.sandbox.as_str()).map(Arc::clone);
+        match sandbox.filter(|_| container.process.pid().is_none()) {
+            Some(sandbox) => {
+                self.inquest.watch_start((container.id.as_str(), &sandbox), start).await
+            }
+            None => start.await,
+        }
     }
 
     /// Joins a stored checkpoint to its sandbox; visible on return.

@@ -25,6 +25,7 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+pub(super) use self::watches::Words;
 use self::{
     account::{Account, Tally},
     watches::Watches,
@@ -70,6 +71,10 @@ struct Known {
     short: HashMap<String, Nanos>,
     /// Of all these, what the last list had not.
     missing: HashSet<String>,
+    /// How often there was a verdict more or less that the engine does not know.
+    changes: usize,
+    /// How often until it was stored last.
+    saved: usize,
 }
 
 #[derive(Debug)]
@@ -92,8 +97,13 @@ impl Inquest {
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
         let MemoryKills(kills) = checkpoints.load_memory_kills().await;
         let inquest = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
-        let found = kills.into_iter().map(|(id, at)| (id.into(), (at, Verdict::NoMemory)));
-        inquest.known().verdicts.extend(found);
+        let found = kills.into_iter().map(|(id, at)| (String::from(id), (at, Verdict::NoMemory)));
+        {
+            let mut known = inquest.known();
+            known.verdicts.extend(found);
+            // They were made before the first list begins, so it proves what it lacks.
+            known.missing = known.verdicts.keys().cloned().collect();
+        }
         inquest
     }
 
@@ -126,35 +136,51 @@ impl Inquest {
     }
 
     /// Runs the start of a container, and has the kernel tell of it from its first moment.
-    pub(super) async fn watch_start<T>(
+    pub(super) async fn watch_start<T, E>(
         &self,
-        container: &ContainerRecord,
-        sandbox: Option<&SandboxRecord>,
-        start: impl Future<Output = T>,
-    ) -> T {
+        (id, sandbox): (&str, &SandboxRecord),
+        start: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let watched = async {
-            if let Some(sandbox) = sandbox {
-                self.watches.expect(&self.cgroups, container.id.as_str(), sandbox).await;
-            }
+            self.watches.expect(&self.cgroups, id, sandbox).await;
             future::pending().await
         };
-        tokio::select! {
+        let started = tokio::select! {
             started = start => started,
             never = watched => never,
+        };
+        if started.is_err() {
+            self.watches.end(id);
+        }
+        started
+    }
+
+    /// A container was seen. If it runs the kernel is to tell of it; if it has ended, what was told
+    /// goes with the answer, and so with the look that asks for it.
+    pub(super) async fn attend(&self, record: &ContainerRecord) -> Words {
+        self.watches.attend(&self.cgroups, record).await;
+        match record.process {
+            Process::Exited { started_at, .. } if self.verdict(record).is_none() => {
+                self.watches.take(record.id.as_str(), started_at)
+            }
+            _ => Words::default(),
         }
     }
 
-    /// A container was seen: if it runs the kernel is to tell of it.
-    pub(super) async fn attend(&self, record: &ContainerRecord) {
-        self.watches.attend(&self.cgroups, record).await;
+    /// What was found out of this end before.
+    fn verdict(&self, record: &ContainerRecord) -> Option<Verdict> {
+        let Process::Exited { finished_at, .. } = record.process else { return None };
+        let before = self.known().verdicts.get(record.id.as_str()).copied();
+        before.filter(|(at, _)| *at == finished_at).map(|(_, verdict)| verdict)
     }
 
     /// What an end was, as far as it was found out before, or leaves no question, or the kernel
     /// knows; none where its word or the engine's may still come.
-    pub(super) async fn hold(&self, record: &ContainerRecord) -> Option<Verdict> {
-        let Process::Exited { finished_at, .. } = record.process else { return None };
-        let before = self.known().verdicts.get(record.id.as_str()).copied();
-        if let Some((_, verdict)) = before.filter(|(at, _)| *at == finished_at) {
+    pub(super) async fn hold(&self, record: &ContainerRecord, words: &Words) -> Option<Verdict> {
+        if !matches!(record.process, Process::Exited { .. }) {
+            return None;
+        }
+        if let Some(verdict) = self.verdict(record) {
             return Some(verdict);
         }
         let is_for_memory = self.account(record).await;
@@ -164,7 +190,7 @@ impl Inquest {
             _ if is_clear => Verdict::AsTold,
             Some(true) => Verdict::NoMemory,
             Some(false) => Verdict::AsTold,
-            None if self.is_short(record) => Verdict::NoMemory,
+            None if self.is_short(record, words) => Verdict::NoMemory,
             None => return None,
         };
         self.close(record, verdict).await;
@@ -184,8 +210,7 @@ impl Inquest {
     /// Keeps a verdict.
     pub(super) async fn close(&self, record: &ContainerRecord, verdict: Verdict) {
         let Process::Exited { finished_at, .. } = record.process else { return };
-        self.known().verdicts.insert(record.id.to_string(), (finished_at, verdict));
-        self.watches.end(record.id.as_str());
+        self.known().decide(record.id.as_str(), (finished_at, verdict));
         if verdict == Verdict::NoMemory {
             self.save().await;
         }
@@ -197,7 +222,7 @@ impl Inquest {
     }
 
     /// Whether the engine did so in the run that has ended.
-    fn is_sentenced(&self, record: &ContainerRecord) -> bool {
+    pub(super) fn is_sentenced(&self, record: &ContainerRecord) -> bool {
         is_of_run(record, &self.known().sentenced)
     }
 
@@ -208,54 +233,59 @@ impl Inquest {
     }
 
     /// Whether the engine, or the kernel, told so of the run that has ended.
-    pub(super) fn is_short(&self, record: &ContainerRecord) -> bool {
-        is_of_run(record, &self.known().short) || self.watches.tell(record.id.as_str())
+    pub(super) fn is_short(&self, record: &ContainerRecord, words: &Words) -> bool {
+        is_of_run(record, &self.known().short) || words.tell()
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
-    /// it may have begun before the container was made. Whether what is stored has to be anew.
-    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) -> bool {
+    /// it may have begun before the container was made. [`Self::save`] is to follow.
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
         let mut known = self.known();
         let watched = self.watches.ids();
         let all = known.ids().chain(watched.iter().map(String::as_str));
         let missing = all.filter(|id| !is_there(id)).map(str::to_owned).collect();
         let before = std::mem::replace(&mut known.missing, missing);
-        let stored = known.kills().len();
         let keeps = |id: &str| is_there(id) || !before.contains(id);
         known.retain(keeps);
         self.watches.retain(keeps);
-        known.kills().len() < stored
     }
 
-    /// Whether something is stored of it.
-    pub(super) fn has_stored(&self, id: &str) -> bool {
-        self.known().verdicts.get(id).is_some_and(|(_, found)| *found == Verdict::NoMemory)
-    }
-
-    /// A container is no more; neither is what was stored of it on return, whoever was told first.
-    pub(super) async fn forget(&self, id: &str) {
-        let _turn = self.saving.lock().await;
-        let was_stored = self.has_stored(id);
-        self.known().verdicts.remove(id);
+    /// A container is no more. [`Self::save`] is to follow.
+    pub(super) fn forget(&self, id: &str) {
         self.watches.end(id);
-        if was_stored {
-            self.store().await;
-        }
+        self.known().forget(id);
     }
 
-    /// Stores the verdicts that the engine does not know.
+    /// Whether the verdicts that the engine does not know are stored as they are.
+    pub(super) fn is_saved(&self) -> bool {
+        let known = self.known();
+        known.changes == known.saved
+    }
+
+    /// Stores them, unless they are; also waits for whoever does so. A failure is told of, and made
+    /// up for with the next change.
     pub(super) async fn save(&self) {
+        if self.is_saved() {
+            return;
+        }
         let _turn = self.saving.lock().await;
-        self.store().await;
-    }
-
-    /// In turn. A failure is told of.
-    async fn store(&self) {
-        let Some(checkpoints) = &self.checkpoints else { return };
-        let kills = self.known().kills();
-        if let Err(error) = checkpoints.save_memory_kills(&MemoryKills(kills)).await {
-            let error = chain(&error);
-            warn!(error, "after a restart, kills for lack of memory will count as plain errors");
+        let (kills, changes) = {
+            let known = self.known();
+            if known.changes == known.saved {
+                return;
+            }
+            (known.kills(), known.changes)
+        };
+        let stored = match &self.checkpoints {
+            Some(checkpoints) => checkpoints.save_memory_kills(&MemoryKills(kills)).await,
+            None => Ok(()),
+        };
+        match stored {
+            Ok(()) => self.known().saved = changes,
+            Err(error) => {
+                let error = chain(&error);
+                warn!(error, "after a restart, kills for lack of memory may count as plain errors");
+            }
         }
     }
 
@@ -297,8 +327,29 @@ impl Known {
         pods.chain(containers).chain(ended)
     }
 
+    fn decide(&mut self, id: &str, verdict: (Nanos, Verdict)) {
+        let before = self.verdicts.insert(id.to_owned(), verdict);
+        let kills = [before, Some(verdict)].iter().flatten().filter(|one| is_kill(one)).count();
+        self.changed(kills);
+    }
+
+    /// What its pod's account holds of it stays until the lists lack it.
+    fn forget(&mut self, id: &str) {
+        let before = self.verdicts.remove(id);
+        self.changed(usize::from(before.as_ref().is_some_and(is_kill)));
+        self.sentenced.remove(id);
+        self.short.remove(id);
+    }
+
+    fn changed(&mut self, kills: usize) {
+        self.changes = self.changes.wrapping_add(kills);
+    }
+
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        let kills = |of: &Self| of.verdicts.values().filter(|one| is_kill(one)).count();
+        let before = kills(self);
         self.verdicts.retain(|id, _| keeps(id));
+        self.changed(before - kills(self));
         self.sentenced.retain(|id, _| keeps(id));
         self.short.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
@@ -308,9 +359,14 @@ impl Known {
     }
 
     fn kills(&self) -> BTreeMap<ContainerId, Nanos> {
-        let killed = self.verdicts.iter().filter(|(_, (_, found))| *found == Verdict::NoMemory);
+        let killed = self.verdicts.iter().filter(|(_, one)| is_kill(one));
         killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
     }
+}
+
+/// Whether it is what the engine does not know.
+fn is_kill((_, verdict): &(Nanos, Verdict)) -> bool {
+    *verdict == Verdict::NoMemory
 }
 
 /// Whether one of these is about the run that has ended, not an earlier one.

@@ -8,7 +8,7 @@ use super::{
     error::StoreError,
     facts::Sight,
     gate::Gate,
-    inquest::{self, Inquest, Verdict},
+    inquest::{self, Inquest, Verdict, Words},
     link::Signal,
     look::{Target, Ticket},
     settings::StoreSettings,
@@ -79,7 +79,8 @@ impl Looker {
             }
             (Sight::Gone, Target::Container(id)) => {
                 self.gate.tell_gone(id);
-                self.inquest.forget(id).await;
+                self.inquest.forget(id);
+                self.inquest.save().await;
             }
             _ => {}
         }
@@ -97,48 +98,53 @@ impl Looker {
     /// What was seen, with the cause of its end: that must not change once it has been shown.
     async fn explained(&self, target: &Target, seen: Sight) -> Sight {
         let Sight::Container(observed) = seen else { return seen };
-        Sight::Container(Box::new(match *observed {
-            Observed::Container(record) => Observed::Container(self.judged(target, record).await),
+        match *observed {
+            Observed::Container(record) => self.judged(target, record).await,
             Observed::Sandbox(record) => {
                 self.inquest.meet(&record).await;
-                Observed::Sandbox(record)
+                sight(Observed::Sandbox(record))
             }
-            Observed::Foreign(image) => Observed::Foreign(image),
-        }))
+            Observed::Foreign(image) => sight(Observed::Foreign(image)),
+        }
     }
 
     /// The cause of an end is found out once. Kernel and engine may tell of it a little later: they
     /// are given the time, if the end is fresh.
-    async fn judged(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
-        self.inquest.attend(&record).await;
-        if let Some(verdict) = self.inquest.hold(&record).await {
-            return inquest::by(verdict, record);
+    async fn judged(&self, target: &Target, record: ContainerRecord) -> Sight {
+        let words = self.inquest.attend(&record).await;
+        if let Some(verdict) = self.inquest.hold(&record, &words).await {
+            return sight(Observed::Container(inquest::by(verdict, record)));
         }
         if inquest::is_doubtful(&record) && is_fresh(&record) {
-            return self.explained_later(target, record).await;
+            return self.explained_later(target, record, &words).await;
         }
         self.inquest.close(&record, Verdict::AsTold).await;
-        record
+        sight(Observed::Container(record))
     }
 
     /// With the late word of the kernel, or of the engine by its inspection or by its event.
-    async fn explained_later(&self, target: &Target, record: ContainerRecord) -> ContainerRecord {
+    async fn explained_later(
+        &self,
+        target: &Target,
+        record: ContainerRecord,
+        words: &Words,
+    ) -> Sight {
         let mut verdict = Verdict::AsTold;
         for rest in AGAIN_AFTER {
             time::sleep(rest).await;
-            if self.inquest.is_short(&record) {
-                verdict = Verdict::NoMemory;
-                break;
-            }
-            if let Ok(Sight::Container(seen)) = self.inspect(target).await
-                && let Observed::Container(seen) = *seen
-                && !inquest::is_doubtful(&seen)
-            {
-                return seen;
+            match self.inspect(target).await {
+                Ok(Sight::Gone) => return Sight::Gone,
+                Ok(seen) if !is_doubtful(&seen) => return seen,
+                _ if self.inquest.is_sentenced(&record) => break,
+                _ if self.inquest.is_short(&record, words) => {
+                    verdict = Verdict::NoMemory;
+                    break;
+                }
+                _ => {}
             }
         }
         self.inquest.close(&record, verdict).await;
-        inquest::by(verdict, record)
+        sight(Observed::Container(inquest::by(verdict, record)))
     }
 
     /// Waits at the gate. What stays there and was never shown must not seem to be missing for
@@ -151,6 +157,16 @@ impl Looker {
             passing.await;
         }
     }
+}
+
+fn sight(observed: Observed) -> Sight {
+    Sight::Container(Box::new(observed))
+}
+
+/// Whether it leaves open why its process was killed.
+fn is_doubtful(seen: &Sight) -> bool {
+    let Sight::Container(observed) = seen else { return false };
+    matches!(&**observed, Observed::Container(record) if inquest::is_doubtful(record))
 }
 
 /// Whether the engine may still learn why it ended.

@@ -227,7 +227,8 @@ impl Writer {
         match &event {
             EngineEvent::ContainerGone { id } => {
                 self.looker.gate.tell_gone(id);
-                self.forget(id);
+                self.looker.inquest.forget(id);
+                self.save();
             }
             EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id, at),
             EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id, at),
@@ -241,20 +242,17 @@ impl Writer {
         }
     }
 
-    fn forget(&mut self, id: &str) {
-        if self.looker.inquest.has_stored(id) {
-            let (inquest, id) = (self.looker.inquest.clone(), id.to_owned());
-            self.work.spawn(async move {
-                inquest.forget(&id).await;
-                Done::Saved
-            });
-        }
-    }
-
     fn keep(&mut self, listing: &Listing) {
         let there: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
-        if self.looker.inquest.keep(|id| there.contains(id)) {
-            let inquest = self.looker.inquest.clone();
+        self.looker.inquest.keep(|id| there.contains(id));
+        self.save();
+    }
+
+    /// What is known of ends that the engine does not know.
+    fn save(&mut self) {
+        let inquest = &self.looker.inquest;
+        if !inquest.is_saved() {
+            let inquest = inquest.clone();
             self.work.spawn(async move {
                 inquest.save().await;
                 Done::Saved

@@ -1,9 +1,10 @@
 //! The kernel's word of a shortage of memory in a control group of version 1.
 //!
 //! There a kill is counted for each group alone, and the count goes with the group. But whoever
-//! asked while the group was there is told of each shortage, and once when the group goes: more
-//! than one word means that there was a shortage, however late it is looked at
-//! (Documentation/admin-guide/cgroup-v1/memory.rst, 9 and 10).
+//! asked while the group was there is told of each shortage in it, or in one around it, and once
+//! when the group goes: more than one word means that there was a shortage, however late it is
+//! looked at (Documentation/admin-guide/cgroup-v1/memory.rst, 9 and 10). Of a shortage of the whole
+//! machine it tells nobody.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,10 +14,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use nix::{
-    errno::Errno,
-    sys::eventfd::{EfdFlags, EventFd},
-};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// What the kernel tells of one group. One descriptor.
 #[derive(Debug)]
@@ -42,15 +40,21 @@ impl Shortage {
         Ok(Self { told, words: AtomicU64::new(0) })
     }
 
-    /// Whether memory was short in it, as far as is known: certain once the group has gone.
+    /// Whether memory was short in it or around it, as far as is known: the last word comes some
+    /// 20 ms after the group has gone, later where the kernel is busy.
     pub fn is_certain(&self) -> bool {
-        let new = match self.told.read() {
-            Ok(words) => words,
-            Err(Errno::EAGAIN) => 0,
-            // A descriptor of our own that cannot be read tells nothing.
-            Err(_) => return false,
-        };
-        self.words.fetch_add(new, Ordering::Relaxed).saturating_add(new) > LAST
+        self.words() > LAST
+    }
+
+    /// Whether nothing was told so far: the group is there, and memory was never short.
+    pub fn is_silent(&self) -> bool {
+        self.words() == 0
+    }
+
+    fn words(&self) -> u64 {
+        // What cannot be read tells nothing; usually because there is nothing.
+        let new = self.told.read().unwrap_or_default();
+        self.words.fetch_add(new, Ordering::Relaxed).saturating_add(new)
     }
 }
 
@@ -76,8 +80,9 @@ mod tests {
         let order = fs::read_to_string(group.path().join("cgroup.event_control")).unwrap();
         assert!(order.starts_with(&format!("{} ", shortage.told.as_fd().as_raw_fd())), "{order}");
 
-        assert!(!shortage.is_certain(), "nothing was told");
+        assert!(shortage.is_silent() && !shortage.is_certain(), "nothing was told");
         shortage.told.write(1).unwrap();
+        assert!(!shortage.is_silent());
         assert!(!shortage.is_certain(), "it may have been the last word");
         assert!(!shortage.is_certain(), "each counts once");
         shortage.told.write(1).unwrap();

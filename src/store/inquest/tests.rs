@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Inquest, Verdict,
+    Inquest, Verdict, Words,
     account::{Account, Tally},
     around, by, is_doubtful,
 };
@@ -97,7 +97,7 @@ async fn one_list_without_it_forgets_nothing() {
     let dead = ended(137, ExitReason::Error);
     inquest.close(&dead, Verdict::NoMemory).await;
     inquest.sentence(dead.id.as_str(), Nanos(i64::MAX));
-    let told = async || (inquest.hold(&dead).await, inquest.is_sentenced(&dead));
+    let told = async || (inquest.hold(&dead, &Words::default()).await, inquest.is_sentenced(&dead));
     for there in [false, true, false] {
         inquest.keep(|_| there);
         assert_eq!(told().await, (Some(Verdict::NoMemory), true));
@@ -168,18 +168,26 @@ async fn the_gone_are_not_kept() {
     let load = || Inquest::load(Cgroups::default(), checkpoints.clone());
     let (inquest, record) = (load().await, ended(137, ExitReason::Error));
     inquest.close(&record, Verdict::NoMemory).await;
-    assert_eq!(load().await.hold(&record).await, Some(Verdict::NoMemory));
-    assert!(!inquest.keep(|id| id == record.id.as_str()), "nothing is gone");
-    assert!(!inquest.keep(|_| false), "one list proves nothing");
-    assert!(inquest.keep(|_| false), "it has to be saved");
+    assert_eq!(load().await.hold(&record, &Words::default()).await, Some(Verdict::NoMemory));
+    inquest.keep(|id| id == record.id.as_str());
+    assert!(inquest.is_saved(), "nothing is gone");
+    inquest.keep(|_| false);
+    assert!(inquest.is_saved(), "one list proves nothing");
+    inquest.keep(|_| false);
+    assert!(!inquest.is_saved());
     inquest.save().await;
-    assert_eq!(load().await.hold(&record).await, None);
+    assert!(inquest.is_saved());
+    assert_eq!(load().await.hold(&record, &Words::default()).await, None);
     let stored = root.path().join("memory-kills.json");
     assert!(!stored.exists());
     // Of one that is known to be gone nobody waits for lists.
     inquest.close(&record, Verdict::NoMemory).await;
     assert!(stored.exists());
-    inquest.forget(record.id.as_str()).await;
+    let later = load().await;
+    later.keep(|_| false);
+    assert!(!later.is_saved(), "what an earlier run knew one list proves");
+    inquest.forget(record.id.as_str());
+    inquest.save().await;
     assert!(!stored.exists());
-    assert_eq!(inquest.hold(&record).await, None);
+    assert_eq!(inquest.hold(&record, &Words::default()).await, None);
 }

@@ -12,30 +12,50 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::spawn_blocking, time};
-
-use crate::{
-    host::cgroup::{Cgroups, Hierarchy, shortage::Shortage},
-    model::record::{ContainerRecord, SandboxRecord},
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep},
 };
 
-/// One watch for each run of a container. Clones share them.
+use crate::{
+    host::{
+        cgroup::{Cgroups, Hierarchy, shortage::Shortage},
+        descriptors,
+    },
+    model::{
+        record::{ContainerRecord, Process, SandboxRecord},
+        time::Nanos,
+    },
+};
+
+/// One watch for each container that runs or is being started. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches {
     by_id: Arc<Mutex<HashMap<String, Watch>>>,
 }
 
+/// Of one run.
 #[derive(Debug)]
 struct Watch {
-    /// The main process; none before it is known.
-    pid: Option<u32>,
-    /// None where the kernel does not tell.
-    shortage: Option<Shortage>,
+    /// Its main process and its start; none before they are known.
+    run: Option<(u32, Nanos)>,
+    shortage: Shortage,
+}
+
+/// What the kernel tells of a run that has ended; nothing where it was not asked.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Words(Option<Shortage>);
+
+impl Words {
+    /// Whether memory was short in it, as far as is known.
+    pub(super) fn tell(&self) -> bool {
+        self.0.as_ref().is_some_and(Shortage::is_certain)
+    }
 }
 
 impl Watches {
     /// Watches a container that is being started, as soon as its group is there: beside its
-    /// sandbox's. Only returns where there is nothing to wait for.
+    /// sandbox's. Returns when it does, or will not.
     pub(super) async fn expect(&self, cgroups: &Cgroups, id: &str, sandbox: &SandboxRecord) {
         let Some(pid) = sandbox.pid() else { return };
         let (cgroups, owner) = (cgroups.clone(), sandbox.id.clone());
@@ -43,47 +63,57 @@ impl Watches {
         let Some(group) = found.ok().flatten().and_then(|of| beside(&of, sandbox, id)) else {
             return;
         };
+        let begun = Instant::now();
         loop {
-            match Shortage::watch(&group) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    time::sleep(LOOK_AGAIN_AFTER).await;
-                }
-                asked => {
-                    let watch = Watch { pid: None, shortage: asked.ok() };
-                    self.by_id().insert(id.to_owned(), watch);
-                    return;
-                }
+            match watch(group.clone()).await {
+                Ok(shortage) => return self.put(id, Watch { run: None, shortage }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) => return,
             }
+            // Where the way to the group takes long, so does the one from there to its process.
+            sleep((begun.elapsed() / PART).clamp(LOOK_AGAIN_AFTER.0, LOOK_AGAIN_AFTER.1)).await;
         }
     }
 
     /// Watches a container that runs, if it is not.
     pub(super) async fn attend(&self, cgroups: &Cgroups, record: &ContainerRecord) {
-        let (id, Some(pid)) = (record.id.to_string(), record.process.pid()) else { return };
-        if self.knows(&id, pid) {
+        let (id, Some(run)) = (record.id.as_str(), run_of(&record.process)) else { return };
+        if self.knows(id, run) {
             return;
         }
-        let (cgroups, owner) = (cgroups.clone(), id.clone());
-        let asked = spawn_blocking(move || Shortage::watch(&group_of(&cgroups, pid, &owner)?).ok());
-        let shortage = asked.await.ok().flatten();
-        self.by_id().insert(id, Watch { pid: Some(pid), shortage });
+        let (cgroups, owner, pid) = (cgroups.clone(), id.to_owned(), run.0);
+        let found = spawn_blocking(move || group_of(&cgroups, pid, &owner)).await;
+        let Some(group) = found.ok().flatten() else { return };
+        if let Ok(shortage) = watch(group).await
+            && !self.knows(id, run)
+        {
+            self.put(id, Watch { run: Some(run), shortage });
+        }
     }
 
-    /// Whether this run is watched, or cannot be.
-    fn knows(&self, id: &str, pid: u32) -> bool {
+    /// Whether this run is watched. A watch that was begun with a start is of this run unless its
+    /// group has gone by now, of which it would have been told.
+    fn knows(&self, id: &str, run: (u32, Nanos)) -> bool {
         let mut watches = self.by_id();
         let Some(watch) = watches.get_mut(id) else { return false };
-        *watch.pid.get_or_insert(pid) == pid
+        match watch.run {
+            Some(of) => of == run,
+            None if watch.shortage.is_silent() => {
+                watch.run = Some(run);
+                true
+            }
+            None => false,
+        }
     }
 
-    /// Whether the kernel told of a shortage in the run that is watched.
-    pub(super) fn tell(&self, id: &str) -> bool {
-        let watches = self.by_id();
-        let shortage = watches.get(id).and_then(|watch| watch.shortage.as_ref());
-        shortage.is_some_and(Shortage::is_certain)
+    /// What was told of a run that has ended. What was told of another of that container goes.
+    pub(super) fn take(&self, id: &str, start: Nanos) -> Words {
+        let watch = self.by_id().remove(id);
+        let own = watch.filter(|watch| watch.run.is_none_or(|(_, begun)| begun == start));
+        Words(own.map(|watch| watch.shortage))
     }
 
-    /// A run is over, and all has been said of it.
+    /// Watches it no more.
     pub(super) fn end(&self, id: &str) {
         self.by_id().remove(id);
     }
@@ -96,9 +126,28 @@ impl Watches {
         self.by_id().retain(|id, _| keeps(id));
     }
 
+    fn put(&self, id: &str, watch: Watch) {
+        self.by_id().insert(id.to_owned(), watch);
+    }
+
     fn by_id(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The main process of one that runs, and its start.
+fn run_of(process: &Process) -> Option<(u32, Nanos)> {
+    let Process::Running { started_at, .. } = process else { return None };
+    process.pid().map(|pid| (pid, *started_at))
+}
+
+/// Not on the runtime's threads: who makes and removes groups may be waited for. Where descriptors
+/// are few pods need them more.
+async fn watch(group: PathBuf) -> io::Result<Shortage> {
+    if descriptors::allowed() < descriptors::USUAL {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    spawn_blocking(move || Shortage::watch(&group)).await.map_err(io::Error::other)?
 }
 
 /// The group of a process, where the kernel tells of shortages. Blocks.
@@ -114,18 +163,18 @@ fn beside(group: &Path, sandbox: &SandboxRecord, id: &str) -> Option<PathBuf> {
     Some(group.with_file_name(name.replace(sandbox.id.as_str(), id)))
 }
 
-/// From a group's making to its first process's work runc takes ten times as long.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
+/// At least, and at most: on an idle machine runc takes 20 ms from a group to its first process.
+const LOOK_AGAIN_AFTER: (Duration, Duration) =
+    (Duration::from_millis(2), Duration::from_millis(100));
+/// Of the time it has taken so far.
+const PART: u32 = 32;
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{
-        model::{record::Process, time::Nanos},
-        store::fixture,
-    };
+    use crate::store::fixture;
 
     const PID: u32 = 42;
 
@@ -168,7 +217,7 @@ mod tests {
         let (root, cgroups) = machine("cgroup cgroup rw,memory", &scope(sandbox.id.as_str()), id);
         let watches = Watches::default();
         tokio::join!(watches.expect(&cgroups, id, &sandbox), async {
-            time::sleep(LOOK_AGAIN_AFTER * 3).await;
+            sleep(LOOK_AGAIN_AFTER.0 * 3).await;
             group(root.path(), &scope(id));
         });
         let orders = root.path().join("cg").join(scope(id)).join("cgroup.event_control");
@@ -177,11 +226,12 @@ mod tests {
         fs::write(&orders, "").unwrap();
         watches.attend(&cgroups, &record).await;
         assert_eq!(order(), "", "once is enough");
-        assert!(!watches.tell(id));
-        watches.end(id);
+        assert!(watches.take(id, Nanos(1)).0.is_some());
         assert_eq!(watches.ids(), Vec::<String>::new());
         watches.attend(&cgroups, &record).await;
         assert_ne!(order(), "", "another run");
+        assert!(watches.take(id, Nanos(9)).0.is_none(), "of yet another");
+        assert_eq!(watches.ids(), Vec::<String>::new());
     }
 
     /// Version 2 counts by itself.

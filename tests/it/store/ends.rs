@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{SOON, pod_in, runs, settings, until, workload};
 use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
-/// A store on a machine of version 2 that is a folder, with verdicts of earlier runs.
+/// A store on a machine that is a folder, with verdicts of earlier runs.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Patience::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
@@ -174,6 +174,28 @@ async fn hears(tell: impl FnOnce(&mut World, &str)) {
     }
     docker.world(|world| tell(world, &id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
+}
+
+/// What is said of it then is of nobody.
+#[tokio::test]
+async fn one_that_goes_while_its_end_is_looked_at() {
+    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
+    let (_sandbox, [id]) = pod(&docker, "", ["a"]);
+    let store = start(&docker, root.path()).await;
+    store.synced(SOON).await.unwrap();
+    let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
+    let before = looks();
+    docker.world(|world| world.exit(&id, 137));
+    while looks() == before {
+        sleep(Duration::from_millis(1)).await;
+    }
+    docker.world(|world| {
+        world.hears_of_oom_too_late(&id);
+        world.remove(&id);
+    });
+    until(&store, "it has gone", |now| now.container(&id).is_none()).await;
+    store.refresh_container(&id).await.unwrap();
+    assert!(!root.path().join("state/memory-kills.json").exists());
 }
 
 /// A machine of version 1, where only those who asked before are told.
