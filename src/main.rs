@@ -9,11 +9,14 @@ use std::{
 use clap::Parser as _;
 use dockbridge::{
     cli::{execute, verb::CommandLine},
+    config::resolve,
     error::chain,
 };
 
 fn main() -> ExitCode {
-    let order = CommandLine::parse().order();
+    let mut order = CommandLine::parse().order();
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    order.warnings.extend(names.filter_map(|name| resolve::stranger(&name)));
     match execute::execute(order, &|name| env::var(name).ok(), &mut io::stdout()) {
         Ok(code) => code,
         Err(error) if execute::is_closed_pipe(&*error) => ExitCode::SUCCESS,

@@ -40,7 +40,12 @@ pub fn execute(
     let resolved = resolve(given, config, environment)?;
     match verb {
         Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings, environment)?,
-        Verb::Config => write!(out, "{resolved}")?,
+        Verb::Config => {
+            for warning in warnings {
+                writeln!(out, "# {warning}")?;
+            }
+            write!(out, "{resolved}")?;
+        }
         Verb::Debug(args) => {
             if !client::run(&resolved.settings.run_dir, &args.question, out)? {
                 return Ok(ExitCode::FAILURE);

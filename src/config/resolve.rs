@@ -68,6 +68,15 @@ pub fn resolve(
     Ok(Resolved { settings: Settings::new(&origins)?, origins })
 }
 
+/// What to say of an environment variable that looks like a setting and is none.
+pub fn stranger(name: &str) -> Option<String> {
+    let is_ours = name.starts_with(PREFIX) && !name.starts_with(TESTS);
+    let is_known =
+        || name == CONFIG_VARIABLE || Key::ALL.into_iter().any(|key| key.variable() == name);
+    (is_ours && !is_known())
+        .then(|| format!("{name} in the environment sets nothing: there is no such setting"))
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,3 +147,7 @@ fn topmost(layers: &[Given], key: Key) -> Given {
 
 /// Names the configuration file when no flag does.
 const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
+/// Of every variable of ours.
+const PREFIX: &str = "DOCKBRIDGE_";
+/// Facts about the world a test runs in.
+const TESTS: &str = "DOCKBRIDGE_WORLD";

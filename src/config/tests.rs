@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 use super::{
     error::ConfigError,
     key::Key,
-    resolve::{Given, Resolved, Source, resolve},
+    resolve::{Given, Resolved, Source, resolve, stranger},
     value,
 };
 use crate::{
@@ -17,6 +17,16 @@ use crate::{
     },
     telemetry::log::Format,
 };
+
+#[test]
+fn a_variable_that_is_no_setting() {
+    for name in ["DOCKBRIDGE_NETWROK", "DOCKBRIDGE_"] {
+        assert!(stranger(name).unwrap().starts_with(name), "{name}");
+    }
+    for name in ["DOCKBRIDGE_NETWORK", "DOCKBRIDGE_CONFIG", "DOCKBRIDGE_WORLD_IMAGE", "NETWROK"] {
+        assert_eq!(stranger(name), None);
+    }
+}
 
 #[test]
 fn the_defaults_hold_when_nobody_speaks() {
