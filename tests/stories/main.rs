@@ -156,6 +156,7 @@ const STORIES: &[(&str, Story)] = stories![
     volumes::killed_at_random_moments,
     oom::of_the_main_process,
     oom::of_a_child,
+    oom::of_an_earlier_run,
     oom::of_nobody,
     stats::of_a_container,
     stats::of_its_layer,

@@ -60,6 +60,22 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// Docker was told to start it again; that run ends by itself.
+pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "oom_again").await?;
+    let pod = stage.recipes.pod("again");
+    let sandbox = stage.cri.run(&pod).await?;
+    for number in 0..3 {
+        let line = format!("[ -e /on ] && exit 137; touch /on; sleep 1; {HOG}");
+        let twice = small(&stage, &format!("twice-{number}"), &line);
+        let id = stage.up(&sandbox, &pod, &[twice]).await?.remove(0);
+        stage.engine.docker(&["update", "--restart=on-failure:1", &id]).await?;
+        ensure_eq!(first_end(&stage.cri, &id).await?, killed_somehow());
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
 /// Exit code 137 has many causes.
 pub(crate) async fn of_nobody(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "no_oom").await?;
