@@ -240,7 +240,7 @@ impl Places {
     fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with('.') && name.ends_with(".tmp") {
+        if file::is_draft(&name) {
             sweep(&entry.path());
         } else if let Some(stem) = name.strip_suffix(SUFFIX) {
             match read_sandbox(&entry.path(), stem) {
@@ -260,8 +260,7 @@ impl Places {
             let name = name.to_string_lossy();
             let singles = [POD_CIDRS, PULLED, RESIZED, MEMORY_KILLS];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
-            let draft = name.strip_prefix('.').is_some_and(ours);
-            if draft && name.ends_with(".tmp") {
+            if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
                 sweep(&entry.path());
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! A replaced file is a new inode: a bind mount made of the old one keeps showing the old text.
 //! Temporary files start with a dot and end in `.tmp` in the target's own directory; whoever
-//! lists such a directory skips names with a leading dot.
+//! lists such a directory skips names with a leading dot. A process that is killed leaves them:
+//! whoever owns the directory removes what [`is_draft`] when he starts.
 
 use std::{
     ffi::OsString,
@@ -145,13 +146,18 @@ fn write_draft(
     }
 }
 
+/// Whether a file of this name is one that was not finished, if no other writes there.
+pub fn is_draft(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(DRAFT)
+}
+
 /// The process id and a counter keep two writers of one target apart. A draft of an earlier
 /// process with our pid is possible, hence the removal.
 fn draft_of(path: &Path) -> PathBuf {
     let serial = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}-{serial}.tmp", process::id()));
+    name.push(format!(".{}-{serial}{DRAFT}", process::id()));
     let draft = path.with_file_name(name);
     let _ = fs::remove_file(&draft);
     draft
@@ -167,6 +173,7 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+const DRAFT: &str = ".tmp";
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]

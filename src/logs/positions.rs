@@ -48,11 +48,16 @@ impl Positions {
         Self { directory }
     }
 
-    /// Everything there is. What cannot be read counts as absent.
+    /// Everything there is. What cannot be read counts as absent; what an earlier process began
+    /// and did not finish is removed.
     pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
         let mut all = HashMap::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = entry.path();
+            if file::is_draft(&entry.file_name().to_string_lossy()) {
+                // Nobody misses it, and nobody reads it if it stays.
+                let _ = fs::remove_file(&path);
+            }
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
                 Some(saved) if saved.version <= VERSION => drop(all.insert(id, saved)),
@@ -113,3 +118,20 @@ const VERSION: u32 = 1;
 const MODE: u32 = 0o700;
 /// Far above what one holds.
 const LARGEST: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let positions = Positions::new(directory.path().to_owned());
+        let id = ContainerId::try_from("a".repeat(64)).unwrap();
+        positions.save(&id, &Saved::new(None, None));
+        let draft = directory.path().join(format!(".{id}.json.99-14.tmp"));
+        fs::write(&draft, "{").unwrap();
+        assert_eq!(positions.load().into_keys().collect::<Vec<_>>(), [id]);
+        assert!(!draft.exists());
+    }
+}

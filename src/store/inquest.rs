@@ -156,10 +156,20 @@ impl Inquest {
     }
 
     /// A container was seen. If it runs the kernel is to tell of it; if it has ended, what was told
-    /// goes with the answer, and so with the look that asks for it.
+    /// goes with the answer, and so with the look that asks for it. While Docker starts it again an
+    /// end is over that nobody will ask about: it explains its kills, too.
     pub(super) async fn attend(&self, record: &ContainerRecord) -> Words {
-        self.watches.attend(&self.cgroups, record).await;
         match record.process {
+            Process::Running { pid: 0, .. } => {
+                self.account(record).await;
+                self.watches.end(record.id.as_str());
+                Words::default()
+            }
+            Process::Running { .. } => {
+                self.known().live(record);
+                self.watches.attend(&self.cgroups, record).await;
+                Words::default()
+            }
             Process::Exited { started_at, .. } if self.verdict(record).is_none() => {
                 self.watches.take(record.id.as_str(), started_at)
             }
@@ -301,6 +311,14 @@ impl Known {
         let account = self.accounts.get_mut(&around)?;
         account.ended.insert(record.id.to_string());
         Some((around, account.ended.clone()))
+    }
+
+    /// It runs: what its group counts is no ended one's, though an earlier run of it has ended.
+    fn live(&mut self, record: &ContainerRecord) {
+        let Some(pod) = self.pods.get(&record.document.sandbox) else { return };
+        if let Some(account) = self.accounts.get_mut(&pod.around) {
+            account.ended.remove(record.id.as_str());
+        }
     }
 
     fn settle(

@@ -134,6 +134,25 @@ async fn every_end_accounts_for_its_kills() {
     assert_eq!(first(&store, &ids[3]).await, ExitReason::OomKilled);
 }
 
+/// A kill in a run that no status shows the end of is no later run's.
+#[tokio::test]
+async fn one_that_docker_starts_again() {
+    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
+    let (sandbox, [id]) = pod(&docker, "/pod", ["a"]);
+    machine(root.path(), &sandbox, 0);
+    let store = start(&docker, root.path()).await;
+    store.synced(SOON).await.unwrap();
+
+    machine(root.path(), &sandbox, 1);
+    docker.world(|world| world.restart(&id));
+    store.refresh_container(&id).await.unwrap();
+    docker.world(|world| {
+        world.start(&id);
+        world.exit(&id, 137);
+    });
+    assert_eq!(first(&store, &id).await, ExitReason::Error);
+}
+
 #[tokio::test]
 async fn in_a_group_of_several_pods_it_is_nobodys() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());

@@ -174,6 +174,12 @@ impl World {
         self.container_event("die", id);
     }
 
+    /// Its main process ends, and the engine is about to start it again.
+    pub(crate) fn restart(&mut self, id: &str) {
+        self.exit(id, 137);
+        self.container_mut(id).unwrap().status = "restarting".to_owned();
+    }
+
     /// The kernel kills it for lack of memory.
     pub(crate) fn oom(&mut self, id: &str) {
         self.hears_of_oom(id);
