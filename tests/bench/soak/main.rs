@@ -53,6 +53,7 @@ use churn::Churn;
 use curve::Curve;
 use dockbridge::wire::cri::ContainerEventType;
 use kubelet::Kubelet;
+use rand::Rng;
 use run::{amount, in_world};
 use sampler::Sampler;
 use streams::Heard;
@@ -189,14 +190,15 @@ async fn churn(
     Ok(lived)
 }
 
-/// Samples without an end, and a line of progress now and then.
+/// Samples without an end, and a line of progress now and then. At random moments: in step with the
+/// lives each sample would show the same moment of a life, and a later one when they slow down.
 async fn watch(sampler: &mut Sampler, length: Duration) -> Outcome {
     let begun = Instant::now();
     let mut told = begun;
-    let mut beats = interval((length / 600).max(Duration::from_secs(1)));
+    let beat = (length / 600).max(Duration::from_secs(1));
     loop {
-        beats.tick().await;
         sampler.look().await?;
+        sleep(beat.mul_f64(rand::rng().random_range(0.5..1.5))).await;
         if told.elapsed() > length / 12 {
             told = Instant::now();
             println!("{:5.1} min: {}", begun.elapsed().as_secs_f64() / 60.0, sampler.last());
