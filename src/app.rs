@@ -15,6 +15,7 @@ use std::{
 };
 
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
@@ -37,7 +38,7 @@ use crate::{
     host::{
         cgroup::Cgroups,
         error::HostError,
-        file,
+        file, heap,
         lock::{Lock, LockError},
     },
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
@@ -214,6 +215,7 @@ pub async fn run_within(
         never = sweep(&store, &logs, &rooms.rootfs, &containers) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs) => match never {},
+        never = give_memory_back() => match never {},
     };
     // Serving may have ended without being told to.
     stopping.cancel();
@@ -364,6 +366,15 @@ async fn sweep_peeks(rootfs: &Rootfs) {
     }
 }
 
+/// Lists and statistics of a full node are large, and leave holes in what we have of memory.
+async fn give_memory_back() -> Infallible {
+    loop {
+        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        // It only fails when it panics.
+        let _ = spawn_blocking(heap::give_back).await;
+    }
+}
+
 async fn start_network(
     settings: &Settings,
     plugin_deadline: Duration,
@@ -419,6 +430,8 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How often memory that is not in use is given back.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
 /// How long a killed predecessor's calls may go on in the engine.
 const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
 /// Nobody else has business in the state directory.

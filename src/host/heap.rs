@@ -23,8 +23,53 @@ pub fn economise() {
     }
 }
 
+/// Gives back to the machine what is free between what is in use. By itself the C library gives back
+/// the end of a heap only, and one small thing that stays keeps all before it. Takes a millisecond
+/// or two, for which others wait who want memory; blocks.
+#[allow(unsafe_code, reason = "no safe door to this call")]
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and each heap is locked while it looks at it. It tells only
+    // whether there was anything to give.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
 /// Bytes that are not worth a call of the kernel.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 512 << 10;
+
+#[cfg(test)]
+#[cfg(target_env = "gnu")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const PIECE: usize = 8 << 10;
+    const PIECES: usize = 8 << 10;
+
+    /// In bytes.
+    fn resident() -> usize {
+        let told = fs::read_to_string("/proc/self/status").unwrap();
+        let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    fn what_is_free_between_what_is_used_is_given_back() {
+        let mut pieces: Vec<Option<Vec<u8>>> = (0..PIECES).map(|_| Some(vec![1; PIECE])).collect();
+        // The last of them, too, stays: the end of the heap is not free.
+        for place in (0..PIECES).filter(|place| place % 64 != 63) {
+            pieces[place] = None;
+        }
+        let before = resident();
+        give_back();
+        let given = before.saturating_sub(resident());
+        // Other tests may take some at the same moment.
+        assert!(given > PIECES * PIECE / 2, "{given} bytes");
+    }
+}
