@@ -13,10 +13,11 @@
 //! A verdict stays what it was: a kubelet reads an end once.
 
 mod account;
+mod verdicts;
 mod watches;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     future,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,18 +26,19 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-pub(super) use self::watches::Words;
 use self::{
     account::{Account, Tally},
+    verdicts::Verdicts,
     watches::Watches,
 };
+pub(super) use self::{verdicts::Verdict, watches::Words};
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
     error::chain,
     host::cgroup::{Cgroups, Hierarchy},
     model::{
         document::SandboxDocument,
-        id::{ContainerId, SandboxId},
+        id::SandboxId,
         parents::Parents,
         record::{ContainerRecord, ExitReason, Process, SandboxRecord},
         time::Nanos,
@@ -63,18 +65,13 @@ struct Known {
     pods: HashMap<SandboxId, Pod>,
     /// By the group around containers.
     accounts: HashMap<PathBuf, Account>,
-    /// By container, with the end it is about.
-    verdicts: HashMap<String, (Nanos, Verdict)>,
+    verdicts: Verdicts,
     /// Containers that the engine sent a SIGKILL, and when it did so last.
     sentenced: HashMap<String, Nanos>,
     /// Containers of which the engine has told that memory was short, and when it was last.
     short: HashMap<String, Nanos>,
     /// Of all these, what the last list had not.
     missing: HashSet<String>,
-    /// How often there was a verdict more or less that the engine does not know.
-    changes: usize,
-    /// How often until it was stored last.
-    saved: usize,
 }
 
 #[derive(Debug)]
@@ -83,26 +80,16 @@ struct Pod {
     around: PathBuf,
 }
 
-/// What an end was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The kernel killed for lack of memory.
-    NoMemory,
-    /// What the engine says.
-    AsTold,
-}
-
 impl Inquest {
     /// With the verdicts of earlier runs.
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
         let MemoryKills(kills) = checkpoints.load_memory_kills().await;
         let inquest = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
-        let found = kills.into_iter().map(|(id, at)| (String::from(id), (at, Verdict::NoMemory)));
         {
             let mut known = inquest.known();
-            known.verdicts.extend(found);
+            known.verdicts = Verdicts::stored(kills);
             // They were made before the first list begins, so it proves what it lacks.
-            known.missing = known.verdicts.keys().cloned().collect();
+            known.missing = known.verdicts.ids().map(str::to_owned).collect();
         }
         inquest
     }
@@ -180,8 +167,7 @@ impl Inquest {
     /// What was found out of this end before.
     fn verdict(&self, record: &ContainerRecord) -> Option<Verdict> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
-        let before = self.known().verdicts.get(record.id.as_str()).copied();
-        before.filter(|(at, _)| *at == finished_at).map(|(_, verdict)| verdict)
+        self.known().verdicts.of(record.id.as_str(), finished_at)
     }
 
     /// What an end was, as far as it was found out before, or leaves no question, or the kernel
@@ -220,7 +206,7 @@ impl Inquest {
     /// Keeps a verdict.
     pub(super) async fn close(&self, record: &ContainerRecord, verdict: Verdict) {
         let Process::Exited { finished_at, .. } = record.process else { return };
-        self.known().decide(record.id.as_str(), (finished_at, verdict));
+        self.known().verdicts.decide(record.id.as_str(), (finished_at, verdict));
         if verdict == Verdict::NoMemory {
             self.save().await;
         }
@@ -268,30 +254,20 @@ impl Inquest {
 
     /// Whether the verdicts that the engine does not know are stored as they are.
     pub(super) fn is_saved(&self) -> bool {
-        let known = self.known();
-        known.changes == known.saved
+        self.known().verdicts.is_saved()
     }
 
     /// Stores them, unless they are; also waits for whoever does so. A failure is told of, and made
     /// up for with the next change.
     pub(super) async fn save(&self) {
-        if self.is_saved() {
-            return;
-        }
         let _turn = self.saving.lock().await;
-        let (kills, changes) = {
-            let known = self.known();
-            if known.changes == known.saved {
-                return;
-            }
-            (known.kills(), known.changes)
-        };
+        let Some((kills, changes)) = self.known().verdicts.unsaved() else { return };
         let stored = match &self.checkpoints {
             Some(checkpoints) => checkpoints.save_memory_kills(&MemoryKills(kills)).await,
             None => Ok(()),
         };
         match stored {
-            Ok(()) => self.known().saved = changes,
+            Ok(()) => self.known().verdicts.saved(changes),
             Err(error) => {
                 let error = chain(&error);
                 warn!(error, "after a restart, kills for lack of memory may count as plain errors");
@@ -340,34 +316,20 @@ impl Known {
     fn ids(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.keys().map(SandboxId::as_str);
         let told = self.sentenced.keys().chain(self.short.keys());
-        let containers = self.verdicts.keys().chain(told).map(String::as_str);
+        let containers = self.verdicts.ids().chain(told.map(String::as_str));
         let ended = self.accounts.values().flat_map(|one| &one.ended).map(String::as_str);
         pods.chain(containers).chain(ended)
     }
 
-    fn decide(&mut self, id: &str, verdict: (Nanos, Verdict)) {
-        let before = self.verdicts.insert(id.to_owned(), verdict);
-        let kills = [before, Some(verdict)].iter().flatten().filter(|one| is_kill(one)).count();
-        self.changed(kills);
-    }
-
     /// What its pod's account holds of it stays until the lists lack it.
     fn forget(&mut self, id: &str) {
-        let before = self.verdicts.remove(id);
-        self.changed(usize::from(before.as_ref().is_some_and(is_kill)));
+        self.verdicts.forget(id);
         self.sentenced.remove(id);
         self.short.remove(id);
     }
 
-    fn changed(&mut self, kills: usize) {
-        self.changes = self.changes.wrapping_add(kills);
-    }
-
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
-        let kills = |of: &Self| of.verdicts.values().filter(|one| is_kill(one)).count();
-        let before = kills(self);
-        self.verdicts.retain(|id, _| keeps(id));
-        self.changed(before - kills(self));
+        self.verdicts.retain(&keeps);
         self.sentenced.retain(|id, _| keeps(id));
         self.short.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
@@ -375,16 +337,6 @@ impl Known {
         self.accounts.retain(|group, _| around.contains(group));
         self.accounts.values_mut().for_each(|one| one.ended.retain(|id| keeps(id)));
     }
-
-    fn kills(&self) -> BTreeMap<ContainerId, Nanos> {
-        let killed = self.verdicts.iter().filter(|(_, one)| is_kill(one));
-        killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
-    }
-}
-
-/// Whether it is what the engine does not know.
-fn is_kill((_, verdict): &(Nanos, Verdict)) -> bool {
-    *verdict == Verdict::NoMemory
 }
 
 /// Whether one of these is about the run that has ended, not an earlier one.

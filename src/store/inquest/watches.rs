@@ -57,7 +57,7 @@ impl Watches {
     /// Watches a container that is being started, as soon as its group is there: beside its
     /// sandbox's. Returns when it does, or will not.
     pub(super) async fn expect(&self, cgroups: &Cgroups, id: &str, sandbox: &SandboxRecord) {
-        let Some(pid) = sandbox.pid() else { return };
+        let Some(pid) = sandbox.pid().filter(|_| is_told_of(cgroups)) else { return };
         let (cgroups, owner) = (cgroups.clone(), sandbox.id.clone());
         let found = spawn_blocking(move || group_of(&cgroups, pid, owner.as_str())).await;
         let Some(group) = found.ok().flatten().and_then(|of| beside(&of, sandbox, id)) else {
@@ -78,7 +78,7 @@ impl Watches {
     /// Watches a container that runs, if it is not.
     pub(super) async fn attend(&self, cgroups: &Cgroups, record: &ContainerRecord) {
         let (id, Some(run)) = (record.id.as_str(), run_of(&record.process)) else { return };
-        if self.knows(id, run) {
+        if !is_told_of(cgroups) || self.knows(id, run) {
             return;
         }
         let (cgroups, owner, pid) = (cgroups.clone(), id.to_owned(), run.0);
@@ -148,6 +148,11 @@ async fn watch(group: PathBuf) -> io::Result<Shortage> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     spawn_blocking(move || Shortage::watch(&group)).await.map_err(io::Error::other)?
+}
+
+/// Whether the kernel tells anybody: elsewhere there is nothing to look for.
+fn is_told_of(cgroups: &Cgroups) -> bool {
+    cgroups.has_controller(Hierarchy::Legacy, "memory") == Some(true)
 }
 
 /// The group of a process, where the kernel tells of shortages. Blocks.
