@@ -216,17 +216,17 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     println!("stories: {} on engine {}", chosen.len(), world.engine);
-    let failed: Vec<&str> = chosen
-        .iter()
-        .filter(|(name, story)| !tell(&world, name, *story))
-        .map(|row| row.0)
-        .collect();
-    println!("stories: {} passed, {} failed {failed:?}", chosen.len() - failed.len(), failed.len());
+    let outcomes = chosen.iter().map(|(name, story)| (*name, tell(&world, name, *story)));
+    let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
+    // Once more where whoever sees only the end of all this looks for it.
+    failed.iter().for_each(|(name, Failure(why))| println!("failed: {name}: {why}"));
+    let names: Vec<&str> = failed.iter().map(|row| row.0).collect();
+    println!("stories: {} passed, {} failed {names:?}", chosen.len() - failed.len(), failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tells one story in a runtime of its own; whether it went well.
-fn tell(world: &World, name: &str, story: Story) -> bool {
+/// Tells one story in a runtime of its own.
+fn tell(world: &World, name: &str, story: Story) -> Outcome {
     let begun = Instant::now();
     let patience = patient(stage::PATIENCE);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -247,7 +247,7 @@ fn tell(world: &World, name: &str, story: Story) -> bool {
         Ok(()) => println!("story {name} ... ok ({took:.1} s)"),
         Err(failure) => println!("story {name} ... FAILED ({took:.1} s)\n{failure}"),
     }
-    outcome.is_ok()
+    outcome
 }
 
 /// What the command line asks for, in the usual harness's words.
