@@ -10,13 +10,14 @@ use std::{
 };
 
 use super::{
+    hidden::Hidden,
     look::{Target, Ticket},
     snapshot::{Containers, Images, name_key},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
-        engine::{Claim, ListedContainer},
+        engine::ListedContainer,
         id::{ContainerId, ImageId, SandboxId},
         network::Attachment,
         record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
@@ -44,14 +45,13 @@ pub(super) struct Facts {
     /// Which image has a name, by [`name_key`]: a name belongs to one image.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Ticket>,
-    /// Containers that are nobody's pod. Labels never change, so one look is enough.
-    foreign: HashSet<String>,
-    /// The images of containers that CRI does not show: strangers', and pods' pauses.
-    holders: HashMap<String, ImageId>,
+    hidden: Hidden,
     /// Images being looked at only because another took their name.
     contested: HashSet<ImageId>,
     /// When the last list came in.
     listed_at: Ticket,
+    /// The next list begins after this, or began after it.
+    list_since: Ticket,
     changed: Changed,
 }
 
@@ -108,8 +108,7 @@ impl Facts {
     /// A container was removed; looks that began before know nothing of it.
     pub(super) fn lose_container(&mut self, id: &str, at: Ticket) {
         self.bury(id, at);
-        self.foreign.remove(id);
-        self.changed.images |= self.holders.remove(id).is_some();
+        self.changed.images |= self.hidden.lose(id);
         if let Ok(id) = ContainerId::try_from(id) {
             let older = self.containers.get(&id).is_some_and(|seen| seen.at <= at);
             self.changed.containers |= older && self.containers.remove(&id).is_some();
@@ -125,7 +124,11 @@ impl Facts {
     /// Docker lists these containers; of some nothing else may be known for a while.
     pub(super) fn list(&mut self, listed: &[ListedContainer], at: Ticket) {
         self.listed_at = at;
-        self.list_holders(listed);
+        let since = std::mem::replace(&mut self.list_since, at);
+        // A stranger leaves a ticket in `gone` too, of what he was taken for before.
+        let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.knows(id);
+        let there: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
+        self.changed.images |= self.hidden.list(&there, since, at);
         let containers: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         let unseen: Vec<SandboxId> = self
             .sandboxes
@@ -137,6 +140,11 @@ impl Facts {
             let listed = containers.contains(id.as_str()) && !self.gone.contains_key(id.as_str());
             self.change(&id, |pod| pod.listed = listed);
         }
+    }
+
+    /// A list that was under way is given up; the next one begins from now on.
+    pub(super) fn await_list(&mut self, now: Ticket) {
+        self.list_since = now;
     }
 
     /// Joins a checkpoint to its sandbox.
@@ -152,7 +160,7 @@ impl Facts {
 
     /// Whether the container is known to be nobody's pod.
     pub(super) fn is_foreign(&self, id: &str) -> bool {
-        self.foreign.contains(id)
+        self.hidden.is_foreign(id)
     }
 
     /// Everything Docker was seen to have.
@@ -164,8 +172,10 @@ impl Facts {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Looks that began before `horizon` are all in: nothing can bring back what went before.
+    /// Looks that began before `horizon` are all in: nothing can bring back what went before, but a
+    /// list that is under way.
     pub(super) fn expire(&mut self, horizon: Ticket) {
+        let horizon = horizon.min(self.list_since);
         self.gone.retain(|_, at| *at >= horizon);
     }
 
@@ -195,27 +205,13 @@ impl Facts {
         let tagged = self.tags.iter().filter_map(|(key, id)| Some((key, self.images.get(id)?)));
         by_name.extend(tagged.map(|(key, seen)| (key.clone(), Arc::clone(&seen.record))));
         let records = self.images.values().map(|seen| Arc::clone(&seen.record)).collect();
-        Images::new(records, by_name, self.holders.values().cloned().collect())
+        Images::new(records, by_name, self.hidden.images())
     }
 
     /// Checkpoints of sandboxes that Docker does not know and whose network holds nothing.
     pub(super) fn spent(&self) -> Arc<[SandboxId]> {
         let spent = self.sandboxes.iter().filter(|(_, pod)| pod.is_spent());
         spent.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Whoever holds an image without CRI showing it. A list is newer than what was known of
-    /// containers it lacks: their end may have been missed.
-    fn list_holders(&mut self, listed: &[ListedContainer]) {
-        let gone = |one: &&ListedContainer| self.gone.contains_key(one.id.as_str());
-        let hidden = listed.iter().filter(|one| one.claim != Claim::Workload && !gone(one));
-        let hidden: Vec<&ListedContainer> = hidden.take(FOREIGN_LIMIT).collect();
-        let strangers = hidden.iter().filter(|one| one.claim == Claim::None);
-        self.foreign = strangers.map(|one| one.id.clone()).collect();
-        let held = |one: &&ListedContainer| Some((one.id.clone(), one.image.clone()?));
-        let holders: HashMap<String, ImageId> = hidden.iter().filter_map(held).collect();
-        self.changed.images |= holders != self.holders;
-        self.holders = holders;
     }
 
     /// A workload that nothing is known of yet, as far as it may be shown.
@@ -236,12 +232,11 @@ impl Facts {
     /// A container that is nobody's pod, or not any more: somebody gave it another name. Then it
     /// is lost to us as if it were gone, and what its network holds can be released.
     fn see_stranger(&mut self, id: &str, image: Option<ImageId>, at: Ticket) {
-        self.lose_container(id, at);
-        if self.foreign.len() < FOREIGN_LIMIT {
-            self.foreign.insert(id.to_owned());
-            self.changed.images |= image.is_some();
-            self.holders.extend(image.map(|image| (id.to_owned(), image)));
+        if self.is_late(id, at) {
+            return;
         }
+        self.lose_container(id, at);
+        self.changed.images |= self.hidden.see(id, image, at);
     }
 
     fn see_sandbox(&mut self, record: SandboxRecord, at: Ticket) {
@@ -430,6 +425,3 @@ fn replace_if_other<T: PartialEq>(kept: &mut Arc<T>, new: T) -> bool {
     }
     other
 }
-
-/// How many foreign containers are remembered; one more costs an inspect per event.
-const FOREIGN_LIMIT: usize = 10_000;

@@ -95,6 +95,7 @@ impl<W, E> Ledger<W, E> {
     pub(super) fn linked(&mut self) {
         self.turn(Link::Listing);
         self.silence = None;
+        self.facts.await_list(self.looks.now());
     }
 
     /// The engine can no longer be followed.
@@ -145,10 +146,10 @@ impl<W, E> Ledger<W, E> {
             // It is the die that changes something.
             EngineEvent::ContainerKilled { .. } => Effect::None,
             EngineEvent::ContainerChanged { id } | EngineEvent::ContainerShort { id } => {
-                match self.facts.is_foreign(&id) {
-                    true => Effect::None,
-                    false => self.want(Target::Container(id)),
+                if self.facts.is_foreign(&id) {
+                    return Effect::None;
                 }
+                self.want(Target::Container(id))
             }
             EngineEvent::ContainerGone { id } => self.lose(id),
             // An id can come back, so even this is only worth a look.

@@ -22,6 +22,7 @@ pub mod snapshot;
 
 mod command;
 mod facts;
+mod hidden;
 mod index;
 mod inspect;
 mod lag;

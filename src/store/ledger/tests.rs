@@ -174,8 +174,9 @@ fn what_follows_from_an_event() {
 #[test]
 fn hidden_containers_hold_their_images() {
     let mut ledger = ledger(Vec::new());
-    let held = |ledger: &mut Ledger<u64, String>| -> Vec<u64> {
-        let shown = ledger.snapshot(&Snapshot::blank());
+    let mut shown = Snapshot::blank();
+    let mut held = |ledger: &mut Ledger<u64, String>| -> Vec<u64> {
+        shown = ledger.snapshot(&shown);
         let id = |image: u64| ImageId::try_from(image_id(image)).unwrap();
         (1..=5).filter(|image| shown.is_held(&id(*image))).collect()
     };
@@ -200,8 +201,62 @@ fn hidden_containers_hold_their_images() {
     ledger.happened(EngineEvent::ContainerGone { id: fixture::hex(1) });
     assert!(ledger.has_changed());
     assert_eq!(held(&mut ledger), [2, 5]);
-    ledger.listed(&Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) });
-    assert_eq!(held(&mut ledger), [2], "the end of the other was missed");
+    let without = || Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) };
+    ledger.listed(&without());
+    assert_eq!(held(&mut ledger), [2, 5], "he may have come after it began");
+    ledger.listed(&without());
+    assert_eq!(held(&mut ledger), [2], "his end was missed");
+}
+
+/// What happens while a list is on its way is newer than the list.
+#[test]
+fn a_list_neither_loses_nor_brings_back_a_stranger() {
+    let mut ledger = ledger(Vec::new());
+    let image = || ImageId::try_from(image_id(1)).ok();
+    let of = |number: u64| ListedContainer {
+        id: fixture::hex(number),
+        image: image(),
+        claim: Claim::None,
+    };
+    let listing = |numbers: &[u64]| Listing {
+        containers: numbers.iter().copied().map(of).collect(),
+        images: Some(Vec::new()),
+    };
+    let mut shown = Snapshot::blank();
+    let mut held = |ledger: &mut Ledger<u64, String>| {
+        shown = ledger.snapshot(&shown);
+        shown.is_held(&image().unwrap())
+    };
+    let stranger = |_: &Target| Ok(Sight::Container(Box::new(Observed::Foreign(image()))));
+    let changed = || EngineEvent::ContainerChanged { id: fixture::hex(1) };
+    let gone = || EngineEvent::ContainerGone { id: fixture::hex(1) };
+    ledger.linked();
+    ledger.happened(changed());
+    answer(&mut ledger, stranger);
+    ledger.listed(&listing(&[]));
+    assert!(held(&mut ledger), "made after the first list began");
+    ledger.listed(&listing(&[1]));
+    ledger.listed(&listing(&[1]));
+    assert!(held(&mut ledger));
+    ledger.happened(gone());
+    ledger.refresh(Target::Container(fixture::hex(9)), 0);
+    answer(&mut ledger, |_| Ok(Sight::Gone));
+    ledger.listed(&listing(&[1]));
+    assert!(!held(&mut ledger), "removed after the list began");
+}
+
+#[test]
+fn a_stranger_who_went_while_he_was_looked_at_is_gone() {
+    let mut ledger = ledger(Vec::new());
+    let image = ImageId::try_from(image_id(1)).unwrap();
+    ledger.linked();
+    ledger.listed(&pods(&[]));
+    ledger.happened(EngineEvent::ContainerChanged { id: fixture::hex(1) });
+    let (target, ticket) = ledger.start().unwrap();
+    ledger.happened(EngineEvent::ContainerGone { id: fixture::hex(1) });
+    let seen = Sight::Container(Box::new(Observed::Foreign(Some(image.clone()))));
+    ledger.looked(&target, ticket, Ok(seen));
+    assert!(!ledger.snapshot(&Snapshot::blank()).is_held(&image));
 }
 
 #[test]
