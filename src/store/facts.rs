@@ -50,8 +50,8 @@ pub(super) struct Facts {
     contested: HashSet<ImageId>,
     /// When the last list came in.
     listed_at: Ticket,
-    /// The next list begins after this, or began after it.
-    list_since: Ticket,
+    /// When the list that is under way began.
+    list_since: Option<Ticket>,
     changed: Changed,
 }
 
@@ -107,8 +107,12 @@ impl Facts {
 
     /// A container was removed; looks that began before know nothing of it.
     pub(super) fn lose_container(&mut self, id: &str, at: Ticket) {
-        self.bury(id, at);
         self.changed.images |= self.hidden.lose(id);
+        self.lose_record(id, at);
+    }
+
+    fn lose_record(&mut self, id: &str, at: Ticket) {
+        self.bury(id, at);
         if let Ok(id) = ContainerId::try_from(id) {
             let older = self.containers.get(&id).is_some_and(|seen| seen.at <= at);
             self.changed.containers |= older && self.containers.remove(&id).is_some();
@@ -124,8 +128,8 @@ impl Facts {
     /// Docker lists these containers; of some nothing else may be known for a while.
     pub(super) fn list(&mut self, listed: &[ListedContainer], at: Ticket) {
         self.listed_at = at;
-        let since = std::mem::replace(&mut self.list_since, at);
-        // A stranger leaves a ticket in `gone` too, of what he was taken for before.
+        let since = self.list_since.take().unwrap_or(at);
+        // A stranger leaves a ticket in `gone` too, for he may have been shown before.
         let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.knows(id);
         let there: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
         self.changed.images |= self.hidden.list(&there, since, at);
@@ -142,9 +146,9 @@ impl Facts {
         }
     }
 
-    /// A list that was under way is given up; the next one begins from now on.
-    pub(super) fn await_list(&mut self, now: Ticket) {
-        self.list_since = now;
+    /// A list begins; another one that was under way will never come in.
+    pub(super) fn begin_list(&mut self, now: Ticket) {
+        self.list_since = Some(now);
     }
 
     /// Joins a checkpoint to its sandbox.
@@ -175,7 +179,7 @@ impl Facts {
     /// Looks that began before `horizon` are all in: nothing can bring back what went before, but a
     /// list that is under way.
     pub(super) fn expire(&mut self, horizon: Ticket) {
-        let horizon = horizon.min(self.list_since);
+        let horizon = self.list_since.map_or(horizon, |since| since.min(horizon));
         self.gone.retain(|_, at| *at >= horizon);
     }
 
@@ -235,7 +239,7 @@ impl Facts {
         if self.is_late(id, at) {
             return;
         }
-        self.lose_container(id, at);
+        self.lose_record(id, at);
         self.changed.images |= self.hidden.see(id, image, at);
     }
 
@@ -244,6 +248,7 @@ impl Facts {
             return;
         }
         let id = record.id.clone();
+        self.hidden.own(id.as_str());
         self.change(&id, |pod| {
             if pod.engine.as_ref().is_none_or(|(_, seen)| *seen < at) {
                 pod.engine = Some((record, at));
@@ -256,6 +261,7 @@ impl Facts {
         if self.is_late(record.id.as_str(), at) {
             return;
         }
+        self.changed.images |= self.hidden.lose(record.id.as_str());
         match self.containers.get_mut(&record.id) {
             Some(seen) if seen.at > at => {}
             Some(seen) => {

@@ -15,7 +15,7 @@ pub(super) struct Hidden(HashMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// Nobody's pod. Labels never change, so one look is enough.
+    /// Nobody's pod: until the next list nothing that happens to it is worth a look.
     foreign: bool,
     image: Option<ImageId>,
     at: Ticket,
@@ -37,11 +37,18 @@ impl Hidden {
         self.0.values().filter_map(|known| known.image.clone()).collect()
     }
 
-    /// A look saw a stranger. Whether he holds an image.
+    /// A look saw a stranger. Whether he holds another image than he was known to.
     pub(super) fn see(&mut self, id: &str, image: Option<ImageId>, at: Ticket) -> bool {
-        let holds = image.is_some();
-        self.put(id, true, image, at);
-        holds
+        let held = self.0.get(id).and_then(|known| known.image.as_ref());
+        let other = held != image.as_ref();
+        self.put(id, Known { foreign: true, image, at }) && other
+    }
+
+    /// A look saw that the container is a pod's, pause or otherwise, after all.
+    pub(super) fn own(&mut self, id: &str) {
+        if let Some(known) = self.0.get_mut(id) {
+            known.foreign = false;
+        }
     }
 
     /// Whether it was there, and held an image.
@@ -56,18 +63,28 @@ impl Hidden {
         let before = self.images();
         let there: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         self.0.retain(|id, known| known.at > since || there.contains(id.as_str()));
-        for one in listed.iter().filter(|one| one.claim != Claim::Workload) {
-            self.put(&one.id, one.claim == Claim::None, one.image.clone(), at);
+        for one in listed {
+            match one.claim {
+                // Its look is to come: somebody may have given it back its name.
+                Claim::Workload => self.own(&one.id),
+                Claim::None | Claim::Other => {
+                    let foreign = one.claim == Claim::None;
+                    self.put(&one.id, Known { foreign, image: one.image.clone(), at });
+                }
+            }
         }
         before != self.images()
     }
 
-    fn put(&mut self, id: &str, foreign: bool, image: Option<ImageId>, at: Ticket) {
-        if self.0.len() < LIMIT {
-            self.0.insert(id.to_owned(), Known { foreign, image, at });
+    /// Whether there was room.
+    fn put(&mut self, id: &str, known: Known) -> bool {
+        let room = self.0.len() < LIMIT || !known.foreign || self.knows(id);
+        if room {
+            self.0.insert(id.to_owned(), known);
         }
+        room
     }
 }
 
-/// How many are remembered; one more costs an inspect for each of its events.
+/// How many strangers there may be; one more costs an inspect for each of his events.
 const LIMIT: usize = 10_000;

@@ -95,7 +95,6 @@ impl<W, E> Ledger<W, E> {
     pub(super) fn linked(&mut self) {
         self.turn(Link::Listing);
         self.silence = None;
-        self.facts.await_list(self.looks.now());
     }
 
     /// The engine can no longer be followed.
@@ -116,6 +115,11 @@ impl<W, E> Ledger<W, E> {
     pub(super) fn pinged(&mut self, silence: Option<String>) {
         self.head_changed |= self.silence != silence;
         self.silence = silence;
+    }
+
+    /// A list of all ids begins.
+    pub(super) fn listing(&mut self) {
+        self.facts.begin_list(self.looks.now());
     }
 
     /// All ids: whatever is listed or known is worth a look. What is known but not listed is

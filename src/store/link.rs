@@ -33,6 +33,8 @@ use crate::{
 pub(super) enum Signal {
     /// The event stream is open.
     Linked(Box<EngineInfo>),
+    /// All ids are about to be asked for.
+    Listing,
     /// All ids.
     Listed(Listing),
     /// Something happened, at this time by the engine's clock.
@@ -97,6 +99,7 @@ impl Session {
                     None => return Err(End::Lost("it closed its event stream".to_owned())),
                 },
                 () = time::sleep_until(due), if lists.is_empty() => {
+                    self.tell(Signal::Listing).await?;
                     lists.spawn(list(self.engine.clone(), self.settings.list_deadline));
                 }
                 Some(listed) = lists.join_next() => {

@@ -200,6 +200,7 @@ impl Writer {
                 self.ledger.describe(*engine);
                 self.ledger.linked();
             }
+            Signal::Listing => self.ledger.listing(),
             Signal::Listed(listing) => {
                 self.meters().lists.one();
                 self.meters().heard();

@@ -201,11 +201,9 @@ fn hidden_containers_hold_their_images() {
     ledger.happened(EngineEvent::ContainerGone { id: fixture::hex(1) });
     assert!(ledger.has_changed());
     assert_eq!(held(&mut ledger), [2, 5]);
-    let without = || Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) };
-    ledger.listed(&without());
-    assert_eq!(held(&mut ledger), [2, 5], "he may have come after it began");
-    ledger.listed(&without());
-    assert_eq!(held(&mut ledger), [2], "his end was missed");
+    ledger.listing();
+    ledger.listed(&Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) });
+    assert_eq!(held(&mut ledger), [2], "the end of the other was missed");
 }
 
 /// What happens while a list is on its way is newer than the list.
@@ -231,18 +229,44 @@ fn a_list_neither_loses_nor_brings_back_a_stranger() {
     let changed = || EngineEvent::ContainerChanged { id: fixture::hex(1) };
     let gone = || EngineEvent::ContainerGone { id: fixture::hex(1) };
     ledger.linked();
+    ledger.listing();
     ledger.happened(changed());
     answer(&mut ledger, stranger);
     ledger.listed(&listing(&[]));
-    assert!(held(&mut ledger), "made after the first list began");
-    ledger.listed(&listing(&[1]));
-    ledger.listed(&listing(&[1]));
-    assert!(held(&mut ledger));
+    assert!(held(&mut ledger), "made after the list began");
+    for _ in 0..2 {
+        ledger.listing();
+        ledger.listed(&listing(&[1]));
+        assert!(held(&mut ledger));
+        assert!(ledger.start().is_none() && !ledger.has_changed(), "it says nothing new");
+    }
+    ledger.listing();
     ledger.happened(gone());
     ledger.refresh(Target::Container(fixture::hex(9)), 0);
     answer(&mut ledger, |_| Ok(Sight::Gone));
     ledger.listed(&listing(&[1]));
     assert!(!held(&mut ledger), "removed after the list began");
+}
+
+/// A pod's container is one by its labels and its name.
+#[test]
+fn who_gets_his_name_back_is_followed_again() {
+    for number in [2, 3] {
+        let mut ledger = ledger(Vec::new());
+        let changed = || EngineEvent::ContainerChanged { id: fixture::hex(number) };
+        let image = || ImageId::try_from(image_id(1)).ok();
+        ledger.linked();
+        ledger.listed(&pods(&[]));
+        ledger.happened(changed());
+        answer(&mut ledger, |_| Ok(Sight::Container(Box::new(Observed::Foreign(image())))));
+        assert_eq!(ledger.happened(changed()), Effect::None);
+        ledger.listed(&pods(&[number]));
+        answer(&mut ledger, |_| Ok(Sight::Container(Box::new(observed(number, 1)))));
+        assert!(matches!(ledger.happened(changed()), Effect::Wanted(_)));
+        let shown = ledger.snapshot(&Snapshot::blank());
+        let is_pod = shown.sandbox(&fixture::hex(number)).is_some();
+        assert_eq!(shown.is_held(&image().unwrap()), is_pod, "kubelet knows of its containers");
+    }
 }
 
 #[test]

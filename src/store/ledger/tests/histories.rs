@@ -24,11 +24,13 @@ struct World {
     /// Containers by number; the value grows with every change.
     containers: BTreeMap<u64, u64>,
     images: BTreeMap<u64, BTreeSet<u64>>,
+    /// Pods' containers that have another name for now.
+    renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
     events: Vec<EngineEvent>,
     looks: Vec<Look>,
-    lists: Vec<Listing>,
+    list: Option<Listing>,
     rests: Vec<Target>,
     /// What a waiter must see at least: container and version.
     asked: Vec<(u64, u64)>,
@@ -44,11 +46,12 @@ impl World {
             shown: Snapshot::blank(),
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
+            renamed: BTreeSet::new(),
             next: 0,
             version: 0,
             events: Vec::new(),
             looks: Vec::new(),
-            lists: Vec::new(),
+            list: None,
             rests: Vec::new(),
             asked: Vec::new(),
             buried: BTreeSet::new(),
@@ -58,7 +61,7 @@ impl World {
 
     fn step(&mut self, Step(what, a, b): Step) {
         self.version += 1;
-        match what % 20 {
+        match what % 21 {
             0 | 1 => self.create(),
             2..=4 => self.change(a),
             5 => self.remove(a),
@@ -70,7 +73,8 @@ impl World {
             15 => self.read(a, b % 8 == 0),
             16 => self.finish(a),
             17 => self.ask(a),
-            18 => self.lists.push(self.listing(b % 4 != 0)),
+            18 => self.list(b % 4 != 0),
+            19 => self.rename(a),
             _ => self.trouble(a, b),
         }
         self.show();
@@ -87,6 +91,26 @@ impl World {
             self.containers.insert(number, self.version);
             self.events.push(EngineEvent::ContainerChanged { id: fixture::hex(number) });
         }
+    }
+
+    fn rename(&mut self, pick: u8) {
+        if let Some(number) = nth(&self.containers, pick) {
+            if !self.renamed.remove(&number) {
+                self.renamed.insert(number);
+            }
+            self.change(pick);
+        }
+    }
+
+    /// Strangers by their labels, and those that are none by their names.
+    fn is_foreign(&self, number: u64) -> bool {
+        is_unlabelled(number) || self.renamed.contains(&number)
+    }
+
+    /// There is one at a time.
+    fn list(&mut self, images: bool) {
+        self.ledger.listing();
+        self.list = Some(self.listing(images));
     }
 
     fn remove(&mut self, pick: u8) {
@@ -171,7 +195,7 @@ impl World {
                 }
             }
             _ => {
-                if let Some(listing) = take(&mut self.lists, b) {
+                if let Some(listing) = self.list.take() {
                     self.ledger.listed(&listing);
                 }
             }
@@ -180,7 +204,7 @@ impl World {
 
     fn listing(&self, images: bool) -> Listing {
         Listing {
-            containers: self.containers.keys().map(|number| listed(*number)).collect(),
+            containers: self.containers.keys().map(|number| claimed(*number)).collect(),
             images: images.then(|| self.images.keys().map(|image| image_id(*image)).collect()),
         }
     }
@@ -188,6 +212,9 @@ impl World {
     fn sight(&self, target: &Target) -> Sight {
         match target {
             Target::Container(id) => match self.containers.get_key_value(&number_of(id)) {
+                Some((number, _)) if self.is_foreign(*number) => {
+                    Sight::Container(Box::new(Observed::Foreign(image_of(*number))))
+                }
                 Some((number, version)) => Sight::Container(Box::new(observed(*number, *version))),
                 None => Sight::Gone,
             },
@@ -234,6 +261,7 @@ impl World {
         if !self.ledger.is_linked() {
             self.ledger.linked();
         }
+        self.ledger.listing();
         self.ledger.listed(&self.listing(true));
         self.show();
         for _ in 0..10_000 {
@@ -251,6 +279,28 @@ impl World {
         assert!(self.looks.is_empty(), "the looks never end");
     }
 
+    /// Strangers hold their images; pauses may, from the first list that has them.
+    fn assert_held(&self) {
+        for number in self.containers.keys().filter(|number| self.is_foreign(**number)) {
+            assert!(self.shown.is_held(&image_of(*number).unwrap()), "{number}");
+        }
+        let hidden = |number: &u64| self.is_foreign(*number) || is_pause(*number);
+        let holders = self.containers.keys().filter(|number| hidden(number));
+        let held: BTreeSet<ImageId> = holders.filter_map(|number| image_of(*number)).collect();
+        for image in (0..IMAGES).filter_map(image_of) {
+            assert!(!self.shown.is_held(&image) || held.contains(&image), "{image:?}");
+        }
+    }
+
+    /// Whatever happens to a pod's container from now on is worth a look.
+    fn assert_attentive(&mut self) {
+        let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
+        for number in ours.copied().collect::<Vec<_>>() {
+            let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
+            assert!(matches!(self.ledger.happened(changed), Effect::Wanted(_)), "{number}");
+        }
+    }
+
     fn assert_true(&self) {
         assert_eq!(self.shown.health, EngineHealth::Reachable);
         let mut shown = BTreeMap::new();
@@ -260,7 +310,9 @@ impl World {
         for id in self.shown.containers().iter().map(|record| record.id.as_str()) {
             shown.insert(number_of(id), self.version_shown(number_of(id)).unwrap());
         }
-        assert_eq!(shown, self.containers);
+        let ours = self.containers.iter().filter(|(number, _)| !self.is_foreign(**number));
+        assert_eq!(shown, ours.map(|(number, version)| (*number, *version)).collect());
+        self.assert_held();
         let wanted: Vec<ImageRecord> =
             self.images.iter().map(|(i, tags)| image(*i, tags)).collect();
         let shown: Vec<ImageRecord> =
@@ -289,6 +341,7 @@ proptest! {
         }
         world.settle();
         world.assert_true();
+        world.assert_attentive();
     }
 
     #[test]
@@ -315,6 +368,32 @@ proptest! {
         world.assert_true();
     }
 }
+
+/// Of some containers nothing says that they are a pod's.
+fn is_unlabelled(number: u64) -> bool {
+    number.is_multiple_of(3)
+}
+
+fn claimed(number: u64) -> ListedContainer {
+    let claim = match number {
+        _ if is_unlabelled(number) => Claim::None,
+        _ if is_pause(number) => Claim::Other,
+        _ => Claim::Workload,
+    };
+    ListedContainer { image: image_of(number), claim, ..listed(number) }
+}
+
+/// As [`observed`] makes them.
+fn is_pause(number: u64) -> bool {
+    number.is_multiple_of(2)
+}
+
+/// What a stranger was made of.
+fn image_of(number: u64) -> Option<ImageId> {
+    ImageId::try_from(image_id(number % IMAGES)).ok()
+}
+
+const IMAGES: u64 = 7;
 
 fn nth(map: &BTreeMap<u64, u64>, pick: u8) -> Option<u64> {
     map.keys().nth(usize::from(pick) % map.len().max(1)).copied()
