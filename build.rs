@@ -12,12 +12,35 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The test that compares the interface with its published facts reads this. It is written by
     // the compiler itself because the structs of the next step do not know `debug_redact`.
     fs::write(out.join("cri.descriptors"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure()
+    let mut files = compiler.file_descriptor_set();
+    for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {
+        if ENCODED.contains(&message.name()) {
+            let [items] = &mut *message.field else {
+                return Err(format!("{} is not just a list", message.name()).into());
+            };
+            (items.r#type, items.type_name) = (Some(BYTES), None);
+        }
+    }
+    let builder = ENCODED.iter().fold(tonic_prost_build::configure(), |builder, name| {
+        builder.bytes(format!(".runtime.v1.{name}"))
+    });
+    builder
         .generate_default_stubs(true)
         // Sorted, as records keep them: an answer is a copy, and equal ones are the same bytes.
         .btree_map(".")
         // Credentials must not reach a log through `{:?}`.
         .skip_debug(["runtime.v1.AuthConfig"])
-        .compile_fds(compiler.file_descriptor_set())?;
+        .compile_fds(files)?;
     Ok(())
 }
+
+/// Lists that are asked for so often that their items stay encoded between two answers (`rpc::kept`).
+/// On the wire a message in a field and its bytes in one are the same.
+const ENCODED: [&str; 4] = [
+    "ListContainersResponse",
+    "ListPodSandboxResponse",
+    "StreamContainersResponse",
+    "StreamPodSandboxesResponse",
+];
+/// `TYPE_BYTES` of protobuf's `descriptor.proto`.
+const BYTES: i32 = 12;

@@ -328,6 +328,7 @@ async fn build(
         checkpoints,
         leaving: work.1.clone(),
         meters: RpcMeters::default(),
+        kept: Arc::default(),
     };
     Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs })
 }

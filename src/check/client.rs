@@ -11,7 +11,7 @@ use tonic::{
 
 use crate::{
     error::chain,
-    wire::cri::{self, runtime_service_client::RuntimeServiceClient},
+    wire::cri::{self, items, runtime_service_client::RuntimeServiceClient},
 };
 
 /// A call that did not succeed, in the operator's words.
@@ -182,8 +182,11 @@ impl Client {
             ..Default::default()
         };
         let request = cri::ListPodSandboxRequest { filter: Some(filter) };
-        let answer = within("ListPodSandbox", runtime.list_pod_sandbox(request)).await?;
-        Ok(answer.items.into_iter().map(|item| item.id).collect())
+        let call = "ListPodSandbox";
+        let answer = within(call, runtime.list_pod_sandbox(request)).await?;
+        let items = items::<cri::PodSandbox>(answer.items)
+            .map_err(|error| CallError::Unexpected { call, message: error.to_string() })?;
+        Ok(items.into_iter().map(|item| item.id).collect())
     }
 }
 

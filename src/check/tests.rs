@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use prost::Message as _;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 
@@ -275,6 +276,7 @@ impl RuntimeService for Runtime {
         let pods = self.pods.lock().unwrap();
         let found = pods.iter().filter(|(_, pod)| wanted.values().any(|uid| *uid == pod.uid));
         let items = found.map(|(id, _)| cri::PodSandbox { id: id.clone(), ..Default::default() });
+        let items = items.map(|item| item.encode_to_vec().into());
         Ok(Response::new(cri::ListPodSandboxResponse { items: items.collect() }))
     }
 

@@ -1,10 +1,12 @@
 //! What the lists are made of, each in one place: a list and its twin in portions answer the same
 //! items, for the same filters, of one snapshot.
 //!
-//! Items are rendered one by one as they are taken.
+//! Items of pods and containers are [`super::kept`], others are rendered one by one as they are
+//! taken.
 
 use std::sync::Arc;
 
+use prost::bytes::Bytes;
 use tonic::Status;
 
 use super::{image::ImageRpc, runtime::RuntimeRpc, status::failed};
@@ -15,26 +17,28 @@ use crate::{
 };
 
 impl RuntimeRpc {
-    /// Of ListPodSandbox.
+    /// Of ListPodSandbox, each encoded.
     pub(super) async fn listed_sandboxes(
         &self,
         filter: Option<&cri::PodSandboxFilter>,
-    ) -> Result<impl Iterator<Item = cri::PodSandbox> + Send + use<>, Status> {
+    ) -> Result<Vec<Bytes>, Status> {
         let filter = parse::filter::sandbox_filter(filter);
         let now = self.now().await?;
-        let asked = now.sandboxes().iter().filter(|sandbox| filter.matches(sandbox));
-        Ok(rendered(asked.cloned().collect(), |sandbox| render::sandbox::item(sandbox)))
+        let all = self.kept.sandboxes.of(now.sandboxes());
+        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        Ok(asked.map(|item| item.message.clone()).collect())
     }
 
-    /// Of ListContainers.
+    /// Of ListContainers, each encoded.
     pub(super) async fn listed_containers(
         &self,
         filter: Option<&cri::ContainerFilter>,
-    ) -> Result<impl Iterator<Item = cri::Container> + Send + use<>, Status> {
+    ) -> Result<Vec<Bytes>, Status> {
         let filter = parse::filter::container_filter(filter);
         let now = self.now().await?;
-        let asked = now.containers().iter().filter(|container| filter.matches(container));
-        Ok(rendered(asked.cloned().collect(), |container| render::container::item(container)))
+        let all = self.kept.containers.of(now.containers());
+        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        Ok(asked.map(|item| item.message.clone()).collect())
     }
 
     /// Of ListContainerStats.

@@ -5,6 +5,7 @@
 
 pub mod events;
 pub mod image;
+pub mod kept;
 pub mod layer;
 pub mod listener;
 pub mod meters;

@@ -12,7 +12,7 @@ use tonic::{Response, Status, codegen::BoxStream};
 use super::status::status;
 use crate::error::Kind;
 
-/// Answers with `items` in portions, each of which `told` makes a message; nothing at all when
+/// Answers with `items` (messages, or the bytes of such) in portions, each of which `told` makes a message; nothing at all when
 /// there are none.
 pub fn portions<I, T, R>(
     items: I,

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::{
     events::{events, held, pod},
+    kept::Kept,
     layer::about,
     meters::RpcMeters,
     portions::portions,
@@ -53,6 +54,8 @@ pub struct RuntimeRpc {
     pub leaving: CancellationToken,
     /// What is counted of calls.
     pub meters: RpcMeters,
+    /// What lists told last.
+    pub kept: Arc<Kept>,
 }
 
 impl RuntimeRpc {
@@ -145,7 +148,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListPodSandboxRequest>,
     ) -> Result<Response<cri::ListPodSandboxResponse>, Status> {
-        let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?.collect();
+        let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
         Ok(Response::new(cri::ListPodSandboxResponse { items }))
     }
 
@@ -155,7 +158,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<BoxStream<cri::StreamPodSandboxesResponse>>, Status> {
         let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
         let told = |pod_sandboxes| cri::StreamPodSandboxesResponse { pod_sandboxes };
-        Ok(portions(items, told, self.leaving.clone()))
+        Ok(portions(items.into_iter(), told, self.leaving.clone()))
     }
 
     async fn create_container(
@@ -222,7 +225,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ListContainersRequest>,
     ) -> Result<Response<cri::ListContainersResponse>, Status> {
-        let containers = self.listed_containers(request.get_ref().filter.as_ref()).await?.collect();
+        let containers = self.listed_containers(request.get_ref().filter.as_ref()).await?;
         Ok(Response::new(cri::ListContainersResponse { containers }))
     }
 
@@ -232,7 +235,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<BoxStream<cri::StreamContainersResponse>>, Status> {
         let items = self.listed_containers(request.get_ref().filter.as_ref()).await?;
         let told = |containers| cri::StreamContainersResponse { containers };
-        Ok(portions(items, told, self.leaving.clone()))
+        Ok(portions(items.into_iter(), told, self.leaving.clone()))
     }
 
     async fn container_status(

@@ -1,20 +1,23 @@
-//! The CRI v1 messages and services, generated from `proto/api.proto`.
+//! The CRI v1 messages and services, generated from `proto/api.proto`. The items of some lists stay
+//! encoded (`build.rs` says which): [`items`] decodes them.
 //!
 //! Only `translate::parse`, `translate::render` and `rpc` may name these types; everything else
 //! speaks `model`.
 
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    reason = "generated code: its comments live in proto/api.proto"
-)]
+use prost::{DecodeError, Message, bytes::Bytes};
 
-tonic::include_proto!("runtime.v1");
+pub use generated::*;
 
 /// Every message, field and number of the compiled interface, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cri.descriptors"));
+
+/// Decodes the items of a list that holds them encoded.
+///
+/// # Errors
+/// When one of them is not what it should be.
+pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, DecodeError> {
+    encoded.into_iter().map(T::decode).collect()
+}
 
 impl std::fmt::Debug for AuthConfig {
     /// Names only who the credential is for: the rest is secret.
@@ -23,4 +26,15 @@ impl std::fmt::Debug for AuthConfig {
             .field("server_address", &self.server_address)
             .finish_non_exhaustive()
     }
+}
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "its comments live in proto/api.proto"
+)]
+mod generated {
+    tonic::include_proto!("runtime.v1");
 }

@@ -20,7 +20,7 @@ use dockbridge::{
     store::settings::StoreSettings,
     telemetry::log::Format,
     wire::cri::{
-        self, image_service_client::ImageServiceClient,
+        self, image_service_client::ImageServiceClient, items,
         runtime_service_client::RuntimeServiceClient,
     },
 };
@@ -249,12 +249,14 @@ impl Bridge {
 
     pub(crate) async fn pods(&self) -> Result<Vec<cri::PodSandbox>, Status> {
         let request = cri::ListPodSandboxRequest::default();
-        Ok(self.runtime.clone().list_pod_sandbox(request).await?.into_inner().items)
+        let listed = self.runtime.clone().list_pod_sandbox(request).await?.into_inner();
+        Ok(items(listed.items).unwrap())
     }
 
     pub(crate) async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
         let request = cri::ListContainersRequest::default();
-        Ok(self.runtime.clone().list_containers(request).await?.into_inner().containers)
+        let listed = self.runtime.clone().list_containers(request).await?.into_inner();
+        Ok(items(listed.containers).unwrap())
     }
 
     pub(crate) async fn pull(&self, name: &str) -> Result<String, Status> {

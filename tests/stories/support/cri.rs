@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dockbridge::wire::cri;
+use dockbridge::wire::cri::{self, items};
 use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
@@ -122,7 +122,7 @@ impl Cri {
     /// ListPodSandbox without a filter.
     pub(crate) async fn sandboxes(&self) -> Answer<Vec<cri::PodSandbox>> {
         let request = cri::ListPodSandboxRequest { filter: None };
-        Ok(call!(self.runtime.list_pod_sandbox(request))?.items)
+        Ok(items(call!(self.runtime.list_pod_sandbox(request))?.items).expect("items"))
     }
 
     /// ListPodSandbox of those that are ready.
@@ -131,7 +131,10 @@ impl Cri {
         let state = cri::PodSandboxState::SandboxReady.into();
         let state = Some(cri::PodSandboxStateValue { state });
         let filter = Some(cri::PodSandboxFilter { state, ..Default::default() });
-        Ok(call!(self.runtime.list_pod_sandbox(cri::ListPodSandboxRequest { filter }))?.items)
+        Ok(items(
+            call!(self.runtime.list_pod_sandbox(cri::ListPodSandboxRequest { filter }))?.items,
+        )
+        .expect("items"))
     }
 
     /// CreateContainer; the id.
@@ -176,7 +179,7 @@ impl Cri {
     /// ListContainers without a filter.
     pub(crate) async fn containers(&self) -> Answer<Vec<cri::Container>> {
         let request = cri::ListContainersRequest { filter: None };
-        Ok(call!(self.runtime.list_containers(request))?.containers)
+        Ok(items(call!(self.runtime.list_containers(request))?.containers).expect("items"))
     }
 
     /// ListContainers of those that run.
@@ -185,7 +188,10 @@ impl Cri {
         let state = cri::ContainerState::ContainerRunning.into();
         let state = Some(cri::ContainerStateValue { state });
         let filter = Some(cri::ContainerFilter { state, ..Default::default() });
-        Ok(call!(self.runtime.list_containers(cri::ListContainersRequest { filter }))?.containers)
+        Ok(items(
+            call!(self.runtime.list_containers(cri::ListContainersRequest { filter }))?.containers,
+        )
+        .expect("items"))
     }
 
     /// ReopenContainerLog.

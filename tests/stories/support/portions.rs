@@ -1,6 +1,6 @@
 //! The lists in portions, taken to their ends.
 
-use dockbridge::wire::cri;
+use dockbridge::wire::cri::{self, items};
 use tonic::{Response, Status, Streaming};
 
 use super::cri::{Answer, Cri, Refused};
@@ -22,7 +22,7 @@ impl Cri {
     ) -> Answer<Vec<Vec<cri::PodSandbox>>> {
         let request = cri::StreamPodSandboxesRequest { filter };
         let stream = self.runtime.clone().stream_pod_sandboxes(request).await;
-        portions(stream, |portion| portion.pod_sandboxes)
+        portions(stream, |portion| items(portion.pod_sandboxes).expect("items"))
             .await
             .map_err(Refused::of("stream_pod_sandboxes"))
     }
@@ -34,7 +34,7 @@ impl Cri {
     ) -> Answer<Vec<Vec<cri::Container>>> {
         let request = cri::StreamContainersRequest { filter };
         let stream = self.runtime.clone().stream_containers(request).await;
-        portions(stream, |portion| portion.containers)
+        portions(stream, |portion| items(portion.containers).expect("items"))
             .await
             .map_err(Refused::of("stream_containers"))
     }

@@ -1,0 +1,82 @@
+//! Items of lists, encoded once and told many times.
+//!
+//! A kubelet asks more than once a second for all there is, and mostly nothing has changed.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use prost::{Message, bytes::Bytes};
+
+use crate::{
+    model::record::{ContainerRecord, SandboxRecord},
+    translate::render,
+};
+
+/// What was told of the tables that were asked for last.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Of ListPodSandbox.
+    pub(super) sandboxes: Items<SandboxRecord>,
+    /// Of ListContainers.
+    pub(super) containers: Items<ContainerRecord>,
+}
+
+/// The items of one table of records, in its order.
+#[derive(Debug)]
+pub(super) struct Items<R>(ArcSwap<Vec<Item<R>>>);
+
+/// A record, and the message that tells of it. While the record is held no other has its address.
+#[derive(Debug)]
+pub(super) struct Item<R> {
+    pub(super) record: Arc<R>,
+    pub(super) message: Bytes,
+}
+
+/// A record that lists tell of.
+pub(super) trait Listed {
+    /// Its item, encoded.
+    fn message(&self) -> Bytes;
+}
+
+impl<R: Listed> Items<R> {
+    /// Those of all these records. Only new records are rendered: one never changes.
+    pub(super) fn of(&self, records: &[Arc<R>]) -> Arc<Vec<Item<R>>> {
+        let known = self.0.load_full();
+        if known.iter().map(|item| Arc::as_ptr(&item.record)).eq(records.iter().map(Arc::as_ptr)) {
+            return known;
+        }
+        let mut by_record: Vec<&Item<R>> = known.iter().collect();
+        by_record.sort_unstable_by_key(|item| Arc::as_ptr(&item.record));
+        let message = |record: &Arc<R>| {
+            let place = by_record
+                .binary_search_by_key(&Arc::as_ptr(record), |item| Arc::as_ptr(&item.record));
+            let item = place.ok().and_then(|place| by_record.get(place));
+            item.map_or_else(|| record.message(), |item| item.message.clone())
+        };
+        let item = |record: &Arc<R>| Item { record: Arc::clone(record), message: message(record) };
+        let items = Arc::new(records.iter().map(item).collect::<Vec<_>>());
+        self.0.store(Arc::clone(&items));
+        items
+    }
+}
+
+impl<R> Default for Items<R> {
+    fn default() -> Self {
+        Self(ArcSwap::default())
+    }
+}
+
+impl Listed for SandboxRecord {
+    fn message(&self) -> Bytes {
+        render::sandbox::item(self).encode_to_vec().into()
+    }
+}
+
+impl Listed for ContainerRecord {
+    fn message(&self) -> Bytes {
+        render::container::item(self).encode_to_vec().into()
+    }
+}
+
+#[cfg(test)]
+mod tests;
