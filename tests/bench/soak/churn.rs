@@ -9,7 +9,7 @@ use dockbridge::wire::cri;
 use tonic::Code;
 
 use crate::support::{
-    cri::Cri,
+    cri::{Cri, Refused},
     cri_log::CriLog,
     engine::Engine,
     failure::{Outcome, ensure, ensure_eq},
@@ -41,7 +41,7 @@ impl Churn {
     /// The life of the pod with that number, which also says what is special about it.
     pub(crate) async fn life(&self, number: usize) -> Outcome {
         let pod = self.recipes.pod(&format!("life{number}"));
-        let sandbox = self.cri.run(&pod).await?;
+        let sandbox = self.up(&pod).await?;
         let web = self.recipes.web("web", PORT);
         let talker = self.recipes.container("talker", "seq 200; sleep 1000");
         // Now and then one whose memory does not suffice.
@@ -65,6 +65,16 @@ impl Churn {
 
     /// On a busy machine runc fails to start a container in a thousand: then there is another, as
     /// kubelet would make it.
+    async fn up(&self, pod: &cri::PodSandboxConfig) -> Outcome<String> {
+        loop {
+            match self.cri.run(pod).await {
+                Ok(sandbox) => return Ok(sandbox),
+                Err(refused) => self.forgive(&refused)?,
+            }
+        }
+    }
+
+    /// Likewise.
     async fn begin(
         &self,
         sandbox: &str,
@@ -74,12 +84,17 @@ impl Churn {
         loop {
             let id = self.cri.create(sandbox, &container, pod).await?;
             let Err(refused) = self.cri.start(&id).await else { return Ok(id) };
-            let failed = 1 + self.failed.fetch_add(1, Ordering::Relaxed);
-            ensure!(refused.code == Code::Unknown && failed <= MOST_FAILED, "{refused}");
-            println!("the engine failed: {refused}");
+            self.forgive(&refused)?;
             self.cri.remove_container(&id).await?;
             container.metadata.get_or_insert_default().attempt += 1;
         }
+    }
+
+    fn forgive(&self, refused: &Refused) -> Outcome {
+        let failed = 1 + self.failed.fetch_add(1, Ordering::Relaxed);
+        ensure!(refused.code == Code::Unknown && failed <= MOST_FAILED, "{refused}");
+        println!("the engine failed: {refused}");
+        Ok(())
     }
 
     /// One that runs to its end, one over a stream, and now and then one that runs out of time.
