@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lists that are asked for so often that their items stay encoded between two answers (`rpc::kept`).
-/// On the wire a message in a field and its bytes in one are the same.
+/// Lists that are asked for so often that their items stay encoded between two answers
+/// (`rpc::kept`). On the wire a message in a field and its bytes in one are the same.
 const ENCODED: [&str; 4] = [
     "ListContainersResponse",
     "ListPodSandboxResponse",

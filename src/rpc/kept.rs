@@ -2,7 +2,7 @@
 //!
 //! A kubelet asks more than once a second for all there is, and mostly nothing has changed.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 use prost::{Message, bytes::Bytes};
@@ -45,13 +45,11 @@ impl<R: Listed> Items<R> {
         if known.iter().map(|item| Arc::as_ptr(&item.record)).eq(records.iter().map(Arc::as_ptr)) {
             return known;
         }
-        let mut by_record: Vec<&Item<R>> = known.iter().collect();
-        by_record.sort_unstable_by_key(|item| Arc::as_ptr(&item.record));
+        let kept: HashMap<*const R, &Bytes> =
+            known.iter().map(|item| (Arc::as_ptr(&item.record), &item.message)).collect();
         let message = |record: &Arc<R>| {
-            let place = by_record
-                .binary_search_by_key(&Arc::as_ptr(record), |item| Arc::as_ptr(&item.record));
-            let item = place.ok().and_then(|place| by_record.get(place));
-            item.map_or_else(|| record.message(), |item| item.message.clone())
+            let message = kept.get(&Arc::as_ptr(record));
+            message.map_or_else(|| record.message(), |message| (*message).clone())
         };
         let item = |record: &Arc<R>| Item { record: Arc::clone(record), message: message(record) };
         let items = Arc::new(records.iter().map(item).collect::<Vec<_>>());

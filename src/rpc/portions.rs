@@ -12,8 +12,9 @@ use tonic::{Response, Status, codegen::BoxStream};
 use super::status::status;
 use crate::error::Kind;
 
-/// Answers with `items` (messages, or the bytes of such) in portions, each of which `told` makes a message; nothing at all when
-/// there are none.
+/// Answers with `items` in portions, each of which `told` makes a message; nothing at all when there
+/// are none. An item is a message or the bytes of one: as a `Message` these count with the bytes
+/// their field takes.
 pub fn portions<I, T, R>(
     items: I,
     told: fn(Vec<T>) -> R,
