@@ -89,13 +89,13 @@ impl Images {
     /// Removes an image under whatever name it is given, with all its names.
     ///
     /// An image that does not exist is removed already. On success neither the engine nor the
-    /// store knows the image any more; a dropped call still runs to its end.
+    /// store knows an image by this name any more; a dropped call still runs to its end.
     ///
     /// # Errors
     /// A conflict when a container uses the image; whatever else the engine says.
     pub async fn remove(&self, name: &str) -> Result<(), ImageError> {
         let Some(id) = self.resolve(name).await? else {
-            return Ok(());
+            return self.show_missing(name).await;
         };
         let (images, key) = (self.clone(), id.clone());
         let removal = async move { images.remove_now(&id).await };

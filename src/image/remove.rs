@@ -86,6 +86,15 @@ impl Images {
         }
     }
 
+    /// The engine knows no such name. Somebody may have taken it away this very moment, another
+    /// removal among them, so that the store still shows it.
+    pub(super) async fn show_missing(&self, name: &str) -> Result<(), ImageError> {
+        if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
+            self.store.refresh_image(image.as_str()).await?;
+        }
+        Ok(())
+    }
+
     async fn show_removed(&self, id: &ImageId) -> Result<(), ImageError> {
         self.store.refresh_image(id.as_str()).await?;
         info!(image = %id, "removed");

@@ -368,6 +368,25 @@ async fn parallel_removals_all_succeed() {
     }
 }
 
+/// As while another call takes an image's names away one by one: no event has come in yet.
+#[tokio::test]
+async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
+    let bench = Bench::new().await;
+    let image = bench.docker.world(|world| {
+        let image = world.add_image("app:1");
+        world.images[0].tags.push("app:2".to_owned());
+        image
+    });
+    bench.see(&image).await;
+    bench.docker.world(|world| world.images[0].tags.retain(|tag| tag != "app:1"));
+    bench.images.remove("app:1").await.unwrap();
+    assert!(!bench.knows("app:1"));
+    assert!(bench.knows("app:2"), "the image was not asked to go");
+    bench.docker.world(|world| world.images.clear());
+    bench.images.remove("app:2").await.unwrap();
+    assert!(!bench.knows("app:2") && !bench.knows(&image));
+}
+
 #[tokio::test]
 async fn a_dropped_removal_ends_all_the_same() {
     let bench = Bench::new().await;
