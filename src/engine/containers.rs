@@ -132,7 +132,7 @@ impl Engine {
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         let target = address::container(id, "/json");
         let short = self.patience().short;
-        let look = Exchange::new(call("inspect", id), Method::GET, target, short)?;
+        let look = Exchange::new(call(Call::INSPECT, id), Method::GET, target, short)?;
         let inspect: docker::ContainerInspect = self.json(look).await?;
         Ok(observe::container::observe(&inspect))
     }
@@ -144,7 +144,7 @@ impl Engine {
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         let target = address::container(id, "/json");
         let short = self.patience().short;
-        let look = Exchange::new(call("inspect", id), Method::GET, target, short)?;
+        let look = Exchange::new(call(Call::INSPECT, id), Method::GET, target, short)?;
         Ok(self.json::<docker::ContainerInspect>(look).await?.mount_label)
     }
 

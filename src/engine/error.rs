@@ -34,6 +34,8 @@ pub enum Subject {
 impl Call {
     /// Makes a container; the subject is its name.
     pub(super) const CREATE: &str = "create";
+    /// Looks at an object.
+    pub(super) const INSPECT: &str = "inspect";
     /// Starts a container.
     pub(super) const START: &str = "start";
 }

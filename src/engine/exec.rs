@@ -102,7 +102,7 @@ impl Engine {
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let target = address::exec(exec, "/json");
         let short = self.patience().short;
-        let look = Exchange::new(call("inspect", exec), Method::GET, target, short)?;
+        let look = Exchange::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
         let stated: docker::ExecInspect = self.json(look).await?;
         Ok(ExecState {
             running: stated.running,

@@ -37,7 +37,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
-        let call = call("inspect", name);
+        let call = call(Call::INSPECT, name);
         let target = address::image(name, "/json");
         let look = Exchange::new(call.clone(), Method::GET, target, self.patience().short)?;
         let inspect: docker::ImageInspect = self.json(look).await?;

@@ -19,7 +19,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
-        let call = Call { verb: "inspect", subject: Subject::Image(image.to_string()) };
+        let call = Call { verb: Call::INSPECT, subject: Subject::Image(image.to_string()) };
         let target = address::image(image.as_str(), "/json");
         let look = Exchange::new(call, Method::GET, target, self.patience().short)?;
         let inspect: docker::ImageInspect = self.json(look).await?;

@@ -19,6 +19,7 @@ pub(super) fn refusal(call: Call, status: StatusCode, body: &[u8]) -> EngineErro
         }
         400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
         301 | 404 => not_found(call, message),
+        500.. if is_half_removed(&call, &message) => not_found(call, message),
         409 => conflict(call, message),
         400 => EngineError::Rejected { call, message },
         401 | 403 => EngineError::Denied { call, message },
@@ -137,6 +138,14 @@ fn cannot_join(call: &Call, message: &str) -> bool {
     call.verb == Call::START
         && message.contains("No such container:")
         && !message.contains(id.as_str())
+}
+
+/// An image is looked at while its removal has taken its layers and not yet its name; the engine
+/// itself leaves such a one out of its lists.
+fn is_half_removed(call: &Call, message: &str) -> bool {
+    call.verb == Call::INSPECT
+        && matches!(call.subject, Subject::Image(_))
+        && message == "layer does not exist"
 }
 
 fn cannot_run(call: &Call, message: &str) -> bool {

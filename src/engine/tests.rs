@@ -107,12 +107,14 @@ fn a_missing_object_is_the_one_the_engine_names() {
     };
     let error = refused(Call::CREATE, container(), 404, "No such image: busybox:1.36");
     assert_eq!(missing(error), image());
-    let error = refused("inspect", container(), 404, "No such container: aaa");
+    let error = refused(Call::INSPECT, container(), 404, "No such container: aaa");
     assert_eq!(missing(error), container());
-    let error = refused("inspect", image(), 404, "unable to find it");
+    let error = refused(Call::INSPECT, image(), 404, "unable to find it");
+    assert_eq!(missing(error), image());
+    let error = refused(Call::INSPECT, image(), 500, "layer does not exist");
     assert_eq!(missing(error), image());
     // Docker's router redirects what it cleaned.
-    assert_eq!(missing(refused("inspect", image(), 301, "")), image());
+    assert_eq!(missing(refused(Call::INSPECT, image(), 301, "")), image());
     let error = refused(Call::START, container(), 404, "No such container: aaa");
     assert_eq!(missing(error), container());
     for (status, text) in [

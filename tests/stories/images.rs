@@ -1,5 +1,7 @@
 //! Images from registries, with and without credentials.
 
+use std::time::Duration;
+
 use dockbridge::{pause::archive, wire::cri};
 use serde_json::json;
 use tonic::Code;
@@ -130,8 +132,7 @@ pub(crate) async fn the_pause(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// However an image is named, it is one image with one id; a digest brings no tag; all names go
-/// together, also when five callers want that.
+/// However an image is named, it is one image with one id; a digest brings no tag.
 pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_digest_by_tag_and_both").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -153,24 +154,35 @@ pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
         cri.remove_image(name).await?;
         ensure_eq!(cri.image(&id).await?, None);
     }
+    stage.leaves_nothing().await
+}
+
+/// All names of an image go together, also when five callers want that a little apart: whoever is
+/// answered finds nothing any more by the name he gave.
+pub(crate) async fn removed_by_many(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "removed_by_many").await?;
+    let (cri, registry) = (&stage.cri, Registry::start().await?);
+    let digest = registry.offer("app", &["1", "2", "latest"], 2048, &json!({}));
+    let bare = format!("{}/app", registry.address);
+    let whole = format!("{bare}@{digest}");
     let tags = ["1", "2", "latest"].map(|tag| format!("{bare}:{tag}"));
-    let mut ids = Vec::new();
-    for tag in &tags {
-        ids.push(cri.pull(tag, None).await?);
-    }
-    ids.dedup();
-    ensure_eq!(ids.len(), 1_usize);
-    ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
-    let mut removals = tokio::task::JoinSet::new();
-    for name in [&ids[0], &tags[0], &whole, &ids[0], &tags[1]] {
-        let (cri, name) = (cri.clone(), name.clone());
-        removals.spawn(async move {
-            cri.remove_image(&name).await?;
-            cri.image(&name).await
+    for apart in (0..12).map(Duration::from_millis) {
+        let mut ids = Vec::new();
+        for tag in &tags {
+            ids.push(cri.pull(tag, None).await?);
+        }
+        ids.dedup();
+        ensure_eq!(ids.len(), 1_usize);
+        ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
+        let names = [&ids[0], &tags[0], &whole, &ids[0], &tags[1]];
+        let removals = names.into_iter().zip(0..).map(async |(name, nth)| {
+            // The distance is what this is about: there is nothing to wait for.
+            tokio::time::sleep(apart * nth).await;
+            cri.remove_image(name).await?;
+            ensure_eq!(cri.image(name).await?, None, "{name}, {apart:?} apart");
+            Ok(())
         });
-    }
-    while let Some(left) = removals.join_next().await {
-        ensure_eq!(left??, None);
+        futures_util::future::try_join_all(removals).await?;
     }
     stage.leaves_nothing().await
 }

@@ -75,6 +75,7 @@ const STORIES: &[(&str, Story)] = stories![
     images::tagged_like_an_id,
     images::the_pause,
     images::by_digest_by_tag_and_both,
+    images::removed_by_many,
     images::of_a_user,
     images::on_their_disk,
     pulls::of_one_image_by_many,
