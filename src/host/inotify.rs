@@ -1,13 +1,11 @@
 //! The kernel's notices about files, as something the runtime can wait for.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, RawFd},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use nix::sys::inotify::{InitFlags, Inotify, InotifyEvent};
-use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::readiness::{Watched, watch};
 
 /// Opens a descriptor for notices. To be called in a runtime.
 ///
@@ -16,13 +14,13 @@ use tokio::io::unix::AsyncFd;
 pub(super) fn open() -> io::Result<(Arc<Inotify>, Notices)> {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Arc::new(Inotify::init(flags)?);
-    let notices = Notices(register(Handle(Arc::clone(&inotify)))?);
+    let notices = Notices(watch(Arc::clone(&inotify), Interest::READABLE)?);
     Ok((inotify, notices))
 }
 
 /// Where notices come out.
 #[derive(Debug)]
-pub(super) struct Notices(AsyncFd<Handle>);
+pub(super) struct Notices(AsyncFd<Watched<Arc<Inotify>>>);
 
 impl Notices {
     /// The next ones; at least one. Dropping the future loses none.
@@ -37,20 +35,4 @@ impl Notices {
             }
         }
     }
-}
-
-#[derive(Debug)]
-struct Handle(Arc<Inotify>);
-
-impl AsRawFd for Handle {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-#[allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
-fn register(handle: Handle) -> io::Result<AsyncFd<Handle>> {
-    // SAFETY: the handle keeps its descriptor open, never changes it, and moves into the
-    // registration.
-    Ok(unsafe { AsyncFd::register_with_interest(handle, tokio::io::Interest::READABLE) }?)
 }

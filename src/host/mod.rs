@@ -23,6 +23,7 @@ pub mod pidfd;
 pub mod process;
 pub mod processes;
 pub mod quota;
+pub mod readiness;
 pub mod relabel;
 pub mod selinux;
 pub mod socket;

@@ -19,14 +19,17 @@ use nix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::processes::{Identity, Processes};
+use super::{
+    processes::{Identity, Processes},
+    readiness::{Watched, watch},
+};
 
 /// One process, alive or not, that is never mistaken for another.
 #[derive(Debug)]
 pub struct Held {
     who: Identity,
     processes: Processes,
-    descriptor: Option<AsyncFd<Descriptor>>,
+    descriptor: Option<AsyncFd<Watched<OwnedFd>>>,
 }
 
 /// A signal to send.
@@ -45,7 +48,7 @@ impl Held {
     /// No descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match open(who.pid) {
-            Ok(descriptor) => Some(register(Descriptor(descriptor))?),
+            Ok(descriptor) => Some(watch(descriptor, Interest::READABLE)?),
             Err(Errno::ESRCH | Errno::EINVAL) => return Ok(None),
             Err(Errno::ENOSYS | Errno::EPERM) => None,
             Err(error) => return Err(error.into()),
@@ -92,21 +95,6 @@ impl Held {
     }
 }
 
-#[derive(Debug)]
-struct Descriptor(OwnedFd);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-#[allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
-fn register(descriptor: Descriptor) -> io::Result<AsyncFd<Descriptor>> {
-    // SAFETY: it owns its descriptor, never changes it, and moves into the registration.
-    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
-}
-
 #[allow(unsafe_code, reason = "no safe door to this system call")]
 fn open(pid: u32) -> Result<OwnedFd, Errno> {
     // SAFETY: takes two numbers and touches no memory of ours.
@@ -117,7 +105,7 @@ fn open(pid: u32) -> Result<OwnedFd, Errno> {
 }
 
 #[allow(unsafe_code, reason = "no safe door to this system call")]
-fn send(to: &Descriptor, signal: Signal) -> Result<(), Errno> {
+fn send(to: &Watched<OwnedFd>, signal: Signal) -> Result<(), Errno> {
     let nothing = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open for the length of the call; a null pointer asks for the
     // information `kill` would give.

@@ -15,6 +15,7 @@ pub mod server;
 pub mod status;
 
 mod condition;
+mod connection;
 mod lists;
 
 #[cfg(test)]

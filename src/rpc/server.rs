@@ -3,15 +3,12 @@
 use std::{future::Future, io, time::Duration};
 
 use futures_util::stream::{self, Stream};
-use tokio::{
-    net::{UnixListener, UnixStream},
-    time::sleep,
-};
+use tokio::{net::UnixListener, time::sleep};
 use tonic::transport::Server;
 use tower::Layer;
 use tracing::{debug, warn};
 
-use super::{image::ImageRpc, layer::Guard, runtime::RuntimeRpc};
+use super::{connection::Connection, image::ImageRpc, layer::Guard, runtime::RuntimeRpc};
 use crate::error::chain;
 use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
@@ -64,11 +61,12 @@ pub async fn serve(
 
 /// Connections as they come. Where none can be taken, for want of descriptors most likely, it is
 /// tried again after a rest: whoever waits is still there then.
-fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
+fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
     stream::unfold((listener, false), async |(listener, mut told)| {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => return Some((Ok(stream), (listener, false))),
+            let accepted = listener.accept().await;
+            match accepted.and_then(|(stream, _)| Connection::over(stream)) {
+                Ok(connection) => return Some((Ok(connection), (listener, false))),
                 Err(error) if told => debug!(error = chain(&error), "still no connection"),
                 Err(error) => {
                     warn!(error = chain(&error), "cannot take a connection, trying again");
