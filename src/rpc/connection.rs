@@ -1,102 +1,81 @@
 //! A caller's connection, spoken over with as few system calls and wake-ups as its answers need:
 //! nearly all of what a small answer costs is those.
 //!
-//! HTTP/2 writes an answer in pieces (head, each 16 KiB of the message, trailers) and flushes each;
-//! here all that one turn of the connection's task writes leaves in one piece, at the beginning of
-//! the next turn, which comes before the thread rests. And nobody is woken because the caller has
-//! read what was sent, unless something waits for that.
+//! HTTP/2 writes an answer in pieces (head, each 16 KiB of the message, trailers) and flushes each.
+//! Here they go to a task of the connection's own, which runs when HTTP/2's has had its turn and
+//! sends them as one. And nobody is woken because the caller has read what was sent, unless
+//! something waits for that.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
     net::Shutdown,
     os::unix::net::UnixStream,
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, BytesMut};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
+    io::{
+        AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, Interest, ReadBuf, duplex,
+        unix::AsyncFd,
+    },
     net,
-    task::yield_now,
 };
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::Connected;
 
 use crate::host::readiness::{Watched, watch};
 
-/// A connection of which each end of a turn sends what was written.
-///
-/// A flush promises only that: what was written leaves without anybody's doing. Whoever writes
-/// must go on reading, as HTTP/2 does. Backpressure begins at [`HELD_MOST`] bytes.
+/// A connection that sends by itself: a flush ends nothing, a shutdown ends when all was sent.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// None only when it could not be registered anew: then it is as good as closed.
-    socket: Option<AsyncFd<Watched<UnixStream>>>,
-    /// Whether the kernel was ever asked to tell when there is room.
-    has_been_full: bool,
-    held: BytesMut,
+    incoming: AsyncFd<Watched<UnixStream>>,
+    outgoing: DuplexStream,
+    /// None once a shutdown was told how it ended.
+    sending: Option<AbortOnDropHandle<io::Result<()>>>,
 }
 
 impl Connection {
     /// Takes over a connection that was just made.
     ///
     /// # Errors
-    /// The runtime cannot watch it.
+    /// The runtime cannot watch it, or no descriptor is left.
     pub(super) fn over(stream: net::UnixStream) -> io::Result<Self> {
-        let socket = watch(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { socket: Some(socket), has_been_full: false, held: BytesMut::new() })
+        let incoming = stream.into_std()?;
+        let socket = incoming.try_clone()?;
+        let (outgoing, held) = duplex(HELD_MOST);
+        let incoming = watch(incoming, Interest::READABLE)?;
+        let sending = Some(AbortOnDropHandle::new(tokio::spawn(send(held, socket))));
+        Ok(Self { incoming, outgoing, sending })
     }
+}
 
-    fn socket(&self) -> io::Result<&AsyncFd<Watched<UnixStream>>> {
-        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Keeps what is written until the next turn, which is asked for with the first of it.
-    fn hold(&mut self, pieces: &[IoSlice<'_>], turn: &mut Context<'_>) -> usize {
-        if self.held.is_empty() {
-            // Polled once, it has the task's turn repeated before the thread rests. Waking the
-            // task would do so too, and another thread besides, to share the work.
-            let _ = pin!(yield_now()).poll(turn);
-        }
-        let before = self.held.len();
-        pieces.iter().for_each(|piece| self.held.extend_from_slice(piece));
-        self.held.len() - before
-    }
-
-    /// Sends what is held, as far as there is room.
-    fn poll_send(&mut self, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.held.is_empty() {
-            let sent = if self.has_been_full {
-                let mut room = ready!(self.socket()?.poll_write_ready(turn))?;
-                room.try_io(|socket| (&socket.get_ref().0).write(&self.held))
-                    .unwrap_or_else(|_full| Err(io::ErrorKind::WouldBlock.into()))
-            } else {
-                (&self.socket()?.get_ref().0).write(&self.held)
-            };
-            match sent {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(sent) => self.held.advance(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_for_room()?,
+/// Sends what is `held` until no more comes; then the caller is told so.
+async fn send(mut held: DuplexStream, mut to: UnixStream) -> io::Result<()> {
+    let mut piece = BytesMut::with_capacity(PIECE_MOST);
+    while held.read_buf(&mut piece).await? > 0 {
+        while !piece.is_empty() {
+            match to.write(&piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => piece.advance(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => to = room(to).await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => return Err(error),
             }
         }
-        if self.held.capacity() > KEPT_MOST {
-            self.held = BytesMut::new();
-        }
-        Poll::Ready(Ok(()))
+        // All of it was sent: its place is free again.
+        piece.reserve(PIECE_MOST);
     }
+    to.shutdown(Shutdown::Write)
+}
 
-    /// From now on the kernel tells of room, too.
-    fn watch_for_room(&mut self) -> io::Result<()> {
-        if !self.has_been_full {
-            self.has_been_full = true;
-            if let Some(Watched(socket)) = self.socket.take().map(AsyncFd::into_inner) {
-                self.socket = Some(watch(socket, Interest::READABLE | Interest::WRITABLE)?);
-            }
-        }
-        Ok(())
-    }
+/// Waits until the kernel has room for more. Only then it watches this side.
+async fn room(full: UnixStream) -> io::Result<UnixStream> {
+    let watched = watch(full, Interest::WRITABLE)?;
+    drop(watched.writable().await?);
+    let Watched(socket) = watched.into_inner();
+    Ok(socket)
 }
 
 impl AsyncRead for Connection {
@@ -105,15 +84,8 @@ impl AsyncRead for Connection {
         turn: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        // Every turn of HTTP/2 reads, and this is the beginning of one. Without room it is
-        // repeated when there is some.
-        if let Poll::Ready(Err(error)) = this.poll_send(turn) {
-            return Poll::Ready(Err(error));
-        }
-        let socket = this.socket()?;
         loop {
-            let mut ready = ready!(socket.poll_read_ready(turn))?;
+            let mut ready = ready!(self.incoming.poll_read_ready(turn))?;
             let free = buffer.initialize_unfilled();
             let wanted = free.len();
             match ready.try_io(|socket| (&socket.get_ref().0).read(free)) {
@@ -135,41 +107,35 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         turn: &mut Context<'_>,
         piece: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(turn, &[IoSlice::new(piece)])
+        Pin::new(&mut self.outgoing).poll_write(turn, piece)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         turn: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.held.len() >= HELD_MOST {
-            ready!(this.poll_send(turn))?;
-        }
-        Poll::Ready(Ok(this.hold(pieces, turn)))
+        Pin::new(&mut self.outgoing).poll_write_vectored(turn, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.outgoing.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_send(turn))?;
-        match this.socket()?.get_ref().0.shutdown(Shutdown::Write) {
-            // The caller has gone already.
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
-            done => Poll::Ready(done),
-        }
+    fn poll_shutdown(mut self: Pin<&mut Self>, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.outgoing).poll_shutdown(turn))?;
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(())) };
+        let ended = ready!(Pin::new(sending).poll(turn));
+        self.sending = None;
+        Poll::Ready(ended?)
     }
 }
 
@@ -179,10 +145,10 @@ impl Connected for Connection {
     fn connect_info(&self) {}
 }
 
-/// With this much held nothing more is taken before something was sent.
+/// Who writes is held back while so much waits to be sent.
 const HELD_MOST: usize = 64 * 1024;
-/// What a connection keeps of memory while it has nothing to send.
-const KEPT_MOST: usize = 16 * 1024;
+/// What is sent at once.
+const PIECE_MOST: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -98,6 +98,9 @@ async fn to_a_caller_who_left_nothing_can_be_sent() {
     let (mut ours, callers) = pair();
     drop(callers);
     ours.write_all(b"anybody?").await.unwrap();
-    let refused = ours.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(ours.read(&mut [0; 8]).await.unwrap(), 0);
+    let refused = ours.shutdown().await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::BrokenPipe);
+    assert!(ours.write_all(b"still?").await.is_err());
+    ours.shutdown().await.unwrap();
 }
