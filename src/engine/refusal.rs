@@ -140,8 +140,9 @@ fn cannot_join(call: &Call, message: &str) -> bool {
         && !message.contains(id.as_str())
 }
 
-/// An image is looked at while its removal has taken its layers and not yet its name; the engine
-/// itself leaves such a one out of its lists.
+/// An inspection read what the image is and then missed its layers: a removal takes names first
+/// and layers last. An engine that has lost layers says the same for ever, and leaves such an image
+/// out of its lists; it takes a pull to mend that one.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))

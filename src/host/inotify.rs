@@ -3,9 +3,9 @@
 use std::{io, sync::Arc};
 
 use nix::sys::inotify::{InitFlags, Inotify, InotifyEvent};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
 
-use super::readiness::{Watched, watch};
+use super::readiness::Watched;
 
 /// Opens a descriptor for notices. To be called in a runtime.
 ///
@@ -14,13 +14,13 @@ use super::readiness::{Watched, watch};
 pub(super) fn open() -> io::Result<(Arc<Inotify>, Notices)> {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Arc::new(Inotify::init(flags)?);
-    let notices = Notices(watch(Arc::clone(&inotify), Interest::READABLE)?);
+    let notices = Notices(Watched::new(Arc::clone(&inotify), Interest::READABLE)?);
     Ok((inotify, notices))
 }
 
 /// Where notices come out.
 #[derive(Debug)]
-pub(super) struct Notices(AsyncFd<Watched<Arc<Inotify>>>);
+pub(super) struct Notices(Watched<Arc<Inotify>>);
 
 impl Notices {
     /// The next ones; at least one. Dropping the future loses none.
@@ -29,8 +29,8 @@ impl Notices {
     /// The descriptor is of no more use.
     pub(super) async fn next(&mut self) -> io::Result<Vec<InotifyEvent>> {
         loop {
-            let mut ready = self.0.readable().await?;
-            if let Ok(events) = ready.try_io(|handle| Ok(handle.get_ref().0.read_events()?)) {
+            let mut ready = self.0.readiness().readable().await?;
+            if let Ok(events) = ready.try_io(|_| Ok(self.0.get().read_events()?)) {
                 return events;
             }
         }

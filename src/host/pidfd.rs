@@ -17,11 +17,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
 
 use super::{
     processes::{Identity, Processes},
-    readiness::{Watched, watch},
+    readiness::Watched,
 };
 
 /// One process, alive or not, that is never mistaken for another.
@@ -29,7 +29,7 @@ use super::{
 pub struct Held {
     who: Identity,
     processes: Processes,
-    descriptor: Option<AsyncFd<Watched<OwnedFd>>>,
+    descriptor: Option<Watched<OwnedFd>>,
 }
 
 /// A signal to send.
@@ -48,7 +48,7 @@ impl Held {
     /// No descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match open(who.pid) {
-            Ok(descriptor) => Some(watch(descriptor, Interest::READABLE)?),
+            Ok(descriptor) => Some(Watched::new(descriptor, Interest::READABLE)?),
             Err(Errno::ESRCH | Errno::EINVAL) => return Ok(None),
             Err(Errno::ENOSYS | Errno::EPERM) => None,
             Err(error) => return Err(error.into()),
@@ -68,7 +68,7 @@ impl Held {
             Message::Kill => Signal::SIGKILL,
         };
         let sent = match &self.descriptor {
-            Some(descriptor) => send(descriptor.get_ref(), signal),
+            Some(descriptor) => send(descriptor.get(), signal),
             None if self.is_same() => kill(pid(self.who.pid), signal),
             None => Ok(()),
         };
@@ -81,7 +81,7 @@ impl Held {
     /// Resolves when it has ended, whether or not its parent has taken notice.
     pub async fn ended(&self) {
         if let Some(descriptor) = &self.descriptor
-            && descriptor.readable().await.is_ok()
+            && descriptor.readiness().readable().await.is_ok()
         {
             return;
         }
@@ -105,7 +105,7 @@ fn open(pid: u32) -> Result<OwnedFd, Errno> {
 }
 
 #[allow(unsafe_code, reason = "no safe door to this system call")]
-fn send(to: &Watched<OwnedFd>, signal: Signal) -> Result<(), Errno> {
+fn send(to: &OwnedFd, signal: Signal) -> Result<(), Errno> {
     let nothing = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open for the length of the call; a null pointer asks for the
     // information `kill` would give.

@@ -1,10 +1,7 @@
-//! A caller's connection, spoken over with as few system calls and wake-ups as its answers need:
-//! nearly all of what a small answer costs is those.
+//! A caller's connection, which wakes us for what the caller asks and for nothing else.
 //!
-//! HTTP/2 writes an answer in pieces (head, each 16 KiB of the message, trailers) and flushes each.
-//! Here they go to a task of the connection's own, which runs when HTTP/2's has had its turn and
-//! sends them as one. And nobody is woken because the caller has read what was sent, unless
-//! something waits for that.
+//! The runtime's own sockets are watched for reading and writing, edge by edge, and that the caller
+//! has read an answer is such an edge: each answer would wake a thread once more, for nothing.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -14,68 +11,57 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf as _, BytesMut};
 use tokio::{
-    io::{
-        AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, Interest, ReadBuf, duplex,
-        unix::AsyncFd,
-    },
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net,
 };
-use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::Connected;
 
-use crate::host::readiness::{Watched, watch};
+use crate::host::readiness::Watched;
 
-/// A connection that sends by itself: a flush ends nothing, a shutdown ends when all was sent.
+/// A connection that is watched for reading, and for writing from the first time it was full.
 #[derive(Debug)]
 pub(super) struct Connection {
-    incoming: AsyncFd<Watched<UnixStream>>,
-    outgoing: DuplexStream,
-    /// None once a shutdown was told how it ended.
-    sending: Option<AbortOnDropHandle<io::Result<()>>>,
+    /// None only when it could not be watched anew: then it is as good as closed.
+    socket: Option<Watched<UnixStream>>,
+    has_been_full: bool,
 }
 
 impl Connection {
     /// Takes over a connection that was just made.
     ///
     /// # Errors
-    /// The runtime cannot watch it, or no descriptor is left.
+    /// The runtime cannot watch it.
     pub(super) fn over(stream: net::UnixStream) -> io::Result<Self> {
-        let incoming = stream.into_std()?;
-        let socket = incoming.try_clone()?;
-        let (outgoing, held) = duplex(HELD_MOST);
-        let incoming = watch(incoming, Interest::READABLE)?;
-        let sending = Some(AbortOnDropHandle::new(tokio::spawn(send(held, socket))));
-        Ok(Self { incoming, outgoing, sending })
+        let socket = Watched::new(stream.into_std()?, Interest::READABLE)?;
+        Ok(Self { socket: Some(socket), has_been_full: false })
     }
-}
 
-/// Sends what is `held` until no more comes; then the caller is told so.
-async fn send(mut held: DuplexStream, mut to: UnixStream) -> io::Result<()> {
-    let mut piece = BytesMut::with_capacity(PIECE_MOST);
-    while held.read_buf(&mut piece).await? > 0 {
-        while !piece.is_empty() {
-            match to.write(&piece) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => piece.advance(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => to = room(to).await?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    fn socket(&self) -> io::Result<&Watched<UnixStream>> {
+        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn try_write(&self, turn: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let socket = self.socket()?;
+        if !self.has_been_full {
+            return Poll::Ready(socket.get().write_vectored(pieces));
+        }
+        loop {
+            let mut room = ready!(socket.readiness().poll_write_ready(turn))?;
+            if let Ok(done) = room.try_io(|_| socket.get().write_vectored(pieces)) {
+                return Poll::Ready(done);
             }
         }
-        // All of it was sent: its place is free again.
-        piece.reserve(PIECE_MOST);
     }
-    to.shutdown(Shutdown::Write)
-}
 
-/// Waits until the kernel has room for more. Only then it watches this side.
-async fn room(full: UnixStream) -> io::Result<UnixStream> {
-    let watched = watch(full, Interest::WRITABLE)?;
-    drop(watched.writable().await?);
-    let Watched(socket) = watched.into_inner();
-    Ok(socket)
+    /// From now on the kernel tells of room, too.
+    fn watch_for_room(&mut self) -> io::Result<()> {
+        if let Some(socket) = self.socket.take().map(Watched::into_inner) {
+            self.has_been_full = true;
+            self.socket = Some(Watched::new(socket, Interest::READABLE | Interest::WRITABLE)?);
+        }
+        Ok(())
+    }
 }
 
 impl AsyncRead for Connection {
@@ -84,11 +70,12 @@ impl AsyncRead for Connection {
         turn: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let socket = self.socket()?;
         loop {
-            let mut ready = ready!(self.incoming.poll_read_ready(turn))?;
+            let mut ready = ready!(socket.readiness().poll_read_ready(turn))?;
             let free = buffer.initialize_unfilled();
             let wanted = free.len();
-            match ready.try_io(|socket| (&socket.get_ref().0).read(free)) {
+            match ready.try_io(|_| socket.get().read(free)) {
                 Ok(Ok(read)) => {
                     // Less than there was place for: the kernel will tell when more has come.
                     if 0 < read && read < wanted {
@@ -107,35 +94,38 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         turn: &mut Context<'_>,
         piece: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.outgoing).poll_write(turn, piece)
+        self.poll_write_vectored(turn, &[IoSlice::new(piece)])
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         turn: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.outgoing).poll_write_vectored(turn, pieces)
+        let this = self.get_mut();
+        loop {
+            match ready!(this.try_write(turn, pieces)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => this.watch_for_room()?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.outgoing.is_write_vectored()
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.outgoing).poll_shutdown(turn))?;
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(())) };
-        let ended = ready!(Pin::new(sending).poll(turn));
-        self.sending = None;
-        Poll::Ready(ended?)
+    fn poll_shutdown(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket()?.get().shutdown(Shutdown::Write))
     }
 }
 
@@ -144,11 +134,6 @@ impl Connected for Connection {
 
     fn connect_info(&self) {}
 }
-
-/// Who writes is held back while so much waits to be sent.
-const HELD_MOST: usize = 64 * 1024;
-/// What is sent at once.
-const PIECE_MOST: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests;
