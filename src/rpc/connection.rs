@@ -20,6 +20,7 @@ use tonic::transport::server::Connected;
 use crate::host::readiness::Watched;
 
 /// A connection that is watched for reading, and for writing from the first time it was full.
+/// One task must both read and write.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// None only when it could not be watched anew: then it is as good as closed.
@@ -55,7 +56,9 @@ impl Connection {
     }
 
     /// From now on the kernel tells of room, too.
-    fn watch_for_room(&mut self) -> io::Result<()> {
+    fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
+        // Who waits to read waits at the old watch: he has to wait again at the new one.
+        turn.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(Watched::into_inner) {
             self.has_been_full = true;
             self.socket = Some(Watched::new(socket, Interest::READABLE | Interest::WRITABLE)?);
@@ -109,7 +112,9 @@ impl AsyncWrite for Connection {
         let this = self.get_mut();
         loop {
             match ready!(this.try_write(turn, pieces)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => this.watch_for_room()?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    this.watch_for_room(turn)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
             }

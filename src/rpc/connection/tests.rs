@@ -9,6 +9,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
+    sync::oneshot,
     time::timeout,
 };
 
@@ -94,4 +95,26 @@ async fn a_full_connection_reads_all_the_same() {
     let mut word = [0; 4];
     ours.read_exact(&mut word).await.unwrap();
     assert_eq!(&word, b"word");
+}
+
+#[tokio::test]
+async fn who_waits_for_both_is_told_of_what_comes_while_it_is_full() {
+    let (ours, mut callers) = pair();
+    let (mut reader, mut writer) = tokio::io::split(ours);
+    let (told, heard) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        // One task waits for both, as in HTTP/2, and is reading already when it fills the socket.
+        let reading = async {
+            let mut word = [0; 4];
+            reader.read_exact(&mut word).await.unwrap();
+            told.send(word).unwrap();
+        };
+        tokio::join!(reading, writer.write_all(&[7; 4_000_000])).1.unwrap();
+    });
+    tokio::task::yield_now().await;
+    callers.write_all(b"word").await.unwrap();
+    let word = timeout(Duration::from_secs(10), heard).await.unwrap().unwrap();
+    assert_eq!(&word, b"word");
+    callers.read_exact(&mut vec![0; 4_000_000]).await.unwrap();
+    serving.await.unwrap();
 }
