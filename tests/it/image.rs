@@ -91,6 +91,17 @@ impl Bench {
         seen.await.unwrap();
     }
 
+    /// An image called `app:1` and `app:2`, seen by the store.
+    async fn with_two_names(&self) -> String {
+        let image = self.docker.world(|world| {
+            let image = world.add_image("app:1");
+            world.images[0].tags.push("app:2".to_owned());
+            image
+        });
+        self.see(&image).await;
+        image
+    }
+
     async fn measured(&self, bytes: u64) -> FilesystemUsage {
         for _ in 0..500 {
             let usage = self.images.filesystem().await.unwrap();
@@ -349,12 +360,7 @@ async fn a_name_is_no_beginning_of_an_id() {
 #[tokio::test]
 async fn parallel_removals_all_succeed() {
     let bench = Bench::new().await;
-    let image = bench.docker.world(|world| {
-        let image = world.add_image("app:1");
-        world.images[0].tags.push("app:2".to_owned());
-        image
-    });
-    bench.see(&image).await;
+    let image = bench.with_two_names().await;
     bench.docker.inject(Rule::new("DELETE /images/*", Fault::Late(Duration::from_millis(50))));
     let removals = [&image, "app:1", "app:2", &image, "app:1"].map(|name| {
         let (images, name, store) = (bench.images.clone(), name.to_owned(), bench.store.clone());
@@ -372,12 +378,7 @@ async fn parallel_removals_all_succeed() {
 #[tokio::test]
 async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
     let bench = Bench::new().await;
-    let image = bench.docker.world(|world| {
-        let image = world.add_image("app:1");
-        world.images[0].tags.push("app:2".to_owned());
-        image
-    });
-    bench.see(&image).await;
+    let image = bench.with_two_names().await;
     bench.docker.world(|world| world.images[0].tags.retain(|tag| tag != "app:1"));
     bench.images.remove("app:1").await.unwrap();
     assert!(!bench.knows("app:1"));
