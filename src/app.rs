@@ -20,7 +20,7 @@ use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use self::{delivery::Delivery, watch::Watch, window::window};
 use crate::{
@@ -179,14 +179,14 @@ pub async fn run_within(
     let rooms = build(&settings, deadlines, work, endpoint.address()).await?;
     let window = window(&rooms, level);
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
-    let recovered = tokio::spawn(recover(
+    tokio::spawn(recover(
         rooms.sandboxes.clone(),
         rooms.rootfs.clone(),
         rooms.runtime.store.clone(),
         tracker.clone(),
     ));
-    if tokio::time::timeout(RECOVERY_PATIENCE, recovered).await.is_err() {
-        warn!("Docker does not answer yet: serving what is known, looking on");
+    if rooms.runtime.store.synced(FIRST_LIST_PATIENCE).await.is_err() {
+        warn!("Docker has not listed its containers yet: serving, answering Unavailable until it has");
     }
     let (socket, listener) = Socket::bind(&settings.listen).await?;
     info!(
@@ -214,7 +214,7 @@ pub async fn run_within(
         () = store.ended() => Err(AppError::Blind),
         never = sweep(&store, &logs, &rooms.rootfs, &containers) => match never {},
         never = rooms.rootfs.guard() => match never {},
-        never = sweep_peeks_later(&rooms.rootfs) => match never {},
+        never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
         never = give_memory_back() => match never {},
     };
     // Serving may have ended without being told to.
@@ -344,8 +344,8 @@ fn gate(logs: &Logs) -> Gate {
 /// have set back.
 async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Containers) -> Infallible {
     loop {
-        if let Ok(now) = store.synced(Duration::MAX).await {
-            logs.keep(now.containers().iter().map(|one| one.id.clone()).collect()).await;
+        if store.complete().await.is_some() {
+            find_gone(store, logs).await;
             rootfs.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
@@ -354,8 +354,22 @@ async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Contain
     }
 }
 
+/// Has the engine asked for containers whose log is kept and which nothing else shows: whether one
+/// is gone, or only renamed, an inspect tells. What is gone is let go of at the store's gate.
+async fn find_gone(store: &Store, logs: &Logs) {
+    let now = store.snapshot();
+    for id in logs.known().await {
+        if now.container(id.as_str()).is_none()
+            && let Err(error) = store.refresh_container(id.as_str()).await
+        {
+            debug!(container = %id, error = chain(&error), "its log is kept, though it is not shown");
+        }
+    }
+}
+
 /// What the engine was still making for a predecessor when that was killed.
-async fn sweep_peeks_later(rootfs: &Rootfs) -> Infallible {
+async fn sweep_peeks_later(rootfs: &Rootfs, store: &Store) -> Infallible {
+    store.complete().await;
     tokio::time::sleep(SWEEP_PEEKS_AFTER).await;
     sweep_peeks(rootfs).await;
     std::future::pending().await
@@ -397,7 +411,10 @@ async fn start_network(
 /// Puts right, once Docker has answered, what a lost directory or a crash left behind.
 async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: TaskTracker) {
     if store.synced(Duration::MAX).await.is_ok() {
-        tracker.track_future(sandboxes.recover()).await;
+        sandboxes.recover_sandboxes(&tracker).await;
+    }
+    if store.complete().await.is_some() {
+        tracker.track_future(sandboxes.clear_up()).await;
         tracker.track_future(sweep_peeks(&rootfs)).await;
         tracker.track_future(rootfs.put_right()).await;
     }
@@ -427,8 +444,8 @@ fn sandbox_image(settings: &Settings) -> &str {
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// How often the lock is tried meanwhile.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
-/// How long the socket waits for Docker's first answer, so that the first list is complete.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the socket waits for Docker's first list, so that the first answer is no refusal.
+const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How often memory that is not in use is given back.

@@ -24,7 +24,7 @@ pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
         }
     }
     if !now.is_synced() {
-        obstacles.push("not everything in docker has been seen yet".to_owned());
+        obstacles.push("docker has not listed its containers yet".to_owned());
     }
     if !network.ready {
         let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());

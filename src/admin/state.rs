@@ -16,6 +16,8 @@ pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "synced": now.is_synced(),
+        "complete": now.is_complete(),
+        "uninspected": now.uninspected(),
         "engine": engine(now),
         "network": {
             "ready": network.ready, "reason": network.reason, "message": network.message,
@@ -88,6 +90,7 @@ fn process(process: &Process) -> Value {
             "startedAt": started_at.0, "finishedAt": finished_at.0,
             "exitCode": exit_code, "reason": reason.as_str(),
         }),
+        Process::Listed(_) => json!({ "listedOnly": true }),
         Process::Created | Process::Unknown => Value::Null,
     };
     if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
@@ -108,5 +111,10 @@ fn attachment(attachment: &Attachment) -> Value {
 }
 
 fn of_image(image: &ImageRecord) -> Value {
-    json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size })
+    let mut told =
+        json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
+    if !image.inspected {
+        told["listedOnly"] = true.into();
+    }
+    told
 }

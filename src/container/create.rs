@@ -50,7 +50,7 @@ impl Containers {
         spec: ContainerSpec,
     ) -> Result<ContainerId, ContainerError> {
         let _pod = self.locks.read(sandbox).await;
-        let snapshot = self.store.synced(SYNC_PATIENCE).await?;
+        let snapshot = self.store.inspected(sandbox).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
         if sandbox.state() != SandboxState::Ready {
             return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });

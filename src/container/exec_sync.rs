@@ -71,7 +71,8 @@ impl Containers {
     /// The record of a container that runs. The store may be a blink behind a start: before a
     /// refusal the engine is asked.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
-        let mut container = self.known(id).await?;
+        let missing = || ContainerError::NotFound { id: id.to_owned() };
+        let mut container = self.find(id).await?.ok_or_else(missing)?;
         if !container.process.is_running() {
             self.store.refresh_container(container.id.as_str()).await?;
             container = self.known(id).await?;

@@ -66,10 +66,12 @@ impl Containers {
 
     /// The record of a container the caller names.
     pub(super) async fn known(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
-        self.find(id).await?.ok_or_else(|| ContainerError::NotFound { id: id.to_owned() })
+        let missing = || ContainerError::NotFound { id: id.to_owned() };
+        self.store.inspected(id).await?.container(id).map(Arc::clone).ok_or_else(missing)
     }
 
-    /// The record of a container the caller names, if there is one.
+    /// The record of a container the caller names, if there is one; perhaps no more of it than the
+    /// engine's list tells.
     pub(super) async fn find(
         &self,
         id: &str,

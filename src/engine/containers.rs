@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use bytes::Bytes;
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::debug;
 
@@ -22,7 +22,7 @@ use crate::{
         record::Observed,
     },
     translate::observe,
-    wire::docker,
+    wire::docker::{self, summary::ContainerSummary},
 };
 
 impl Engine {
@@ -154,8 +154,8 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
         let mut seen = HashSet::new();
-        let listed = self.listed_containers("{}").await?.into_iter().flatten();
-        let known = listed.filter_map(listed_container);
+        let listed: Vec<ListEntry> = self.container_list("{}").await?;
+        let known = listed.into_iter().filter_map(listed_container);
         Ok(known.filter(|container| seen.insert(container.id.clone())).collect())
     }
 
@@ -192,6 +192,10 @@ impl Engine {
     }
 
     async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<Listed>>, EngineError> {
+        self.container_list(filters).await
+    }
+
+    async fn container_list<T: DeserializeOwned>(&self, filters: &str) -> Result<Vec<T>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
         let list = Exchange::new(call, Method::GET, Some(target), self.patience().short)?;
@@ -223,23 +227,47 @@ impl Engine {
     }
 }
 
-fn listed_container(entry: Listed) -> Option<ListedContainer> {
-    Some(ListedContainer {
-        id: entry.id.filter(|id| !id.is_empty())?,
-        image: entry.image.and_then(|image| ImageId::try_from(image).ok()),
-        claim: match entry.labels.get(label::TYPE) {
-            None => Claim::None,
-            Some(kind) if kind == label::TYPE_CONTAINER => Claim::Workload,
-            Some(_) => Claim::Other,
-        },
-    })
+fn listed_container(entry: ListEntry) -> Option<ListedContainer> {
+    match entry {
+        ListEntry::Whole(entry) => Some(ListedContainer {
+            id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
+            image: ImageId::try_from(entry.image_id.as_str()).ok(),
+            claim: claim(entry.labels.get(label::TYPE).map(String::as_str)),
+            observed: Some(Box::new(observe::listed::observe(*entry))),
+        }),
+        ListEntry::Part(entry) => Some(ListedContainer {
+            id: entry.id.filter(|id| !id.is_empty())?,
+            image: entry.image.and_then(|image| ImageId::try_from(image).ok()),
+            // A label of another type than text is a label.
+            claim: claim(entry.labels.get(label::TYPE).map(|kind| kind.as_str().unwrap_or_default())),
+            observed: None,
+        }),
+        ListEntry::Other(_) => None,
+    }
 }
 
-/// One entry of a list, as far as the store needs it: it inspects each object anyway.
+fn claim(kind: Option<&str>) -> Claim {
+    match kind {
+        None => Claim::None,
+        Some(label::TYPE_CONTAINER) => Claim::Workload,
+        Some(_) => Claim::Other,
+    }
+}
+
+/// One entry of a list. One that we cannot read must not hide the others.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ListEntry {
+    Whole(Box<ContainerSummary>),
+    Part(Listed),
+    Other(serde::de::IgnoredAny),
+}
+
+/// What identifies an entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Listed {
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// Of a container: the id of its image.
     #[serde(rename = "ImageID")]
     image: Option<String>,
@@ -249,7 +277,7 @@ pub(super) struct Listed {
 }
 
 /// The ids in the order listed, each once.
-pub(super) fn ids(listed: Vec<Option<Listed>>) -> Vec<String> {
+fn ids(listed: Vec<Option<Listed>>) -> Vec<String> {
     let mut seen = HashSet::new();
     let stated = listed.into_iter().flatten().filter_map(|entry| entry.id);
     stated.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()

@@ -1,5 +1,7 @@
 //! Image calls, but for the pull.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
@@ -7,7 +9,7 @@ use serde::Deserialize;
 use super::{
     address,
     client::Engine,
-    containers::{Listed, ids},
+    containers::Listed,
     error::{Call, EngineError, Subject},
     exchange::Exchange,
     stream::{Messages, failure},
@@ -15,18 +17,20 @@ use super::{
 use crate::{
     model::{engine::ApiVersion, record::ImageRecord},
     translate::observe,
-    wire::docker,
+    wire::docker::{self, summary::ImageSummary},
 };
 
 impl Engine {
-    /// Ids of all images but the layers between.
+    /// All images but the layers between, each once, as far as a list tells of them.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub async fn list_images(&self) -> Result<Vec<String>, EngineError> {
+    pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.about_images("list images", "/images/json")?;
-        let listed: Vec<Option<Listed>> = self.json(list).await?;
-        Ok(ids(listed))
+        let listed: Vec<ListEntry> = self.json(list).await?;
+        let mut seen = HashSet::new();
+        let images = listed.into_iter().filter_map(listed_image);
+        Ok(images.filter(|image| seen.insert(image.id.clone())).collect())
     }
 
     /// Looks at an image, by id or reference.
@@ -144,6 +148,23 @@ struct UsagePart {
 #[serde(rename_all = "PascalCase", default)]
 struct Writable {
     size_rw: Option<i64>,
+}
+
+/// One entry of a list. One that we cannot read must not hide the others.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ListEntry {
+    Whole(ImageSummary),
+    Part(Listed),
+    Other(serde::de::IgnoredAny),
+}
+
+fn listed_image(entry: ListEntry) -> Option<ImageRecord> {
+    observe::listed::observe_image(match entry {
+        ListEntry::Whole(entry) => entry,
+        ListEntry::Part(entry) => ImageSummary { id: entry.id?, ..ImageSummary::default() },
+        ListEntry::Other(_) => return None,
+    })
 }
 
 /// The engine answers 200 before it knows whether the archive is any good.

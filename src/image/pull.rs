@@ -42,7 +42,7 @@ impl Images {
     ) -> Result<(), ImageError> {
         self.store.refresh_image(&name.to_string()).await?;
         // Of what was not known anything may have been there.
-        let was_there = !before.is_synced() || before.image(id.as_str()).is_some();
+        let was_there = !before.has_images() || before.image(id.as_str()).is_some();
         self.pulled.note(id, name, was_there).await;
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Pulled {
                 let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();
                 let known = self.known();
                 let gone: Vec<ImageId> = known.0.keys().filter(gone).cloned().collect();
-                (shown.is_synced() && !gone.is_empty()).then_some(gone)
+                (shown.is_complete() && !gone.is_empty()).then_some(gone)
             });
             match gone.await {
                 Some(gone) => {

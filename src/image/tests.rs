@@ -243,6 +243,7 @@ fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {
         labels: BTreeMap::new(),
         stop_signal: None,
         volumes: Default::default(),
+        inspected: true,
     }
 }
 

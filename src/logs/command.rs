@@ -1,7 +1,5 @@
 //! What is asked of the pump.
 
-use std::collections::HashSet;
-
 use tokio::sync::{oneshot, watch};
 
 use super::{
@@ -22,8 +20,8 @@ pub(super) enum Command {
     Reopen { id: ContainerId, reply: oneshot::Sender<Reopened> },
     /// The container is gone; answered when nothing is left of it here.
     Forget { id: ContainerId, reply: oneshot::Sender<()> },
-    /// These containers, and no others, are there.
-    Keep { ids: HashSet<ContainerId> },
+    /// Which containers are known here.
+    Known { reply: oneshot::Sender<Vec<ContainerId>> },
     /// Save what is to be saved, then end.
     Close { reply: oneshot::Sender<()> },
 }

@@ -1,7 +1,7 @@
 //! The one task that drives all logs: it hears what is wanted and what has changed, and lends each
 //! log to a thread for a turn.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -41,8 +41,6 @@ pub(super) struct Pump {
     turns: JoinSet<Turned>,
     lent: HashMap<task::Id, Subject>,
     buffers: Vec<Buffers>,
-    /// Known here and not among those that are there.
-    missed: HashSet<ContainerId>,
     /// Let go of not long ago, the latest last: a look that began before a removal may still tell
     /// of them. Ids are never given twice.
     departed: VecDeque<ContainerId>,
@@ -74,7 +72,6 @@ impl Pump {
             turns: JoinSet::new(),
             lent: HashMap::new(),
             buffers: Vec::new(),
-            missed: HashSet::new(),
             departed: VecDeque::new(),
             unwatched: false,
         }
@@ -129,7 +126,10 @@ impl Pump {
                 }
             },
             Command::Forget { id, reply } => self.forget(&id, Some(reply)),
-            Command::Keep { ids } => self.keep(&ids),
+            Command::Known { reply } => {
+                let known = self.logs.keys().chain(self.saved.keys());
+                let _ = reply.send(known.cloned().collect());
+            }
             Command::Close { .. } => {}
         }
     }
@@ -149,7 +149,6 @@ impl Pump {
     }
 
     fn forget(&mut self, id: &ContainerId, reply: Option<oneshot::Sender<()>>) {
-        self.missed.remove(id);
         if !self.departed.contains(id) {
             self.departed.push_back(id.clone());
             if self.departed.len() > REMEMBERED {
@@ -165,18 +164,6 @@ impl Pump {
                 positions.remove(&id);
                 drop(reply);
             });
-        }
-    }
-
-    /// Who is missed twice is gone: the first time it may have been seen by us and not yet shown.
-    fn keep(&mut self, ids: &HashSet<ContainerId>) {
-        let known = self.logs.keys().chain(self.saved.keys());
-        let missing: HashSet<ContainerId> =
-            known.filter(|id| !ids.contains(*id)).cloned().collect();
-        let gone: Vec<ContainerId> = missing.intersection(&self.missed).cloned().collect();
-        self.missed = missing;
-        for id in &gone {
-            self.forget(id, None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The logs of all containers, as other rooms see them.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -168,16 +168,19 @@ impl Logs {
     }
 
     /// Lets go of a container that somebody has removed, without waiting for anything. One that is
-    /// missed here is met by [`Self::keep`].
+    /// missed here is among the [`Self::known`] ones still.
     pub fn gone(&self, id: &str) {
         let (Some(pump), Ok(id)) = (&self.pump, ContainerId::try_from(id)) else { return };
         let (reply, _) = oneshot::channel();
         let _ = pump.try_send(Command::Forget { id, reply });
     }
 
-    /// Lets go, sooner or later, of all containers but these. To be called again now and then.
-    pub async fn keep(&self, ids: HashSet<ContainerId>) {
-        self.send(Command::Keep { ids }).await;
+    /// All containers whose log is followed, or was before this process began and how far is
+    /// remembered. None is let go of but by [`Self::forget`] and [`Self::gone`].
+    pub async fn known(&self) -> Vec<ContainerId> {
+        let (reply, known) = oneshot::channel();
+        self.send(Command::Known { reply }).await;
+        known.await.unwrap_or_default()
     }
 
     /// Ends: what is written so far counts, and nobody is held back any more.

@@ -50,7 +50,7 @@ impl Run {
         match process {
             Process::Running { started_at, .. } => Some(Self::Underway(*started_at)),
             Process::Exited { started_at, .. } => Some(Self::Over(*started_at)),
-            Process::Created | Process::Unknown => None,
+            Process::Created | Process::Listed(_) | Process::Unknown => None,
         }
     }
 }

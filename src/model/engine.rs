@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
-use super::id::ImageId;
+use super::{id::ImageId, record::Observed};
 
 /// A version of the Engine API, e.g. 1.45.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -168,7 +168,7 @@ pub enum EngineHealth {
 }
 
 /// A container as the engine's list shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ListedContainer {
     /// Docker id.
     pub id: String,
@@ -176,6 +176,8 @@ pub struct ListedContainer {
     pub image: Option<ImageId>,
     /// What its labels say.
     pub claim: Claim,
+    /// What it is as far as the list tells; none where its entry cannot be read whole.
+    pub observed: Option<Box<Observed>>,
 }
 
 /// What a container's labels say it is. Labels may come from an image: only a look at the

@@ -126,21 +126,56 @@ pub enum Process {
         /// The engine's own words, e.g. why the start failed.
         message: String,
     },
-    /// The engine does not answer for it, or answers in words we do not know.
+    /// What the engine's list says: its inspect has not answered yet.
+    Listed(Listed),
+    /// The engine answers in words we do not know.
     Unknown,
+}
+
+/// The state of a container in the engine's list (`GET /containers/json`), which knows neither times
+/// nor causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Never started; or its start failed, which the list does not tell.
+    Created,
+    /// Running (or paused, or restarting).
+    Running,
+    /// Ended.
+    Exited {
+        /// Exit code of the main process, where the list tells it.
+        exit_code: Option<i32>,
+    },
 }
 
 impl Process {
     /// Whether a process is there.
     pub const fn is_running(&self) -> bool {
-        matches!(self, Self::Running { .. })
+        matches!(self, Self::Running { .. } | Self::Listed(Listed::Running))
+    }
+
+    /// Whether only the engine's list is known of it, not its inspect.
+    pub const fn is_listed(&self) -> bool {
+        matches!(self, Self::Listed(_))
+    }
+
+    /// Whether the engine's list, being newer, contradicts it: created, running and ended are all a
+    /// list can tell apart.
+    pub const fn contradicts(&self, listed: Listed) -> bool {
+        !matches!(
+            (self, listed),
+            (Self::Created | Self::Listed(Listed::Created), Listed::Created)
+                // A start that failed: the list goes on saying created.
+                | (Self::Exited { reason: ExitReason::CannotRun, .. }, Listed::Created)
+                | (Self::Running { .. } | Self::Listed(Listed::Running), Listed::Running)
+                | (Self::Exited { .. } | Self::Listed(Listed::Exited { .. }), Listed::Exited { .. })
+        )
     }
 
     /// When it was started; none before.
     pub const fn started_at(&self) -> Option<Nanos> {
         match self {
             Self::Running { started_at, .. } | Self::Exited { started_at, .. } => Some(*started_at),
-            Self::Created | Self::Unknown => None,
+            Self::Created | Self::Listed(_) | Self::Unknown => None,
         }
     }
 
@@ -197,4 +232,7 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: paths in its containers.
     pub volumes: std::collections::BTreeSet<String>,
+    /// Whether its inspect has answered; the engine's list tells neither user, nor stop signal, nor
+    /// volumes.
+    pub inspected: bool,
 }

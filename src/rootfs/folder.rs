@@ -92,7 +92,8 @@ impl Rootfs {
         _alone: OwnedRwLockWriteGuard<()>,
     ) -> Result<(), RootfsError> {
         let now = self.store.synced(SYNC_PATIENCE).await?;
-        if is_needed(&now, image) {
+        if !now.is_complete() || is_needed(&now, image) {
+            // A sweep comes when everything is known.
             return Ok(());
         }
         self.release(image).await?;

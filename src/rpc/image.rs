@@ -10,7 +10,7 @@ use crate::{
     host::clock,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
-    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{handle::Store, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
 };
@@ -28,7 +28,7 @@ pub struct ImageRpc {
 
 impl ImageRpc {
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        self.store.synced(SYNC_PATIENCE).await.map_err(failed)
+        self.store.images().await.map_err(failed)
     }
 
     fn render(&self, image: &ImageRecord) -> cri::Image {
@@ -61,7 +61,7 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<cri::ImageStatusResponse>, Status> {
         let request = request.into_inner();
         let name = parse::image::image_name(request.image.as_ref()).map_err(failed)?;
-        let now = self.now().await?;
+        let now = self.store.inspected_image(&name).await.map_err(failed)?;
         let image = now.image(&name);
         let info = image.filter(|_| request.verbose).map(|image| render::image::info(image));
         Ok(Response::new(cri::ImageStatusResponse {

@@ -4,8 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
+use tracing::warn;
 
 use super::{
     events::{events, held, pod},
@@ -16,6 +18,7 @@ use super::{
     status::{failed, status},
 };
 use crate::{
+    error::chain,
     checkpoint::directory::Checkpoints,
     container::room::Containers,
     error::Kind,
@@ -62,6 +65,22 @@ impl RuntimeRpc {
     /// What is true now, or why nobody knows yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
+    }
+
+    /// The same, with an inspect behind what is known of this container, or of this pod and all its
+    /// containers. Where the engine does not answer, the word of its list has to do.
+    async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
+        let now = self.now().await?;
+        let pod = now.sandbox(id).map(|pod| now.containers_of(&pod.id)).unwrap_or_default();
+        let all = pod.iter().map(|container| container.id.as_str()).chain([id]);
+        join_all(all.map(async |id| {
+            if let Err(error) = self.store.inspected(id).await {
+                let error = chain(&error);
+                warn!(id, error, "docker inspect failed; telling what docker's list says");
+            }
+        }))
+        .await;
+        self.now().await
     }
 
     /// Notes in the log which pod or container, by name where it is known, a call is about.
@@ -130,7 +149,7 @@ impl RuntimeService for RuntimeRpc {
         let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
         // The kubelet takes it for the age of the answer: it must not be younger than that.
         let timestamp = clock::nanos();
-        let now = self.now().await?;
+        let now = self.inspected(&id).await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
@@ -244,7 +263,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::ContainerStatusResponse>, Status> {
         let request = request.into_inner();
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
-        let now = self.now().await?;
+        let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
         let status = render::container::status(&held(&now, container, &self.containers).await);

@@ -6,8 +6,10 @@
 //! directory that a reboot or an operator may empty; while the pause runs they are remade. What
 //! we keep of a sandbox that Docker no longer has goes, once its network is released.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
+use futures_util::future::join_all;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::{error::SandboxError, room::Sandboxes};
@@ -17,24 +19,33 @@ use crate::{
     model::{
         id::SandboxId,
         network::{Attachment, AttachmentIntent, NetworkMode},
-        record::SandboxRecord,
+        record::{Process, SandboxRecord},
     },
     store::snapshot::Snapshot,
 };
 
 impl Sandboxes {
-    /// Restores limits of running containers, checkpoints and pins of sandboxes from what else there is, clears away what is
-    /// nobody's, then lets plugins collect what no sandbox holds. To be called after the first
-    /// look at the engine; verbs may be under way.
-    pub async fn recover(&self) {
-        self.rooms.containers.restore_limits().await;
+    /// Restores pins of sandboxes, and what connects those whose checkpoint is lost, each as soon as
+    /// it has been inspected; only what is done then belongs to `tracker`. To be called after the
+    /// engine's first list; verbs may be under way.
+    pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.rooms.store.snapshot();
-        for sandbox in snapshot.sandboxes() {
-            if let Err(error) = self.recover_one(&sandbox.id).await {
+        let all = snapshot.sandboxes().iter().map(async |sandbox| {
+            self.seen(&sandbox.id).await;
+            let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
+            if let Err(error) = recovered {
                 let error = chain(&error);
                 warn!(sandbox = %sandbox.id, error, "this sandbox could not be recovered");
             }
-        }
+        });
+        join_all(all).await;
+    }
+
+    /// Restores limits of running containers, clears away what is nobody's, then lets plugins collect
+    /// what no sandbox holds. To be called once everything was inspected.
+    pub async fn clear_up(&self) {
+        self.rooms.containers.restore_limits().await;
+        let snapshot = self.rooms.store.snapshot();
         for id in self.left_behind(&snapshot).await {
             if let Err(error) = self.clear_away(&id).await {
                 let error = chain(&error);
@@ -44,6 +55,15 @@ impl Sandboxes {
         if self.mode == NetworkMode::Cni {
             self.collect_garbage().await;
         }
+    }
+
+    /// Returns when the sandbox has been inspected.
+    async fn seen(&self, id: &SandboxId) {
+        let is_seen = |now: &Arc<Snapshot>| {
+            let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
+            (!process.is_some_and(Process::is_listed)).then_some(())
+        };
+        self.rooms.store.when(is_seen).await;
     }
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {

@@ -114,7 +114,7 @@ impl Sandboxes {
         let id = sandbox.id.as_str();
         match &sandbox.process {
             None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
-            Some(Process::Running { .. } | Process::Unknown) => {}
+            Some(Process::Running { .. } | Process::Listed(_) | Process::Unknown) => {}
         }
         kill(&self.rooms.engine, id).await?;
         let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use crate::model::{
     id::SandboxId,
     life::Step,
-    record::{ContainerRecord, ExitReason, Process, SandboxRecord, SandboxState},
+    record::{ContainerRecord, ExitReason, Listed, Process, SandboxRecord, SandboxState},
     time::Nanos,
 };
 
@@ -28,6 +28,8 @@ pub struct Change {
 /// Follows snapshots. Begins with what is there, of which nothing is told.
 #[derive(Debug)]
 pub struct Follower {
+    /// Nothing was followed yet: what only a list is known of is taken as it is listed.
+    begins: bool,
     lives: HashMap<String, Life>,
     /// Pods, those included that are gone but still have containers.
     pods: HashMap<SandboxId, Arc<SandboxRecord>>,
@@ -53,8 +55,9 @@ enum Stage {
 impl Follower {
     /// Follows from `now` on.
     pub fn new(now: &Snapshot) -> Self {
-        let mut follower = Self { lives: HashMap::new(), pods: HashMap::new() };
+        let mut follower = Self { begins: true, lives: HashMap::new(), pods: HashMap::new() };
         follower.changes(now);
+        follower.begins = false;
         follower
     }
 
@@ -85,7 +88,7 @@ impl Follower {
     fn container(&mut self, record: &ContainerRecord, told: &mut Vec<Change>) {
         let (id, pod) = (record.id.as_str(), &record.document.sandbox);
         if self.pods.contains_key(pod) {
-            let stage = of_process(&record.process);
+            let stage = of_process(&record.process, self.begins);
             self.advance(id, pod, stage, told);
         }
     }
@@ -93,7 +96,7 @@ impl Follower {
     fn pod(&mut self, record: &SandboxRecord, half: Half, told: &mut Vec<Change>) {
         let id = record.id.as_str();
         let before = self.lives.get(id).map(|life| life.stage);
-        let stage = of_pod(record, before);
+        let stage = of_pod(record, before, self.begins);
         let ends = matches!(stage, Some(Stage::Ended(..)));
         if ends == (half == Half::End) {
             self.advance(id, &record.id, stage, told);
@@ -155,12 +158,15 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<Step> {
         // It cannot become unstarted; an engine that says so is not followed.
         (_, Stage::Created) => &[],
         // The engine thought better of when it ended.
-        (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if run == same => &[],
+        (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_one(run, same) => &[],
+        (Stage::Running(run), Stage::Running(same)) if is_one(run, same) => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
         (_, Stage::Running(_)) => &[Started],
-        (Stage::Running(began), Stage::Ended(run, _)) if run.is_none_or(|run| run == began) => {
+        (Stage::Running(began), Stage::Ended(run, _)) if run.is_none_or(|run| is_one(run, began)) => {
             &[Stopped]
         }
+        // Listed as ended, and it never ran.
+        (Stage::Ended(Some(Nanos::UNSET), _), Stage::Ended(None, _)) => &[],
         (Stage::Running(_), Stage::Ended(..)) => &[Stopped, Started, Stopped],
         (_, Stage::Ended(Some(_), _)) => &[Started, Stopped],
         (_, Stage::Ended(None, _)) => &[Stopped],
@@ -168,10 +174,21 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<Step> {
     born.into_iter().chain(rest.iter().copied()).collect()
 }
 
-/// None while nobody knows.
-const fn of_process(process: &Process) -> Option<Stage> {
+/// Whether two runs, by their beginnings, are one. A list knows no times.
+fn is_one(run: Nanos, other: Nanos) -> bool {
+    run == other || !run.is_set() || !other.is_set()
+}
+
+/// None while nobody knows. What a list says is not told: the look to come knows more.
+fn of_process(process: &Process, begins: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
+        Process::Listed(_) if !begins => None,
+        Process::Listed(Listed::Created) => Some(Stage::Created),
+        Process::Listed(Listed::Running) => Some(Stage::Running(Nanos::UNSET)),
+        Process::Listed(Listed::Exited { .. }) => {
+            Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
+        }
         Process::Running { started_at, .. } => Some(Stage::Running(*started_at)),
         Process::Exited { reason: ExitReason::CannotRun, finished_at, .. } => {
             Some(Stage::Ended(None, *finished_at))
@@ -185,11 +202,11 @@ const fn of_process(process: &Process) -> Option<Stage> {
 
 /// A pod starts when it is ready and stops when its own process is gone; what its network does
 /// in between is no step.
-fn of_pod(record: &SandboxRecord, before: Option<Stage>) -> Option<Stage> {
+fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option<Stage> {
     let process = match &record.process {
         // Docker has lost it.
         None => Some(Stage::Ended(None, Nanos::UNSET)),
-        Some(process) => of_process(process),
+        Some(process) => of_process(process, begins),
     };
     match process {
         Some(Stage::Running(_)) if record.state() != SandboxState::Ready => {

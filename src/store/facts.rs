@@ -20,7 +20,7 @@ use crate::{
         engine::ListedContainer,
         id::{ContainerId, ImageId, SandboxId},
         network::Attachment,
-        record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, ImageRecord, Listed, Observed, Process, SandboxRecord},
     },
     store::index::Index,
 };
@@ -48,6 +48,8 @@ pub(super) struct Facts {
     hidden: Hidden,
     /// Images being looked at only because another took their name.
     contested: HashSet<ImageId>,
+    /// What counts if the look that the list asked for fails.
+    contradictions: HashMap<String, Contradiction>,
     /// When the last list came in.
     listed_at: Ticket,
     /// When the list that is under way began.
@@ -74,9 +76,14 @@ struct Seen<T> {
 struct Pod {
     engine: Option<(SandboxRecord, Ticket)>,
     checkpoint: Option<SandboxCheckpoint>,
-    /// Docker lists it but has not answered for it yet.
-    listed: bool,
     shown: Option<Arc<SandboxRecord>>,
+}
+
+/// What a list said of a container that is shown in another state, and when that list began.
+#[derive(Clone, Copy, Debug)]
+struct Contradiction {
+    listed: Listed,
+    since: Ticket,
 }
 
 impl Facts {
@@ -118,37 +125,109 @@ impl Facts {
             self.changed.containers |= older && self.containers.remove(&id).is_some();
         }
         if let Ok(id) = SandboxId::try_from(id) {
-            self.change(&id, |pod| {
-                pod.listed = false;
-                pod.engine.take_if(|(_, seen)| *seen <= at);
-            });
+            self.change(&id, |pod| drop(pod.engine.take_if(|(_, seen)| *seen <= at)));
         }
     }
 
-    /// Docker lists these containers; of some nothing else may be known for a while.
+    /// Docker lists these containers; of some nothing else may be known for a while. What was not
+    /// known is shown as listed; where the list contradicts what is shown, the look it asks for
+    /// decides, and if that fails, the list.
     pub(super) fn list(&mut self, listed: &[ListedContainer], at: Ticket) {
         self.listed_at = at;
         let since = self.list_since.take().unwrap_or(at);
+        self.contradictions.clear();
         // A stranger leaves a ticket in `gone` too, for he may have been shown before.
         let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.knows(id);
         let there: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
         self.changed.images |= self.hidden.list(&there, since, at);
-        let containers: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
-        let unseen: Vec<SandboxId> = self
-            .sandboxes
-            .iter()
-            .filter(|(_, pod)| pod.engine.is_none())
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in unseen {
-            let listed = containers.contains(id.as_str()) && !self.gone.contains_key(id.as_str());
-            self.change(&id, |pod| pod.listed = listed);
+        for one in listed {
+            match one.observed.as_deref() {
+                _ if self.gone.contains_key(&one.id) => {}
+                Some(Observed::Sandbox(record)) => self.list_sandbox(record, since),
+                Some(Observed::Container(record)) => self.list_workload(record, since),
+                Some(Observed::Foreign(_)) | None => {}
+            }
+        }
+    }
+
+    /// Docker lists these images; what is not known yet is shown as listed.
+    pub(super) fn list_images(&mut self, listed: &[ImageRecord], since: Ticket) {
+        for record in listed {
+            if !self.images.contains_key(&record.id) && !self.gone.contains_key(record.id.as_str()) {
+                // What else there is to look at is in the list, too.
+                self.see_image(record.clone(), since);
+            }
+        }
+    }
+
+    fn list_sandbox(&mut self, record: &SandboxRecord, since: Ticket) {
+        let known = self.sandboxes.get(&record.id).and_then(|pod| pod.engine.as_ref());
+        let shown = known.and_then(|(known, _)| known.process.clone());
+        if self.is_news(record.id.as_str(), shown.as_ref(), record.process.as_ref(), since) {
+            self.change(&record.id, |pod| pod.engine = Some((record.clone(), since)));
+        }
+    }
+
+    fn list_workload(&mut self, record: &ContainerRecord, since: Ticket) {
+        let shown = self.containers.get(&record.id).map(|known| known.record.process.clone());
+        if self.is_news(record.id.as_str(), shown.as_ref(), Some(&record.process), since) {
+            let seen = Seen { record: Arc::new(record.clone()), at: since };
+            self.containers.insert(record.id.clone(), seen);
+            self.changed.containers = true;
+        }
+    }
+
+    /// Whether the list says more than is known. What a look saw is kept for the next look to
+    /// correct: it may have to wait until the container's log is complete.
+    fn is_news(
+        &mut self,
+        id: &str,
+        shown: Option<&Process>,
+        listed: Option<&Process>,
+        since: Ticket,
+    ) -> bool {
+        let Some(shown) = shown else { return true };
+        let Some(Process::Listed(listed)) = listed else { return false };
+        if !shown.contradicts(*listed) {
+            return false;
+        }
+        if !shown.is_listed() {
+            let contradiction = Contradiction { listed: *listed, since };
+            self.contradictions.insert(id.to_owned(), contradiction);
+        }
+        shown.is_listed()
+    }
+
+    /// A look at a container failed: if a list contradicted what is shown, the list is right.
+    pub(super) fn miss(&mut self, target: &Target) {
+        let Target::Container(id) = target else { return };
+        let Some(Contradiction { listed, since }) = self.contradictions.remove(id) else { return };
+        let process = Process::Listed(listed);
+        if let Ok(id) = ContainerId::try_from(id.as_str())
+            && let Some(known) = self.containers.get_mut(&id).filter(|known| known.at <= since)
+        {
+            Arc::make_mut(&mut known.record).process = process.clone();
+            self.changed.containers = true;
+        }
+        if let Ok(id) = SandboxId::try_from(id.as_str())
+            && self.sandboxes.contains_key(&id)
+        {
+            self.change(&id, |pod| {
+                if let Some((record, _)) = pod.engine.as_mut().filter(|(_, seen)| *seen <= since) {
+                    record.process = Some(process);
+                }
+            });
         }
     }
 
     /// A list begins; another one that was under way will never come in.
     pub(super) fn begin_list(&mut self, now: Ticket) {
         self.list_since = Some(now);
+    }
+
+    /// When the list that is under way began.
+    pub(super) const fn list_since(&self) -> Option<Ticket> {
+        self.list_since
     }
 
     /// Joins a checkpoint to its sandbox.
@@ -169,7 +248,7 @@ impl Facts {
 
     /// Everything Docker was seen to have.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
-        let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some() || pod.listed);
+        let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes
             .map(|(id, _)| Target::Container(id.as_str().to_owned()))
             .chain(self.containers.keys().map(|id| Target::Container(id.as_str().to_owned())))
@@ -252,7 +331,6 @@ impl Facts {
         self.change(&id, |pod| {
             if pod.engine.as_ref().is_none_or(|(_, seen)| *seen < at) {
                 pod.engine = Some((record, at));
-                pod.listed = false;
             }
         });
     }
@@ -395,20 +473,24 @@ impl Facts {
 
 impl Pod {
     /// What CRI is shown: Docker's half with the checkpoint's added; the checkpoint alone while
-    /// its network holds something or Docker owes an answer.
+    /// its network holds something. A list tells the creation in whole seconds, the checkpoint
+    /// exactly.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
         if let Some((record, _)) = &self.engine {
-            return Some(SandboxRecord { attachment, ..record.clone() });
+            let is_listed = record.process.as_ref().is_some_and(Process::is_listed);
+            let exact = self.checkpoint.as_ref().filter(|_| is_listed);
+            let created_at = exact.map_or(record.created_at, |checkpoint| checkpoint.created_at);
+            return Some(SandboxRecord { attachment, created_at, ..record.clone() });
         }
         let checkpoint = self.checkpoint.as_ref()?;
         let holds = attachment.as_ref().is_some_and(|a: &Attachment| a.intent().is_some());
-        (self.listed || holds).then(|| SandboxRecord {
+        holds.then(|| SandboxRecord {
             id: checkpoint.id.clone(),
             name: checkpoint.name.clone(),
             document: Arc::new(checkpoint.document.clone()),
             created_at: checkpoint.created_at,
-            process: self.listed.then_some(Process::Unknown),
+            process: None,
             engine_addresses: Vec::new(),
             attachment,
         })

@@ -1,4 +1,4 @@
-//! What has to be true of a workload before its record is shown.
+//! What has to be true of a workload, or of a pod found at the start, before its record is shown.
 //!
 //! A kubelet reads a container's log the moment it sees it ended. So whoever writes the log stands
 //! at this gate: a look that saw a container waits here before anybody is told. He is told here,
@@ -8,14 +8,20 @@ use std::{fmt, sync::Arc};
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::model::record::ContainerRecord;
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::record::{ContainerRecord, SandboxRecord},
+};
 
 /// Passed by every look that saw a workload. Clones are the same gate.
 #[derive(Clone)]
 pub struct Gate {
     keeper: Arc<dyn Keeper>,
     gone: Arc<dyn Fn(&str) + Send + Sync>,
+    adopt: Arc<Adopt>,
 }
+
+type Adopt = dyn Fn(Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> + Send + Sync;
 
 impl Gate {
     /// A gate that opens for a record when what `opens` returns is done. That must come to an end
@@ -25,7 +31,8 @@ impl Gate {
         F: Future<Output = ()> + Send + 'static,
     {
         let keeper = Arc::new(move |record: &ContainerRecord| opens(record).boxed());
-        Self { keeper, gone: Arc::new(|_| {}) }
+        let adopt = Arc::new(|_| std::future::ready(Vec::new()).boxed());
+        Self { keeper, gone: Arc::new(|_| {}), adopt }
     }
 
     /// Calls `gone` with the id of every container that is found to be gone, a pod's workload or
@@ -34,9 +41,22 @@ impl Gate {
         Self { gone: Arc::new(gone), ..self }
     }
 
+    /// Calls `adopt` with all pods of the engine's first list, before anybody is shown them; it
+    /// returns the checkpoints of those that had none. Others wait meanwhile: it must come to an end.
+    pub fn adopting<F>(self, adopt: impl Fn(Vec<SandboxRecord>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Vec<SandboxCheckpoint>> + Send + 'static,
+    {
+        Self { adopt: Arc::new(move |found| adopt(found).boxed()), ..self }
+    }
+
     /// Always open.
     pub fn open() -> Self {
         Self::new(|_| std::future::ready(()))
+    }
+
+    pub(super) async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
+        (self.adopt)(found).await
     }
 
     pub(super) fn tell_gone(&self, id: &str) {

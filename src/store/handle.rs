@@ -9,12 +9,17 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, inquest::Inquest, look::Target, meters::StoreMeters,
+    command::Command,
+    error::StoreError,
+    inquest::Inquest,
+    look::Target,
+    meters::StoreMeters,
+    settings::SYNC_PATIENCE,
     snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::{engine::EngineHealth, id::SandboxId, record::ContainerRecord},
+    model::{engine::EngineHealth, id::SandboxId, record::{ContainerRecord, Process}},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -53,8 +58,9 @@ impl Store {
         self.current.load_full()
     }
 
-    /// What is known now, once everything has been looked at at least once. While the engine is
-    /// away afterwards this is the last known truth.
+    /// What is known now, once the engine has listed its containers: nothing is missing then, though
+    /// of some no more may be known than the list tells. While the engine is away afterwards this is
+    /// the last known truth.
     ///
     /// # Errors
     /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
@@ -64,6 +70,55 @@ impl Store {
             Some(()) => Ok(self.snapshot()),
             None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
         }
+    }
+
+    /// What is known now, once everything that was listed at first has been inspected, however long
+    /// that takes: who deletes, forgets or sets back begins here. None when the store has ended.
+    pub async fn complete(&self) -> Option<Arc<Snapshot>> {
+        self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
+    }
+
+    /// What is known now, once the pod or container of this id has been inspected, if it exists.
+    ///
+    /// # Errors
+    /// The engine does not answer for it; then [`Self::snapshot`] has it as the engine's list does.
+    pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, StoreError> {
+        let now = self.synced(SYNC_PATIENCE).await?;
+        let Some(id) = only_listed(&now, id) else { return Ok(now) };
+        let seen = self.wait(INSPECT_PATIENCE, |now| only_listed(now, &id).is_none().then_some(()));
+        tokio::select! {
+            seen = seen => match seen {
+                Some(()) => Ok(self.snapshot()),
+                None => Err(StoreError::Silent { name: id.clone(), waited: INSPECT_PATIENCE }),
+            },
+            // Not served by a look under way, but before others that wait.
+            Err(error) = self.refresh_container(&id) => Err(error),
+        }
+    }
+
+    /// What is known now, once the engine has listed its images, too.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverSynced`] when that takes long.
+    pub async fn images(&self) -> Result<Arc<Snapshot>, StoreError> {
+        let listed = |now: &Snapshot| (now.is_synced() && now.has_images()).then_some(());
+        match self.wait(SYNC_PATIENCE, listed).await {
+            Some(()) => Ok(self.snapshot()),
+            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+        }
+    }
+
+    /// What is known now, once the image of this name, if there is one, has been inspected.
+    ///
+    /// # Errors
+    /// The engine has not listed its images yet, or does not answer for this one.
+    pub async fn inspected_image(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        let now = self.images().await?;
+        if now.image(name).is_some_and(|image| !image.inspected) {
+            self.refresh_image(name).await?;
+            return Ok(self.snapshot());
+        }
+        Ok(now)
     }
 
     /// Returns when a look at this container that began after the call is visible. That the
@@ -158,6 +213,7 @@ impl Store {
         answer.await.map_err(|_| StoreError::Closed)
     }
 
+    /// Why readers have to wait.
     fn obstacle(&self) -> String {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
@@ -167,3 +223,15 @@ impl Store {
         }
     }
 }
+
+/// The whole id of the pod or container, if no more is known of it than the engine's list tells.
+fn only_listed(now: &Snapshot, id: &str) -> Option<String> {
+    if let Some(record) = now.container(id) {
+        return record.process.is_listed().then(|| record.id.to_string());
+    }
+    let record = now.sandbox(id)?;
+    record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.to_string())
+}
+
+/// How long one inspect may take before what the list says has to do.
+const INSPECT_PATIENCE: Duration = Duration::from_secs(10);

@@ -9,14 +9,14 @@ use super::{
     facts::{Facts, Sight},
     look::{Looks, Target, Ticket},
     settings::StoreSettings,
-    snapshot::Snapshot,
+    snapshot::{Progress, Snapshot},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
         engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
         id::SandboxId,
-        record::ContainerRecord,
+        record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
     },
 };
 
@@ -25,7 +25,21 @@ use crate::{
 pub(super) struct Listing {
     pub(super) containers: Vec<ListedContainer>,
     /// None when the engine could not list its images; pods must not suffer from that.
-    pub(super) images: Option<Vec<String>>,
+    pub(super) images: Option<Vec<ImageRecord>>,
+    /// Of the first list: checkpoints of pods that had none.
+    pub(super) adopted: Vec<SandboxCheckpoint>,
+}
+
+impl Listing {
+    /// The pods in it.
+    pub(super) fn sandboxes(&self) -> Vec<SandboxRecord> {
+        let observed = self.containers.iter().filter_map(|one| one.observed.as_deref());
+        let pods = observed.filter_map(|one| match one {
+            Observed::Sandbox(record) => Some(record.clone()),
+            Observed::Container(_) | Observed::Foreign(_) => None,
+        });
+        pods.collect()
+    }
 }
 
 /// Waiters whose answer becomes true with the next snapshot; the failure is theirs to word.
@@ -58,9 +72,11 @@ pub(super) struct Ledger<W, E> {
     silence: Option<String>,
     engine: Option<Arc<EngineInfo>>,
     answers: Vec<Answer<W, E>>,
-    /// The head of the snapshot (engine, health, synced) differs from the published one.
+    /// The head of the snapshot (engine, health, progress) differs from the published one.
     head_changed: bool,
-    synced: bool,
+    progress: Progress,
+    /// Of the first lists, what no look has answered for yet.
+    unseen: HashSet<Target>,
 }
 
 #[derive(Debug)]
@@ -87,7 +103,8 @@ impl<W, E> Ledger<W, E> {
             engine: None,
             answers: Vec::new(),
             head_changed: false,
-            synced: false,
+            progress: Progress::default(),
+            unseen: HashSet::new(),
         }
     }
 
@@ -125,23 +142,63 @@ impl<W, E> Ledger<W, E> {
     /// All ids: whatever is listed or known is worth a look. What is known but not listed is
     /// looked at too, since only an inspect proves that it is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
+        for checkpoint in &listing.adopted {
+            self.facts.put(checkpoint.clone());
+        }
+        let since = self.facts.list_since().unwrap_or(self.looks.now());
         self.facts.list(&listing.containers, self.looks.now());
+        self.facts.list_images(listing.images.as_deref().unwrap_or_default(), since);
         let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);
         let mut targets: Vec<Target> =
             ours.map(|container| Target::Container(container.id.clone())).collect();
-        targets.extend(listing.images.iter().flatten().cloned().map(Target::Image));
+        let images = listing.images.iter().flatten();
+        targets.extend(images.map(|image| Target::Image(image.id.clone().into())));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
         // A look under way may have seen what went before the list was made.
         let known: HashSet<Target> =
-            self.facts.targets().chain(self.looks.targets().cloned()).collect();
+            self.facts.targets().chain(self.looks.targets().chain(&self.unseen).cloned()).collect();
         targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
         for target in &targets {
             self.looks.want(target);
         }
-        if matches!(self.link, Link::Listing | Link::Stocktaking(_)) {
+        let is_first = !self.progress.containers_listed;
+        self.advance(listing.images.is_some(), &targets);
+        if is_first {
+            // What is shown is what the list says.
+            self.turn(Link::Up);
+        } else if matches!(self.link, Link::Listing | Link::Stocktaking(_)) {
             self.turn(Link::Stocktaking(targets.into_iter().collect()));
             self.settle();
         }
+    }
+
+    /// Notes what the first lists of containers and of images leave to be looked at.
+    fn advance(&mut self, has_images: bool, targets: &[Target]) {
+        let is_new = |target: &&Target| match target {
+            Target::Container(_) => !self.progress.containers_listed,
+            Target::Image(_) => has_images && !self.progress.images_listed,
+        };
+        self.unseen.extend(targets.iter().filter(is_new).cloned());
+        let listed = Progress {
+            containers_listed: true,
+            images_listed: self.progress.images_listed || has_images,
+            ..self.progress
+        };
+        self.reach(listed);
+    }
+
+    /// A target of the first lists was seen, or is gone.
+    fn seen(&mut self, target: &Target) {
+        if self.unseen.remove(target) {
+            self.reach(self.progress);
+        }
+    }
+
+    fn reach(&mut self, listed: Progress) {
+        let complete = listed.complete || (listed.images_listed && self.unseen.is_empty());
+        let now = Progress { complete, ..listed };
+        self.head_changed |= self.progress != now;
+        self.progress = now;
     }
 
     /// Something happened.
@@ -204,6 +261,10 @@ impl<W, E> Ledger<W, E> {
         result: Result<Sight, E>,
     ) -> Option<u32> {
         let finished = self.looks.finish(target, ticket, result.is_ok());
+        match &result {
+            Ok(_) => self.seen(target),
+            Err(_) => self.facts.miss(target),
+        }
         let result = result.map(|sight| {
             for doubted in self.facts.see(target, ticket, sight) {
                 self.looks.want(&doubted);
@@ -240,7 +301,7 @@ impl<W, E> Ledger<W, E> {
 
     /// Whether the next snapshot differs from the last one.
     pub(super) const fn has_changed(&self) -> bool {
-        self.head_changed || (self.synced && self.facts.has_changed())
+        self.head_changed || (self.progress.containers_listed && self.facts.has_changed())
     }
 
     /// The answers that are true once the current snapshot is published.
@@ -248,21 +309,21 @@ impl<W, E> Ledger<W, E> {
         std::mem::take(&mut self.answers)
     }
 
-    /// The next snapshot; tables that did not change are shared with the last one. Until the
-    /// first stock-taking is over records are not shown: half a list is worse than none.
+    /// The next snapshot; tables that did not change are shared with the last one. Before the first
+    /// list records are not shown: half a list is worse than none.
     pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
         self.head_changed = false;
         let mut next = Snapshot {
             engine: self.engine.clone(),
             health: self.health(),
-            synced: self.synced,
+            progress: self.progress,
             ..last.clone()
         };
-        if !self.synced {
+        if !self.progress.containers_listed {
             return next;
         }
         let changed = self.facts.take_changed();
-        if changed.sandboxes || !last.synced {
+        if changed.sandboxes || !last.is_synced() {
             next.sandboxes = Arc::new(self.facts.sandboxes());
             next.spent = self.facts.spent();
         }
@@ -280,7 +341,7 @@ impl<W, E> Ledger<W, E> {
         match (&self.link, &self.silence) {
             (Link::Down(reason), _) | (_, Some(reason)) => unreachable(reason),
             (Link::Up, None) => EngineHealth::Reachable,
-            (_, None) if self.synced => {
+            (_, None) if self.progress.containers_listed => {
                 unreachable("it answers again and is being asked for everything it has")
             }
             (_, None) => EngineHealth::Starting,
@@ -302,7 +363,6 @@ impl<W, E> Ledger<W, E> {
 
     fn settle(&mut self) {
         if matches!(&self.link, Link::Stocktaking(open) if open.is_empty()) {
-            self.synced = true;
             self.turn(Link::Up);
         }
     }
@@ -318,6 +378,7 @@ impl<W, E> Ledger<W, E> {
         let target = Target::Container(id);
         let waiters = self.looks.forget(&target);
         self.answer(waiters, Ok(()));
+        self.seen(&target);
         self.tick_off(&target);
         if was_shown { Effect::Gone(target) } else { Effect::None }
     }

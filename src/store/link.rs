@@ -14,6 +14,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
+    gate::Gate,
+    inspect::Looker,
     ledger::Listing,
     look::{Target, Ticket},
     settings::StoreSettings,
@@ -48,8 +50,10 @@ pub(super) enum Signal {
 }
 
 /// Follows the engine until the task is aborted or nobody listens.
-pub(super) async fn follow(engine: Engine, settings: StoreSettings, signals: mpsc::Sender<Signal>) {
-    let mut session = Session { engine, settings, signals, pause: FIRST_PAUSE };
+pub(super) async fn follow(looker: Looker) {
+    let Looker { engine, settings, signals, gate, .. } = looker;
+    let mut session =
+        Session { engine, settings, signals, gate, listed: false, pause: FIRST_PAUSE };
     loop {
         let Err(end) = session.run().await;
         let End::Lost(reason) = end else { return };
@@ -65,6 +69,9 @@ struct Session {
     engine: Engine,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
+    gate: Gate,
+    /// The first list is in.
+    listed: bool,
     pause: Duration,
 }
 
@@ -100,7 +107,15 @@ impl Session {
                 },
                 () = time::sleep_until(due), if lists.is_empty() => {
                     self.tell(Signal::Listing).await?;
-                    lists.spawn(list(self.engine.clone(), self.settings.list_deadline));
+                    let listing = list(self.engine.clone(), self.settings.list_deadline);
+                    let adopting = (!self.listed).then(|| self.gate.clone());
+                    lists.spawn(async move {
+                        let mut listing = listing.await?;
+                        if let Some(gate) = adopting {
+                            listing.adopted = gate.adopt(listing.sandboxes()).await;
+                        }
+                        Ok(listing)
+                    });
                 }
                 Some(listed) = lists.join_next() => {
                     let lost = |_| End::Lost("listing ended without an answer".to_owned());
@@ -108,7 +123,7 @@ impl Session {
                     let whole = listing.images.is_some();
                     let again = if whole { self.settings.relist_every } else { AGAIN };
                     due = Instant::now() + again;
-                    self.pause = FIRST_PAUSE;
+                    (self.pause, self.listed) = (FIRST_PAUSE, true);
                     self.tell(Signal::Listed(listing)).await?;
                 }
             }
@@ -130,7 +145,7 @@ async fn list(engine: Engine, patience: Duration) -> Result<Listing, End> {
             warn!(error = reason, "cannot list images; keeping those known");
         }
     });
-    Ok(Listing { containers: containers?, images: images.ok() })
+    Ok(Listing { containers: containers?, images: images.ok(), adopted: Vec::new() })
 }
 
 async fn within<T>(

@@ -13,7 +13,7 @@ use crate::{
     host::clock,
     model::{
         engine::EngineHealth,
-        record::{Process, SandboxState},
+        record::{Listed, Process, SandboxState},
     },
     telemetry::{
         meter::{By, Counter, Meters, Timings},
@@ -108,9 +108,23 @@ fn show_state(store: &Store, registry: &mut Registry) {
         move || heard.silence().map(|since| Figure::only(since.as_secs_f64())).unwrap_or_default(),
     );
     let now = store.clone();
-    registry.look("dockbridge_store_synced", &[], "1 once everything was seen", move || {
+    registry.look("dockbridge_store_synced", &[], "1 once docker's containers are listed", move || {
         Figure::only(f64::from(u8::from(now.snapshot().is_synced())))
     });
+    let now = store.clone();
+    registry.look(
+        "dockbridge_store_complete",
+        &[],
+        "1 once all that docker listed at first was inspected; nothing is cleaned up before",
+        move || Figure::only(f64::from(u8::from(now.snapshot().is_complete()))),
+    );
+    let now = store.clone();
+    registry.look(
+        "dockbridge_store_uninspected_objects",
+        &[],
+        "Containers, pods and images known only from docker's lists: their inspect has not answered",
+        move || Figure::only(counted(now.snapshot().uninspected())),
+    );
     let now = store.clone();
     registry.look("dockbridge_engine_reachable", &[], "1 while the engine answers", move || {
         let reachable = now.snapshot().health == EngineHealth::Reachable;
@@ -144,9 +158,9 @@ fn show_state(store: &Store, registry: &mut Registry) {
 /// A process' state as a word.
 pub const fn word(process: &Process) -> &'static str {
     match process {
-        Process::Created => "created",
-        Process::Running { .. } => "running",
-        Process::Exited { .. } => "exited",
+        Process::Created | Process::Listed(Listed::Created) => "created",
+        Process::Running { .. } | Process::Listed(Listed::Running) => "running",
+        Process::Exited { .. } | Process::Listed(Listed::Exited { .. }) => "exited",
         Process::Unknown => "unknown",
     }
 }

@@ -102,7 +102,7 @@ impl Outlet {
 fn tell_health(health: &EngineHealth) {
     match health {
         EngineHealth::Starting => {}
-        EngineHealth::Reachable => info!("the docker engine is reachable and everything is seen"),
+        EngineHealth::Reachable => info!("the docker engine is reachable"),
         EngineHealth::Unreachable { reason } => {
             warn!(reason, "the docker engine is not reachable; showing what was known last");
         }

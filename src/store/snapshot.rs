@@ -12,7 +12,7 @@ use super::{
 use crate::model::{
     engine::{EngineHealth, EngineInfo},
     id::{ImageId, SandboxId},
-    record::{ContainerRecord, ImageRecord, SandboxRecord},
+    record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     reference::ImageReference,
 };
 
@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub engine: Option<Arc<EngineInfo>>,
     /// Whether it answers now. Records stay when it does not: they are the last known truth.
     pub health: EngineHealth,
-    pub(super) synced: bool,
+    pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
     pub(super) containers: Arc<Containers>,
     pub(super) images: Arc<Images>,
@@ -36,7 +36,7 @@ impl Snapshot {
         Self {
             engine: None,
             health: EngineHealth::Starting,
-            synced: false,
+            progress: Progress::default(),
             sandboxes: Arc::default(),
             containers: Arc::default(),
             images: Arc::default(),
@@ -44,9 +44,31 @@ impl Snapshot {
         }
     }
 
-    /// Whether everything was looked at at least once since this process began.
+    /// Whether the engine has listed its containers since this process began: then all of them are
+    /// shown, some perhaps only as the list has them ([`Process::Listed`]).
     pub const fn is_synced(&self) -> bool {
-        self.synced
+        self.progress.containers_listed
+    }
+
+    /// Whether it has listed its images, too.
+    pub const fn has_images(&self) -> bool {
+        self.progress.images_listed
+    }
+
+    /// Whether everything that was listed at first has been inspected since. Nothing may be deleted,
+    /// forgotten or set back before.
+    pub const fn is_complete(&self) -> bool {
+        self.progress.complete
+    }
+
+    /// How many containers and images are known only from the engine's lists, because their inspect
+    /// has not answered.
+    pub fn uninspected(&self) -> usize {
+        let is_listed = |process: Option<&Process>| process.is_some_and(Process::is_listed);
+        let pods = self.sandboxes().iter().filter(|pod| is_listed(pod.process.as_ref())).count();
+        let containers = self.containers().iter().filter(|one| is_listed(Some(&one.process))).count();
+        let images = self.images().iter().filter(|image| !image.inspected).count();
+        pods + containers + images
     }
 
     /// What the engine said of itself last.
@@ -116,6 +138,15 @@ impl Snapshot {
     pub fn spent_checkpoints(&self) -> &[SandboxId] {
         &self.spent
     }
+}
+
+/// How much of the engine this process has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) containers_listed: bool,
+    pub(super) images_listed: bool,
+    /// All that the first lists had was inspected.
+    pub(super) complete: bool,
 }
 
 /// Workload containers, by themselves and by pod.

@@ -369,8 +369,7 @@ impl Writer {
 }
 
 fn follow(work: &mut JoinSet<Done>, looker: &Looker) -> AbortHandle {
-    let Looker { engine, settings, signals, .. } = looker.clone();
-    let following = link::follow(engine, settings, signals);
+    let following = link::follow(looker.clone());
     work.spawn(async {
         following.await;
         Done::Unlinked

@@ -20,7 +20,7 @@ use crate::{
         record::{ContainerRecord, SandboxRecord, SandboxState},
         stream::{AttachSpec, ExecSpec, ForwardSpec},
     },
-    store::{handle::Store, settings::SYNC_PATIENCE},
+    store::handle::Store,
 };
 
 /// The verbs behind Exec, Attach and PortForward. Clones share everything.
@@ -101,7 +101,7 @@ impl Streaming {
     /// A container that runs. The store may be a blink behind a start: the engine's word counts.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, StreamError> {
         let missing = || StreamError::ContainerNotFound { id: id.to_owned() };
-        let now = self.store.synced(SYNC_PATIENCE).await?;
+        let now = self.store.inspected(id).await?;
         let mut container = now.container(id).ok_or_else(missing)?.clone();
         if !container.process.is_running() {
             self.store.refresh_container(container.id.as_str()).await?;
@@ -114,7 +114,7 @@ impl Streaming {
     }
 
     async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, StreamError> {
-        let now = self.store.synced(SYNC_PATIENCE).await?;
+        let now = self.store.inspected(id).await?;
         let missing = || StreamError::SandboxNotFound { id: id.to_owned() };
         let sandbox = now.sandbox(id).ok_or_else(missing)?;
         match sandbox.state() {

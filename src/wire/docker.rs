@@ -5,6 +5,8 @@
 //! without is optional and no enum is closed: an engine newer than us must not break a list
 //! (bollard's closed enums fail the whole reply on one unknown word).
 
+pub mod summary;
+
 use std::collections::BTreeMap;
 
 pub use bollard::models::{

@@ -173,7 +173,7 @@ async fn recovery_clears_away_what_is_nobodys() {
     let node = Node::new().await;
     node.remember(&id('a'), true).await;
     fs::create_dir_all(node.files().join(id('b').as_str())).unwrap();
-    node.start().await.recover().await;
+    node.start().await.clear_up().await;
     assert!(node.keeps_nothing());
 }
 

@@ -60,7 +60,7 @@ impl Containers {
         snapshot: &Snapshot,
         name: &str,
     ) -> Result<Arc<ImageRecord>, ContainerError> {
-        if let Some(image) = snapshot.image(name) {
+        if let Some(image) = snapshot.image(name).filter(|image| image.inspected) {
             return Ok(Arc::clone(image));
         }
         let missing = || ContainerError::ImageNotFound { name: name.to_owned() };

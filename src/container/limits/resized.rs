@@ -89,12 +89,12 @@ impl ResizedLimits {
         saved
     }
 
-    /// Forgets what is gone, as far as everything was looked at.
+    /// Forgets what is gone, once everything was inspected.
     pub async fn keep(&self, store: &Store) {
         let _turn = self.saving.lock().await;
         // Not older than the turn: what was changed before it is in there.
         let now = store.snapshot();
-        if !now.is_synced() {
+        if !now.is_complete() {
             return;
         }
         let is_kept = |known: &Resized| {

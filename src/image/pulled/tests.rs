@@ -20,6 +20,7 @@ fn image(tags: &[&str]) -> ImageRecord {
         labels: std::collections::BTreeMap::new(),
         stop_signal: None,
         volumes: Default::default(),
+        inspected: true,
     }
 }
 

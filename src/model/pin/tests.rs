@@ -20,6 +20,7 @@ fn image(tags: &[&str], digests: &[&str], labels: &[(&str, &str)]) -> ImageRecor
         labels: labels.iter().map(pair).collect::<BTreeMap<_, _>>(),
         stop_signal: None,
         volumes: Default::default(),
+        inspected: true,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         engine::EngineEvent,
         id::ImageId,
         network::Attachment,
-        record::{ImageRecord, Observed, Process, SandboxState},
+        record::{ExitReason, ImageRecord, Listed, Observed, Process, SandboxState},
         time::Nanos,
     },
     store::fixture,
@@ -22,12 +22,18 @@ fn ledger(checkpoints: Vec<SandboxCheckpoint>) -> Ledger<u64, String> {
 }
 
 fn listed(number: u64) -> ListedContainer {
-    ListedContainer { id: fixture::hex(number), image: None, claim: Claim::Workload }
+    let observed = as_listed(observed(number, 1), Listed::Running);
+    let observed = Some(Box::new(observed));
+    ListedContainer { id: fixture::hex(number), image: None, claim: Claim::Workload, observed }
 }
 
 fn pods(numbers: &[u64]) -> Listing {
     let containers = numbers.iter().map(|number| listed(*number)).collect();
-    Listing { containers, images: Some(Vec::new()) }
+    listing(containers)
+}
+
+fn listing(containers: Vec<ListedContainer>) -> Listing {
+    Listing { containers, images: Some(Vec::new()), adopted: Vec::new() }
 }
 
 /// Answers every look that can begin, as `world` says.
@@ -43,35 +49,111 @@ fn gone(_: &Target) -> Result<Sight, String> {
 }
 
 #[test]
-fn nothing_is_shown_before_everything_was_seen() {
+fn nothing_is_shown_before_the_list_and_everything_after_it() {
     let mut ledger = ledger(Vec::new());
     ledger.linked();
-    ledger.listed(&pods(&[2, 4]));
+    ledger.happened(EngineEvent::ContainerChanged { id: fixture::hex(2) });
     let (target, ticket) = ledger.start().unwrap();
     ledger.looked(&target, ticket, Ok(Sight::Container(Box::new(observed(2, 1)))));
-    let half = ledger.snapshot(&Snapshot::blank());
-    assert!(!half.is_synced() && half.sandboxes().is_empty());
-    assert_eq!(half.health, EngineHealth::Starting);
-    answer(&mut ledger, |_| Ok(Sight::Container(Box::new(observed(4, 1)))));
-    let whole = ledger.snapshot(&half);
-    assert!(whole.is_synced());
-    assert_eq!(whole.sandboxes().len(), 2);
+    let before = ledger.snapshot(&Snapshot::blank());
+    assert!(!before.is_synced() && before.sandboxes().is_empty());
+    assert_eq!(before.health, EngineHealth::Starting);
+    ledger.listing();
+    ledger.listed(&pods(&[2, 4]));
+    let whole = ledger.snapshot(&before);
+    assert!(whole.is_synced() && !whole.is_complete());
+    assert_eq!((whole.sandboxes().len(), whole.uninspected()), (2, 1));
     assert_eq!(whole.health, EngineHealth::Reachable);
+    answer(&mut ledger, |target| {
+        Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    let seen = ledger.snapshot(&whole);
+    assert!(seen.is_complete());
+    assert_eq!(seen.uninspected(), 0);
 }
 
+/// A kubelet that is told less than the truth kills and makes again what is well.
 #[test]
-fn a_slow_look_does_not_hold_up_the_first_snapshot() {
-    let mut ledger = ledger(vec![fixture::checkpoint(2, None)]);
+fn what_runs_by_the_list_is_ready_however_slow_its_look_is() {
+    let checkpoint = fixture::checkpoint(2, Some(fixture::attachment(2)));
+    let created_at = checkpoint.created_at;
+    let mut ledger = ledger(vec![checkpoint]);
     ledger.linked();
-    ledger.listed(&pods(&[2]));
+    ledger.listed(&pods(&[2, 3]));
     let (target, ticket) = ledger.start().unwrap();
     ledger.slowed(&target, ticket);
     let shown = ledger.snapshot(&Snapshot::blank());
-    assert!(shown.is_synced());
-    // Docker lists it, so it is not a sandbox that Docker has lost.
-    let sandbox = shown.sandbox(&fixture::hex(2)).unwrap();
-    assert_eq!(sandbox.process, Some(Process::Unknown));
-    assert!(shown.spent_checkpoints().is_empty());
+    let check = |shown: &Snapshot| {
+        let sandbox = shown.sandbox(&fixture::hex(2)).unwrap();
+        assert_eq!((sandbox.state(), sandbox.created_at), (SandboxState::Ready, created_at));
+        assert!(shown.container(&fixture::hex(3)).unwrap().process.is_running());
+        assert!(shown.is_synced() && !shown.is_complete() && shown.spent_checkpoints().is_empty());
+    };
+    check(&shown);
+    ledger.looked(&target, ticket, Err("silent".to_owned()));
+    while let Some((target, ticket)) = ledger.start() {
+        ledger.looked(&target, ticket, Err("silent".to_owned()));
+    }
+    check(&ledger.snapshot(&shown));
+    ledger.lost("it went away".to_owned());
+    check(&ledger.snapshot(&shown));
+}
+
+/// Who went while the engine was away is no reason to wait for ever.
+#[test]
+fn everything_is_seen_when_what_was_listed_is_gone() {
+    let mut ledger = ledger(Vec::new());
+    ledger.linked();
+    let stranger = ListedContainer { observed: None, ..listed(3) };
+    ledger.listed(&listing(vec![listed(2), stranger]));
+    ledger.lost("it went away".to_owned());
+    ledger.linked();
+    ledger.listed(&pods(&[]));
+    answer(&mut ledger, gone);
+    assert!(ledger.snapshot(&Snapshot::blank()).is_complete());
+}
+
+#[test]
+fn images_that_could_not_be_listed_are_missing_until_they_are() {
+    let mut ledger = ledger(Vec::new());
+    ledger.linked();
+    ledger.listed(&Listing { images: None, ..pods(&[]) });
+    let shown = ledger.snapshot(&Snapshot::blank());
+    assert!(shown.is_synced() && !shown.has_images() && !shown.is_complete());
+    let tags = BTreeSet::from([1]);
+    ledger.listed(&Listing { images: Some(vec![listed_image(1, &tags)]), ..pods(&[]) });
+    let shown = ledger.snapshot(&shown);
+    assert!(shown.has_images() && !shown.is_complete());
+    assert!(!shown.image(&tag_name(1)).unwrap().inspected);
+    answer(&mut ledger, |_| Ok(Sight::Image(Box::new(image(1, &tags)))));
+    let shown = ledger.snapshot(&shown);
+    assert!(shown.image(&tag_name(1)).unwrap().inspected && shown.is_complete());
+}
+
+/// The engine ended and came back, and its pods with it; one of them does not answer.
+#[test]
+fn a_list_that_contradicts_a_record_counts_when_the_look_fails() {
+    let mut ledger = ledger(Vec::new());
+    ledger.linked();
+    ledger.listed(&pods(&[2, 3]));
+    answer(&mut ledger, |target| {
+        Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    let mut shown = ledger.snapshot(&Snapshot::blank());
+    let mut running = |ledger: &mut Ledger<u64, String>| {
+        shown = ledger.snapshot(&shown);
+        let pod = shown.sandbox(&fixture::hex(2)).unwrap().process.clone().unwrap();
+        (pod.is_running(), shown.container(&fixture::hex(3)).unwrap().process.is_running())
+    };
+    ledger.listing();
+    let ended = |number| ListedContainer {
+        observed: Some(Box::new(as_listed(observed(number, 1), class(5)))),
+        ..listed(number)
+    };
+    ledger.listed(&listing(vec![ended(2), ended(3)]));
+    assert_eq!(running(&mut ledger), (true, true), "the look may know more, its log be incomplete");
+    answer(&mut ledger, |_| Err("silent".to_owned()));
+    assert_eq!(running(&mut ledger), (false, false));
 }
 
 #[test]
@@ -182,11 +264,11 @@ fn hidden_containers_hold_their_images() {
     };
     let of = |number: u64, claim| {
         let image = ImageId::try_from(image_id(number)).ok();
-        ListedContainer { id: fixture::hex(number), image, claim }
+        ListedContainer { id: fixture::hex(number), image, claim, observed: None }
     };
     ledger.linked();
     let containers = vec![of(1, Claim::None), of(2, Claim::Other), of(3, Claim::Workload)];
-    ledger.listed(&Listing { containers, images: Some(Vec::new()) });
+    ledger.listed(&listing(containers));
     answer(&mut ledger, |target| {
         Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
     });
@@ -202,7 +284,7 @@ fn hidden_containers_hold_their_images() {
     assert!(ledger.has_changed());
     assert_eq!(held(&mut ledger), [2, 5]);
     ledger.listing();
-    ledger.listed(&Listing { containers: vec![of(2, Claim::Other)], images: Some(Vec::new()) });
+    ledger.listed(&listing(vec![of(2, Claim::Other)]));
     assert_eq!(held(&mut ledger), [2], "the end of the other was missed");
 }
 
@@ -215,11 +297,9 @@ fn a_list_neither_loses_nor_brings_back_a_stranger() {
         id: fixture::hex(number),
         image: image(),
         claim: Claim::None,
+        observed: None,
     };
-    let listing = |numbers: &[u64]| Listing {
-        containers: numbers.iter().copied().map(of).collect(),
-        images: Some(Vec::new()),
-    };
+    let listing = |numbers: &[u64]| listing(numbers.iter().copied().map(of).collect());
     let mut shown = Snapshot::blank();
     let mut held = |ledger: &mut Ledger<u64, String>| {
         shown = ledger.snapshot(&shown);
@@ -368,8 +448,8 @@ fn an_engine_that_contradicts_itself_causes_no_storm() {
     let mut ledger = ledger(Vec::new());
     ledger.linked();
     let both = BTreeSet::from([1]);
-    ledger
-        .listed(&Listing { containers: Vec::new(), images: Some(vec![image_id(1), image_id(2)]) });
+    let images = Some(vec![listed_image(1, &both), listed_image(2, &both)]);
+    ledger.listed(&Listing { images, ..listing(Vec::new()) });
     let mut looks = 0;
     while let Some((target, ticket)) = ledger.start() {
         looks += 1;
@@ -383,12 +463,47 @@ fn an_engine_that_contradicts_itself_causes_no_storm() {
 }
 
 fn observed(number: u64, version: u64) -> Observed {
-    let process = Process::Running { pid: u32::try_from(version).unwrap(), started_at: Nanos(1) };
+    let process = process(version);
     if number.is_multiple_of(2) {
         Observed::Sandbox(fixture::sandbox(number, process))
     } else {
         Observed::Container(fixture::container(number, number + 1, process))
     }
+}
+
+/// Runs, but for every fifth version.
+fn process(version: u64) -> Process {
+    let started_at = Nanos(1);
+    match class(version) {
+        Listed::Exited { .. } => Process::Exited {
+            started_at,
+            finished_at: Nanos(2),
+            exit_code: i32::try_from(version).unwrap(),
+            reason: ExitReason::Error,
+            message: String::new(),
+        },
+        _ => Process::Running { pid: u32::try_from(version).unwrap(), started_at },
+    }
+}
+
+fn class(version: u64) -> Listed {
+    if version.is_multiple_of(5) { Listed::Exited { exit_code: None } } else { Listed::Running }
+}
+
+/// The same as a list has it.
+fn as_listed(observed: Observed, state: Listed) -> Observed {
+    let process = Process::Listed(state);
+    match observed {
+        Observed::Sandbox(record) => {
+            Observed::Sandbox(SandboxRecord { process: Some(process), ..record })
+        }
+        Observed::Container(record) => Observed::Container(ContainerRecord { process, ..record }),
+        Observed::Foreign(image) => Observed::Foreign(image),
+    }
+}
+
+fn listed_image(number: u64, tags: &BTreeSet<u64>) -> ImageRecord {
+    ImageRecord { inspected: false, ..image(number, tags) }
 }
 
 fn image(number: u64, tags: &BTreeSet<u64>) -> ImageRecord {
@@ -401,6 +516,7 @@ fn image(number: u64, tags: &BTreeSet<u64>) -> ImageRecord {
         labels: BTreeMap::new(),
         stop_signal: None,
         volumes: BTreeSet::new(),
+        inspected: true,
     }
 }
 

@@ -17,6 +17,7 @@ pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
         labels: inspect.config.labels.clone(),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|signal| !signal.is_empty()),
         volumes: inspect.config.volumes.keys().cloned().collect(),
+        inspected: true,
     })
 }
 

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod event;
 pub mod image;
 mod limits;
+pub mod listed;
 mod process;
 
 #[cfg(test)]

@@ -8,14 +8,14 @@
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
 
-use super::{container, engine, event, image, process};
+use super::{container, engine, event, image, listed, process};
 use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo},
         id::ImageId,
         label,
         network::NetworkMode,
-        record::{ContainerRecord, ExitReason, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, ExitReason, Listed, Observed, Process, SandboxRecord},
         sandbox::PidMode,
         time::Nanos,
     },
@@ -159,6 +159,56 @@ fn processes() {
     }
     let state = InspectState { status: "dreaming".to_owned(), running: true, ..Default::default() };
     assert!(process::observe(&state, created).is_running());
+}
+
+/// A list has no times and no causes; what it is of a pod, it says as an inspect does.
+#[test]
+fn entries_of_lists() {
+    let entry = |inspect: &Value, state: &str, status: &str| {
+        let labels = &inspect["Config"]["Labels"];
+        let entry = json!({
+            "Id": inspect["Id"], "Names": ["/web/link", inspect["Name"]],
+            "Image": inspect["Config"]["Image"],
+            "ImageID": inspect["Image"], "Created": 7, "State": state, "Status": status,
+            "Labels": labels, "HostConfig": inspect["HostConfig"],
+            "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}},
+        });
+        listed::observe(serde_json::from_value(entry).unwrap())
+    };
+    for (state, status, expected) in [
+        ("created", "Created", Process::Listed(Listed::Created)),
+        ("running", "Up 3 minutes", Process::Listed(Listed::Running)),
+        ("paused", "Up 3 minutes (Paused)", Process::Listed(Listed::Running)),
+        ("restarting", "Restarting (1) 2 seconds ago", Process::Listed(Listed::Running)),
+        ("exited", "Exited (137) 2 hours ago", Process::Listed(Listed::Exited { exit_code: Some(137) })),
+        ("exited", "Exited", Process::Listed(Listed::Exited { exit_code: None })),
+        ("dead", "Dead", Process::Listed(Listed::Exited { exit_code: None })),
+        ("removing", "Removal In Progress", Process::Listed(Listed::Exited { exit_code: None })),
+        ("hibernating", "Asleep", Process::Unknown),
+    ] {
+        let Observed::Container(record) = entry(&container_inspect(), state, status) else {
+            panic!("not a container");
+        };
+        assert_eq!((record.process, record.created_at), (expected.clone(), Nanos(7_000_000_000)));
+        let Observed::Sandbox(record) = entry(&sandbox_inspect(), state, status) else {
+            panic!("not a sandbox");
+        };
+        assert_eq!(record.process, Some(expected));
+        assert_eq!(json!(record.engine_addresses), json!(["172.17.0.2"]));
+    }
+    for inspect in [sandbox_inspect(), container_inspect()] {
+        let document = |observed: Observed| match observed {
+            Observed::Sandbox(record) => json!([record.id, record.name, *record.document]),
+            Observed::Container(record) => json!([record.id, record.name, *record.document]),
+            Observed::Foreign(_) => panic!("nobody's"),
+        };
+        let listed = document(entry(&inspect, "running", "Up"));
+        assert_eq!(listed, document(observe(inspect)));
+    }
+    let mut stranger = container_inspect();
+    stranger["Name"] = json!("/quirky_hopper");
+    let image = ImageId::try_from(image_id()).ok();
+    assert_eq!(entry(&stranger, "running", "Up"), Observed::Foreign(image));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
         document::ContainerDocument,
         filter::ContainerStateFilter,
-        record::{ContainerRecord, ImageRecord, Process},
+        record::{ContainerRecord, ExitReason, ImageRecord, Listed, Process},
         reference::ImageReference,
         resources::Resources,
         time::Nanos,
@@ -33,13 +33,13 @@ pub struct Held<'a> {
 pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
     let Held { record, image, limits } = held;
     let spec = &record.document.spec;
-    let ending = Ending::of(&record.process);
+    let ending = Ending::of(record);
     cri::ContainerStatus {
         id: record.id.to_string(),
         metadata: Some(metadata(&spec.metadata)),
         state: state(&record.process).into(),
         created_at: time::created_at(record.created_at),
-        started_at: started_at(&record.process).0,
+        started_at: started_at(record).0,
         finished_at: ending.finished_at.0,
         exit_code: ending.exit_code,
         image: Some(image_spec(spec, shown_image(record, *image))),
@@ -100,23 +100,33 @@ struct Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    fn of(process: &'a Process) -> Self {
-        match process {
+    fn of(record: &'a ContainerRecord) -> Self {
+        match &record.process {
             Process::Exited { finished_at, exit_code, reason, message, .. } => Self {
                 finished_at: *finished_at,
                 exit_code: *exit_code,
                 reason: reason.as_str(),
                 message,
             },
-            Process::Created | Process::Running { .. } | Process::Unknown => Self::default(),
+            Process::Listed(Listed::Exited { exit_code }) => Self {
+                finished_at: record.created_at,
+                exit_code: exit_code.unwrap_or(UNKNOWN_END),
+                reason: if *exit_code == Some(0) { ExitReason::Completed } else { ExitReason::Error }.as_str(),
+                message: NOT_INSPECTED,
+            },
+            Process::Created | Process::Running { .. } | Process::Listed(_) | Process::Unknown => {
+                Self::default()
+            }
         }
     }
 }
 
-fn started_at(process: &Process) -> Nanos {
-    match process {
-        Process::Running { started_at, .. } | Process::Exited { started_at, .. } => *started_at,
-        Process::Created | Process::Unknown => Nanos::UNSET,
+/// The engine's list knows only when a container was created.
+fn started_at(record: &ContainerRecord) -> Nanos {
+    match record.process {
+        Process::Running { started_at, .. } | Process::Exited { started_at, .. } => started_at,
+        Process::Listed(Listed::Running | Listed::Exited { .. }) => record.created_at,
+        Process::Created | Process::Listed(Listed::Created) | Process::Unknown => Nanos::UNSET,
     }
 }
 
@@ -246,3 +256,8 @@ pub fn resources(given: &Resources) -> cri::ContainerResources {
     };
     cri::ContainerResources { linux: Some(linux), windows: None }
 }
+
+/// What kubelet writes where it does not know how a container ended: 128 and SIGKILL.
+const UNKNOWN_END: i32 = 137;
+const NOT_INSPECTED: &str =
+    "docker inspect of this container has not answered; shown as docker's list of containers has it";

@@ -115,9 +115,10 @@ async fn all_containers_are_listed_with_what_they_claim() {
     let claims = [Claim::None, Claim::Other, Claim::Workload];
     let image = ImageId::try_from(image).ok();
     let expected = ids.into_iter().zip(claims);
-    let expected: Vec<_> =
-        expected.map(|(id, claim)| ListedContainer { id, image: image.clone(), claim }).collect();
-    assert_eq!(listed, expected);
+    let expected: Vec<_> = expected.map(|(id, claim)| (id, image.clone(), claim)).collect();
+    let of = |one: &ListedContainer| (one.id.clone(), one.image.clone(), one.claim);
+    assert_eq!(listed.iter().map(of).collect::<Vec<_>>(), expected);
+    assert!(listed.iter().all(|one| one.observed.is_some()));
 }
 
 #[tokio::test]
@@ -189,7 +190,9 @@ async fn images_are_listed_inspected_and_removed() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| world.add_image("registry.example:5000/team/app:v1"));
     let engine = engine(&docker);
-    assert_eq!(engine.list_images().await.unwrap(), std::slice::from_ref(&id));
+    let listed = engine.list_images().await.unwrap();
+    assert_eq!(listed.iter().map(|image| image.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+    assert!(!listed[0].inspected && listed[0].repo_tags == ["registry.example:5000/team/app:v1"]);
     let record = engine.inspect_image("registry.example:5000/team/app:v1").await.unwrap();
     assert_eq!(record.id.as_str(), id);
     let target = &docker.matching("GET /images/*/json")[0].target;

@@ -53,7 +53,7 @@ fn start_with(
 
 async fn synced(docker: &FakeDockerd) -> Store {
     let store = start(docker);
-    store.synced(SOON).await.expect("the store sees everything soon");
+    tokio::time::timeout(SOON, store.complete()).await.expect("the store sees everything soon");
     store
 }
 

@@ -26,6 +26,7 @@ struct World {
     images: BTreeMap<u64, BTreeSet<u64>>,
     /// Pods' containers that have another name for now.
     renamed: BTreeSet<u64>,
+    ever_renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
     events: Vec<EngineEvent>,
@@ -47,6 +48,7 @@ impl World {
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
             renamed: BTreeSet::new(),
+            ever_renamed: BTreeSet::new(),
             next: 0,
             version: 0,
             events: Vec::new(),
@@ -95,6 +97,7 @@ impl World {
 
     fn rename(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
+            self.ever_renamed.insert(number);
             if !self.renamed.remove(&number) {
                 self.renamed.insert(number);
             }
@@ -204,9 +207,18 @@ impl World {
 
     fn listing(&self, images: bool) -> Listing {
         Listing {
-            containers: self.containers.keys().map(|number| claimed(*number)).collect(),
-            images: images.then(|| self.images.keys().map(|image| image_id(*image)).collect()),
+            containers: self.containers.iter().map(|(number, version)| self.entry(*number, *version)).collect(),
+            images: images.then(|| self.images.iter().map(|(i, tags)| listed_image(*i, tags)).collect()),
+            adopted: Vec::new(),
         }
+    }
+
+    fn entry(&self, number: u64, version: u64) -> ListedContainer {
+        let observed = match observed(number, version) {
+            _ if self.is_foreign(number) => Observed::Foreign(image_of(number)),
+            observed => as_listed(observed, class(version)),
+        };
+        ListedContainer { observed: Some(Box::new(observed)), ..claimed(number) }
     }
 
     fn sight(&self, target: &Target) -> Sight {
@@ -233,7 +245,7 @@ impl World {
             self.shown = self.ledger.snapshot(&self.shown);
         }
         for number in &self.buried {
-            assert!(self.version_shown(*number).is_none(), "{number} came back");
+            assert!(self.process_shown(*number).is_none(), "{number} came back");
         }
         for number in 1..=self.next {
             let Some(version) = self.version_shown(number) else { continue };
@@ -249,11 +261,30 @@ impl World {
         }
     }
 
-    fn version_shown(&self, number: u64) -> Option<u64> {
+    fn process_shown(&self, number: u64) -> Option<Process> {
         let id = fixture::hex(number);
         let container = self.shown.container(&id).map(|record| record.process.clone());
-        let process = container.or_else(|| self.shown.sandbox(&id)?.process.clone())?;
-        process.pid().map(u64::from)
+        container.or_else(|| self.shown.sandbox(&id)?.process.clone())
+    }
+
+    /// None of what only a list is known of.
+    fn version_shown(&self, number: u64) -> Option<u64> {
+        match self.process_shown(number)? {
+            Process::Running { pid, .. } => Some(u64::from(pid)),
+            Process::Exited { exit_code, .. } => u64::try_from(exit_code).ok(),
+            Process::Created | Process::Listed(_) | Process::Unknown => None,
+        }
+    }
+
+    /// Whoever was listed and never had another name is shown at once, in the state that was listed
+    /// or in the one seen before.
+    fn assert_listed(&self) {
+        let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
+        for number in ours.filter(|number| !self.ever_renamed.contains(number)) {
+            let shown = self.process_shown(*number).unwrap();
+            let known = self.version_shown(*number).is_some();
+            assert!(known || !shown.contradicts(class(self.containers[number])), "{number}");
+        }
     }
 
     /// Calm: one more list, every look answered.
@@ -264,6 +295,7 @@ impl World {
         self.ledger.listing();
         self.ledger.listed(&self.listing(true));
         self.show();
+        self.assert_listed();
         for _ in 0..10_000 {
             for target in std::mem::take(&mut self.rests) {
                 self.ledger.rested(&target);
@@ -303,6 +335,8 @@ impl World {
 
     fn assert_true(&self) {
         assert_eq!(self.shown.health, EngineHealth::Reachable);
+        assert!(self.shown.is_complete());
+        assert_eq!(self.shown.uninspected(), 0);
         let mut shown = BTreeMap::new();
         for id in self.shown.sandboxes().iter().map(|record| record.id.as_str()) {
             shown.insert(number_of(id), self.version_shown(number_of(id)).unwrap());

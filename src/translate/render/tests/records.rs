@@ -111,6 +111,7 @@ pub(super) fn image_record(tags: &[&str]) -> ImageRecord {
         labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
         stop_signal: None,
         volumes: Default::default(),
+        inspected: true,
     }
 }
 

@@ -152,6 +152,15 @@ fn list_containers(world: &World, request: &Recorded) -> Answer {
         json!({
             "Id": container.id, "Names": [format!("/{}", container.name)],
             "ImageID": container.image, "Labels": container.labels, "State": container.status,
+            "Image": container.body["Image"],
+            "Status": match container.status.as_str() {
+                "exited" => format!("Exited ({}) 2 seconds ago", container.exit_code),
+                other => other.to_owned(),
+            },
+            "Created": container.created.parse::<jiff::Timestamp>().map_or(0, |at| at.as_second()),
+            "HostConfig": {
+                "NetworkMode": container.body["HostConfig"]["NetworkMode"].as_str().unwrap_or("default"),
+            },
         })
     });
     ok(list.collect())

@@ -1,0 +1,86 @@
+//! An entry of the engine's list as a record: all that is known of a container until its inspect
+//! has answered.
+//!
+//! It goes through [`container::observe`], so that a record of the list and one of the inspect cannot
+//! disagree on what a container is. What a list does not tell stays empty: times but that of the
+//! creation, in whole seconds, and whatever only [`super::adopted`] would read from an inspect.
+
+use super::container;
+use crate::{
+    model::{
+        record::{ContainerRecord, ImageRecord, Listed, Observed, Process, SandboxRecord},
+        time::Nanos,
+    },
+    wire::docker::{
+        ContainerInspect, ImageInspect, InspectConfig, InspectHostConfig,
+        summary::{ContainerSummary, ImageSummary},
+    },
+};
+
+/// What a listed container is, as far as its entry tells.
+pub fn observe(entry: ContainerSummary) -> Observed {
+    let created_at = Nanos(entry.created.saturating_mul(NANOS_PER_SECOND).max(0));
+    let process = process(&entry.state, &entry.status);
+    let inspect = ContainerInspect {
+        name: own_name(&entry.names),
+        id: entry.id,
+        image: entry.image_id,
+        config: InspectConfig {
+            image: entry.image,
+            labels: entry.labels,
+            ..InspectConfig::default()
+        },
+        host_config: InspectHostConfig {
+            network_mode: entry.host_config.network_mode,
+            ..InspectHostConfig::default()
+        },
+        network_settings: entry.network_settings,
+        mounts: entry.mounts,
+        ..ContainerInspect::default()
+    };
+    match container::observe(&inspect) {
+        Observed::Sandbox(record) => {
+            Observed::Sandbox(SandboxRecord { created_at, process: Some(process), ..record })
+        }
+        Observed::Container(record) => {
+            Observed::Container(ContainerRecord { created_at, process, ..record })
+        }
+        Observed::Foreign(image) => Observed::Foreign(image),
+    }
+}
+
+/// The record of a listed image; none when the engine gives it no usable id.
+pub fn observe_image(entry: ImageSummary) -> Option<ImageRecord> {
+    let inspect = ImageInspect {
+        id: entry.id,
+        repo_tags: entry.repo_tags,
+        repo_digests: entry.repo_digests,
+        size: entry.size,
+        ..ImageInspect::default()
+    };
+    let record = super::image::observe(&inspect)?;
+    Some(ImageRecord { labels: entry.labels, inspected: false, ..record })
+}
+
+fn process(state: &str, status: &str) -> Process {
+    Process::Listed(match state {
+        "created" => Listed::Created,
+        "running" | "paused" | "restarting" => Listed::Running,
+        "exited" | "dead" | "removing" => Listed::Exited { exit_code: exit_code(status) },
+        _ => return Process::Unknown,
+    })
+}
+
+/// `Exited (137) 2 minutes ago` → 137.
+fn exit_code(status: &str) -> Option<i32> {
+    let (code, _) = status.strip_prefix("Exited (")?.split_once(')')?;
+    code.parse().ok()
+}
+
+/// The name that no link adds to: links are `/other/alias`.
+fn own_name(names: &[String]) -> String {
+    let own = names.iter().find(|name| !name.trim_start_matches('/').contains('/'));
+    own.or(names.first()).cloned().unwrap_or_default()
+}
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;

@@ -1,0 +1,77 @@
+//! Entries of the engine's lists: less than an inspect tells, but one answer for all, and given
+//! from the engine's own index while an inspect may have to wait for a container that is busy.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{InspectMount, InspectNetwork, nullable};
+
+/// An entry of `GET /containers/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ContainerSummary {
+    /// 64 hexadecimal digits.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// Its own name with a leading slash; further ones are those by which others link to it.
+    #[serde(deserialize_with = "nullable")]
+    pub names: Vec<String>,
+    /// Image as named at create.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Id of the image it was made from.
+    #[serde(rename = "ImageID", deserialize_with = "nullable")]
+    pub image_id: String,
+    /// Seconds since the epoch.
+    #[serde(deserialize_with = "nullable")]
+    pub created: i64,
+    /// Container labels, merged with the image's.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    #[serde(deserialize_with = "nullable")]
+    pub state: String,
+    /// For people, such as `Exited (137) 2 minutes ago`: nothing else in a list has the exit code.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
+    /// What it was created with, as to the host.
+    #[serde(deserialize_with = "nullable")]
+    pub host_config: SummaryHostConfig,
+    /// Its network.
+    #[serde(deserialize_with = "nullable")]
+    pub network_settings: InspectNetwork,
+    /// What is mounted into it.
+    #[serde(deserialize_with = "nullable")]
+    pub mounts: Vec<InspectMount>,
+}
+
+/// `HostConfig` of an entry.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SummaryHostConfig {
+    /// `none`, `host`, `bridge`, `container:<id>`, …
+    #[serde(deserialize_with = "nullable")]
+    pub network_mode: String,
+}
+
+/// An entry of `GET /images/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageSummary {
+    /// `sha256:…`.
+    #[serde(deserialize_with = "nullable")]
+    pub id: String,
+    /// `repository:tag`.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_tags: Vec<String>,
+    /// `repository@digest`.
+    #[serde(deserialize_with = "nullable")]
+    pub repo_digests: Vec<String>,
+    /// Bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub size: i64,
+    /// Labels of the image.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+}
