@@ -53,7 +53,10 @@ use crate::{
         runtime::RuntimeRpc,
         server::serve,
     },
-    sandbox::room::{SandboxRooms, Sandboxes},
+    sandbox::{
+        adopt::Adopter,
+        room::{SandboxRooms, Sandboxes},
+    },
     stats::room::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
@@ -186,7 +189,9 @@ pub async fn run_within(
         tracker.clone(),
     ));
     if rooms.runtime.store.synced(FIRST_LIST_PATIENCE).await.is_err() {
-        warn!("Docker has not listed its containers yet: serving, answering Unavailable until it has");
+        warn!(
+            "Docker has not listed its containers yet: serving, answering Unavailable until it has"
+        );
     }
     let (socket, listener) = Socket::bind(&settings.listen).await?;
     info!(
@@ -274,11 +279,19 @@ async fn build(
     let engine = Engine::new(settings.docker.clone(), patience);
     let logs =
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
-    let gate = gate(&logs);
+    let network = start_network(settings, deadlines.plugins, &checkpoints).await;
+    let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
+    let adopter = Adopter::new(
+        engine.clone(),
+        network.clone(),
+        checkpoints.clone(),
+        known,
+        &settings.run_dir,
+    );
+    let gate = gate(&logs, &adopter);
     let cgroups = Cgroups::default();
     let inquest = Inquest::load(cgroups.clone(), checkpoints.clone()).await;
     let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate, inquest);
-    let network = start_network(settings, deadlines.plugins, &checkpoints).await;
     let images = Images::new(
         engine.clone(),
         store.clone(),
@@ -313,7 +326,8 @@ async fn build(
         images: images.clone(),
         containers: containers.clone(),
     };
-    let sandboxes = Sandboxes::new(rooms, locks, settings.network, &settings.run_dir, tracker);
+    let place = (&*settings.run_dir, adopter);
+    let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
     let image = ImageRpc { images, store: store.clone(), leaving: work.1.clone() };
     let runtime = RuntimeRpc {
@@ -333,11 +347,16 @@ async fn build(
     Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs })
 }
 
-/// The end of a container is shown when its log is complete.
-fn gate(logs: &Logs) -> Gate {
-    let (watching, leaving) = (logs.clone(), logs.clone());
+/// The end of a container is shown when its log is complete, a pod when it is known how it is
+/// connected.
+fn gate(logs: &Logs, adopter: &Adopter) -> Gate {
+    let (watching, leaving, adopter) = (logs.clone(), logs.clone(), adopter.clone());
     Gate::new(move |record: &ContainerRecord| watching.observed(record))
         .telling(move |id| leaving.gone(id))
+        .adopting(move |found| {
+            let adopter = adopter.clone();
+            async move { adopter.adopt(found).await }
+        })
 }
 
 /// Lets go of what is kept for containers that others have removed, and puts right what others

@@ -111,8 +111,7 @@ fn attachment(attachment: &Attachment) -> Value {
 }
 
 fn of_image(image: &ImageRecord) -> Value {
-    let mut told =
-        json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
+    let mut told = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
     if !image.inspected {
         told["listedOnly"] = true.into();
     }

@@ -15,6 +15,7 @@ use super::{
     envelope::{self, Untrusted},
     error::CheckpointError,
     order::Order,
+    predecessor::Predecessors,
     quarantine::{self, DIRECTORY_MODE},
     record::{Loaded, MemoryKills, PulledImages, Quarantined, Resized, SandboxCheckpoint},
 };
@@ -23,7 +24,7 @@ use crate::{
         error::HostError,
         file::{self, Durability},
     },
-    model::id::SandboxId,
+    model::{id::SandboxId, network::PortMapping},
 };
 
 /// A state directory. Clones share it; only one process may own it.
@@ -31,6 +32,7 @@ use crate::{
 pub struct Checkpoints {
     places: Arc<Places>,
     order: Arc<Order<PathBuf>>,
+    predecessors: Predecessors,
 }
 
 impl Checkpoints {
@@ -41,7 +43,8 @@ impl Checkpoints {
     pub fn open(state_dir: &Path) -> Result<Self, CheckpointError> {
         let places = Places::under(state_dir);
         file::ensure_directory(&places.sandboxes, DIRECTORY_MODE)?;
-        Ok(Self { places: Arc::new(places), order: Order::new() })
+        let predecessors = Predecessors::new(state_dir);
+        Ok(Self { places: Arc::new(places), order: Order::new(), predecessors })
     }
 
     /// Reads every sandbox, sweeps what half-finished writes left, and moves aside what cannot
@@ -71,12 +74,22 @@ impl Checkpoints {
         self.write(self.places.sandbox(&checkpoint.id), bytes, durability).await
     }
 
-    /// Forgets a sandbox; one that is not there is no error.
+    /// Forgets a sandbox, and what cri-dockerd or dockershim kept of it; one that is not there is no
+    /// error.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
+        let (predecessors, of) = (self.predecessors.clone(), id.clone());
+        let removed = task::spawn_blocking(move || predecessors.remove(&of)).await;
+        removed.map_err(|_| CheckpointError::Lost)??;
         self.erase(self.places.sandbox(id)).await
+    }
+
+    /// The host ports that cri-dockerd or dockershim noted of a pod; none where neither made it.
+    pub async fn ports_of_predecessor(&self, id: &SandboxId) -> Vec<PortMapping> {
+        let (predecessors, id) = (self.predecessors.clone(), id.clone());
+        task::spawn_blocking(move || predecessors.ports(&id)).await.unwrap_or_default()
     }
 
     /// Stores the pod CIDRs that kubelet told us.

@@ -11,6 +11,7 @@ pub mod error;
 pub mod record;
 
 mod order;
+mod predecessor;
 mod quarantine;
 
 #[cfg(test)]

@@ -195,7 +195,10 @@ impl Engine {
         self.container_list(filters).await
     }
 
-    async fn container_list<T: DeserializeOwned>(&self, filters: &str) -> Result<Vec<T>, EngineError> {
+    async fn container_list<T: DeserializeOwned>(
+        &self,
+        filters: &str,
+    ) -> Result<Vec<T>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
         let list = Exchange::new(call, Method::GET, Some(target), self.patience().short)?;
@@ -239,7 +242,9 @@ fn listed_container(entry: ListEntry) -> Option<ListedContainer> {
             id: entry.id.filter(|id| !id.is_empty())?,
             image: entry.image.and_then(|image| ImageId::try_from(image).ok()),
             // A label of another type than text is a label.
-            claim: claim(entry.labels.get(label::TYPE).map(|kind| kind.as_str().unwrap_or_default())),
+            claim: claim(
+                entry.labels.get(label::TYPE).map(|kind| kind.as_str().unwrap_or_default()),
+            ),
             observed: None,
         }),
         ListEntry::Other(_) => None,

@@ -7,6 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    net::IpAddr,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::fs::{MetadataExt, OpenOptionsExt},
@@ -17,6 +18,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    ifaddrs::getifaddrs,
     libc,
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, setns},
@@ -106,6 +108,26 @@ pub fn is_our_own(at: &Path) -> bool {
 /// No namespace there, or not permitted.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, || raise_interface(LOOPBACK))
+}
+
+/// Addresses of an interface in the namespace at `at`, but for those of the link alone.
+///
+/// # Errors
+/// No namespace there, or not permitted.
+pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
+    within(at, || {
+        let all = getifaddrs()?.filter(|one| one.interface_name == interface);
+        let ips = all.filter_map(|one| {
+            let address = one.address?;
+            let v4 = address.as_sockaddr_in().map(|ip| IpAddr::V4(ip.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|ip| IpAddr::V6(ip.ip())))
+        });
+        let is_local = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => ip.is_link_local() || ip.is_loopback(),
+            IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.is_loopback(),
+        };
+        Ok(ips.filter(|ip| !is_local(ip)).collect())
+    })
 }
 
 /// Runs `work` on a thread of its own inside the network namespace at `at`; what it opens there

@@ -121,6 +121,9 @@ pub struct AttachmentIntent {
     /// Pod CIDRs known at the time, for the `ipRanges` capability.
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
+    /// Values of capabilities that another runtime told plugins; none when they follow from `pod`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Attachment {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
@@ -146,6 +146,7 @@ impl Network {
             interface: INTERFACE.to_owned(),
             config: list.text(),
             pod_cidrs: self.pod_cidrs.load().to_vec(),
+            capabilities: None,
         };
         link(&intent)?;
         Ok(intent)
@@ -193,7 +194,10 @@ impl Network {
         let (cache, intent) = (self.cache.clone(), intent.clone());
         let (id, held) = (intent.pod.id.clone(), Held::from(&intent));
         blocking(&intent.pod.netns.clone(), move || {
-            cache.remove(&intent.network, intent.pod.id.as_str(), &intent.interface)
+            let id = intent.pod.id.as_str();
+            cache.remove(&intent.network, id, &intent.interface)?;
+            // dockershim's heirs connect `lo` by a network of its own, and remember that.
+            cache.remove(LOOPBACK, id, &intent.interface)
         })
         .await??;
         self.links.forget(&held);
@@ -221,19 +225,47 @@ impl Network {
     pub async fn recall(&self, pod: PodNetwork) -> Option<Attachment> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let find = move || cache.find(id.as_str(), INTERFACE);
-        let entry = blocking(&pod.netns, find).await.ok()??;
-        let list = list_of(&entry)?;
+        let entries = blocking(&pod.netns, find).await.ok()?;
+        let (entry, list) = entries.into_iter().find_map(|entry| {
+            let list = list_of(&entry).filter(|list| !list.is_loopback())?;
+            Some((entry, list))
+        })?;
         let intent = AttachmentIntent {
             pod,
             network: entry.network,
             interface: entry.interface,
             config: list.text(),
             pod_cidrs: arguments::pod_cidrs(&entry.capabilities),
+            capabilities: Some(entry.capabilities).filter(|told| !entry.ours && !told.is_empty()),
         };
         Some(match addresses(&intent, &entry.result) {
             Ok(addresses) => Attachment::Ready { intent, addresses, result: entry.result },
             Err(_) => Attachment::Adding(intent),
         })
+    }
+
+    /// What a pod's own namespace tells where nobody remembers how it was connected: the addresses
+    /// of its interface, to be released with today's configuration. None without an address.
+    pub async fn recognise(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
+        let intent = self.prepare(pod).await.ok()?;
+        let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
+        let read = move || match netns::is_our_own(&at) {
+            true => Ok(Vec::new()),
+            false => netns::addresses(&at, INTERFACE),
+        };
+        let found = blocking(&intent.pod.netns, read).await.ok()?;
+        let found = found.inspect_err(|error| {
+            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod");
+        });
+        let ips: Vec<Value> =
+            found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
+        let result = json!({
+            "cniVersion": "1.0.0",
+            "interfaces": [{ "name": INTERFACE, "sandbox": intent.pod.netns }],
+            "ips": ips,
+        });
+        let addresses = addresses(&intent, &result).ok()?;
+        Some(Attachment::Ready { intent, addresses, result })
     }
 
     /// Releases what pods that are no more have left behind: DEL for remembered links whose
@@ -335,7 +367,10 @@ fn recorded(intent: &AttachmentIntent) -> Result<NetworkList, NetworkError> {
 }
 
 fn link(intent: &AttachmentIntent) -> Result<Link, NetworkError> {
-    let capabilities: Map<String, Value> = arguments::capabilities(intent)?;
+    let capabilities: Map<String, Value> = match &intent.capabilities {
+        Some(told) => told.clone(),
+        None => arguments::capabilities(intent)?,
+    };
     Ok(Link {
         container: intent.pod.id.to_string(),
         netns: intent.pod.netns.display().to_string(),
@@ -390,6 +425,8 @@ async fn blocking<T: Send + 'static>(
 
 /// The interface every Kubernetes runtime gives a pod.
 const INTERFACE: &str = "eth0";
+/// The network that cri-dockerd and dockershim connect `lo` by.
+const LOOPBACK: &str = "cni-loopback";
 /// How long one plugin may think about VERSION or STATUS.
 const QUESTION: Duration = Duration::from_secs(10);
 

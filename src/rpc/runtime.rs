@@ -18,10 +18,10 @@ use super::{
     status::{failed, status},
 };
 use crate::{
-    error::chain,
     checkpoint::directory::Checkpoints,
     container::room::Containers,
     error::Kind,
+    error::chain,
     host::clock,
     network::service::Network,
     sandbox::room::Sandboxes,

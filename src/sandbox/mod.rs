@@ -4,6 +4,7 @@
 //! is the last step, so a sandbox whose making was cut short is never ready, and whatever was
 //! acquired is known either to [`undo::Undo`] (we live) or to the checkpoint (we died).
 
+pub mod adopt;
 pub mod error;
 pub mod namespace;
 pub mod recover;

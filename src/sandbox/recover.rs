@@ -86,16 +86,7 @@ impl Sandboxes {
 
     /// The attachment of a sandbox, running or not, whose checkpoint is lost.
     async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
-        let pod = self.pod_network(&sandbox.id, &sandbox.document.spec);
-        let found = match self.rooms.network.recall(pod.clone()).await {
-            Some(found) => found,
-            // Nothing tells how it was connected. It cannot be ready, but today's network may
-            // still know it by its id, so its release is left to be done.
-            None => match self.rooms.network.prepare(pod).await {
-                Ok(intent) => Attachment::Adding(intent),
-                Err(_) => return Ok(None),
-            },
-        };
+        let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.remember(sandbox, found.clone(), Durability::Synced).await?;
         info!(sandbox = %sandbox.id, "network state of a sandbox without a checkpoint recalled");
         Ok(Some(found))

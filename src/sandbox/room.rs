@@ -1,10 +1,10 @@
 //! What every pod verb works with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::task::TaskTracker;
 
-use super::error::SandboxError;
+use super::{adopt::Adopter, error::SandboxError};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     container::room::Containers,
@@ -14,8 +14,9 @@ use crate::{
     image::images::Images,
     model::{
         id::SandboxId,
-        network::{Attachment, NetworkMode},
+        network::{Attachment, NetworkMode, PodNetwork},
         record::SandboxRecord,
+        sandbox::SandboxSpec,
     },
     network::service::Network,
     store::handle::Store,
@@ -48,6 +49,7 @@ pub struct Sandboxes {
     pub(super) mode: NetworkMode,
     /// Namespaces are pinned as `<this>/<sandbox id>`.
     pub(super) netns_dir: PathBuf,
+    pub(super) adopter: Adopter,
     pub(super) running: Calls<String, Result<SandboxId, SandboxError>>,
     pub(super) stopping: Calls<SandboxId, Result<(), SandboxError>>,
     pub(super) removing: Calls<SandboxId, Result<(), SandboxError>>,
@@ -59,14 +61,15 @@ impl Sandboxes {
         rooms: SandboxRooms,
         locks: Locks,
         mode: NetworkMode,
-        run_dir: &std::path::Path,
+        (run_dir, adopter): (&Path, Adopter),
         tracker: &TaskTracker,
     ) -> Self {
         Self {
             rooms,
             locks,
             mode,
-            netns_dir: run_dir.join("netns"),
+            netns_dir: netns_dir(run_dir),
+            adopter,
             running: Calls::new(tracker.clone()),
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
@@ -104,4 +107,22 @@ pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> San
         created_at: sandbox.created_at,
         attachment: Some(attachment),
     }
+}
+
+/// What the network needs to know of a pod.
+pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
+    PodNetwork {
+        id: id.clone(),
+        metadata: spec.metadata.clone(),
+        netns: netns_dir.join(id.as_str()),
+        ports: spec.ports.clone(),
+        dns: spec.dns.clone(),
+        annotations: spec.annotations.clone(),
+        cgroup_parent: spec.cgroup_parent.clone(),
+    }
+}
+
+/// Where namespaces are pinned.
+pub(super) fn netns_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("netns")
 }

@@ -10,7 +10,11 @@ use std::sync::Arc;
 use rand::Rng;
 use tracing::{info, warn};
 
-use super::{error::SandboxError, room::Sandboxes, undo::Undo};
+use super::{
+    error::SandboxError,
+    room::{Sandboxes, pod_network},
+    undo::Undo,
+};
 use crate::{
     container::{
         error::ContainerError,
@@ -22,7 +26,7 @@ use crate::{
     model::{
         id::SandboxId,
         name::sandbox_name,
-        network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
+        network::{Attachment, AttachmentIntent, NetworkMode},
         record::{Observed, Process, SandboxRecord, SandboxState},
         sandbox::SandboxSpec,
     },
@@ -144,7 +148,7 @@ impl Sandboxes {
         plan: &SandboxPlan,
         undo: &mut Undo,
     ) -> Result<(), SandboxError> {
-        let pod = self.pod_network(id, &plan.document.spec);
+        let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, seen) = tokio::join!(
             self.rooms.network.prepare(pod),
             self.rooms.store.refresh_container(id.as_str()),
@@ -177,18 +181,6 @@ impl Sandboxes {
         let snapshot = self.rooms.store.snapshot();
         let ended = || SandboxError::Ended { id: id.to_string() };
         snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(ended)
-    }
-
-    pub(super) fn pod_network(&self, id: &SandboxId, spec: &SandboxSpec) -> PodNetwork {
-        PodNetwork {
-            id: id.clone(),
-            metadata: spec.metadata.clone(),
-            netns: self.pin_of(id),
-            ports: spec.ports.clone(),
-            dns: spec.dns.clone(),
-            annotations: spec.annotations.clone(),
-            cgroup_parent: spec.cgroup_parent.clone(),
-        }
     }
 
     /// Undo of [`Self::connect`].

@@ -162,7 +162,9 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<Step> {
         (Stage::Running(run), Stage::Running(same)) if is_one(run, same) => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
         (_, Stage::Running(_)) => &[Started],
-        (Stage::Running(began), Stage::Ended(run, _)) if run.is_none_or(|run| is_one(run, began)) => {
+        (Stage::Running(began), Stage::Ended(run, _))
+            if run.is_none_or(|run| is_one(run, began)) =>
+        {
             &[Stopped]
         }
         // Listed as ended, and it never ran.

@@ -18,10 +18,8 @@ use crate::{
 pub struct Gate {
     keeper: Arc<dyn Keeper>,
     gone: Arc<dyn Fn(&str) + Send + Sync>,
-    adopt: Arc<Adopt>,
+    adopter: Arc<dyn Adopter>,
 }
-
-type Adopt = dyn Fn(Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> + Send + Sync;
 
 impl Gate {
     /// A gate that opens for a record when what `opens` returns is done. That must come to an end
@@ -31,8 +29,8 @@ impl Gate {
         F: Future<Output = ()> + Send + 'static,
     {
         let keeper = Arc::new(move |record: &ContainerRecord| opens(record).boxed());
-        let adopt = Arc::new(|_| std::future::ready(Vec::new()).boxed());
-        Self { keeper, gone: Arc::new(|_| {}), adopt }
+        let adopter = Arc::new(|_| std::future::ready(Vec::new()).boxed());
+        Self { keeper, gone: Arc::new(|_| {}), adopter }
     }
 
     /// Calls `gone` with the id of every container that is found to be gone, a pod's workload or
@@ -43,11 +41,14 @@ impl Gate {
 
     /// Calls `adopt` with all pods of the engine's first list, before anybody is shown them; it
     /// returns the checkpoints of those that had none. Others wait meanwhile: it must come to an end.
-    pub fn adopting<F>(self, adopt: impl Fn(Vec<SandboxRecord>) -> F + Send + Sync + 'static) -> Self
+    pub fn adopting<F>(
+        self,
+        adopt: impl Fn(Vec<SandboxRecord>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Vec<SandboxCheckpoint>> + Send + 'static,
     {
-        Self { adopt: Arc::new(move |found| adopt(found).boxed()), ..self }
+        Self { adopter: Arc::new(move |found| adopt(found).boxed()), ..self }
     }
 
     /// Always open.
@@ -56,7 +57,7 @@ impl Gate {
     }
 
     pub(super) async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
-        (self.adopt)(found).await
+        self.adopter.adopted(found).await
     }
 
     pub(super) fn tell_gone(&self, id: &str) {
@@ -78,6 +79,19 @@ where
 {
     fn opened(&self, record: &ContainerRecord) -> BoxFuture<'static, ()> {
         self(record)
+    }
+}
+
+trait Adopter: Send + Sync {
+    fn adopted(&self, found: Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>>;
+}
+
+impl<A> Adopter for A
+where
+    A: Fn(Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> + Send + Sync,
+{
+    fn adopted(&self, found: Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> {
+        self(found)
     }
 }
 

@@ -9,17 +9,16 @@ use tokio::{
 };
 
 use super::{
-    command::Command,
-    error::StoreError,
-    inquest::Inquest,
-    look::Target,
-    meters::StoreMeters,
-    settings::SYNC_PATIENCE,
-    snapshot::Snapshot,
+    command::Command, error::StoreError, inquest::Inquest, look::Target, meters::StoreMeters,
+    settings::SYNC_PATIENCE, snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::{engine::EngineHealth, id::SandboxId, record::{ContainerRecord, Process}},
+    model::{
+        engine::EngineHealth,
+        id::SandboxId,
+        record::{ContainerRecord, Process},
+    },
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -114,11 +113,10 @@ impl Store {
     /// The engine has not listed its images yet, or does not answer for this one.
     pub async fn inspected_image(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
         let now = self.images().await?;
-        if now.image(name).is_some_and(|image| !image.inspected) {
-            self.refresh_image(name).await?;
-            return Ok(self.snapshot());
-        }
-        Ok(now)
+        let listed = now.image(name).filter(|image| !image.inspected);
+        let Some(listed) = listed.map(|image| image.id.clone()) else { return Ok(now) };
+        self.refresh_image(listed.as_str()).await?;
+        Ok(self.snapshot())
     }
 
     /// Returns when a look at this container that began after the call is visible. That the

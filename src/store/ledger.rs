@@ -261,9 +261,12 @@ impl<W, E> Ledger<W, E> {
         result: Result<Sight, E>,
     ) -> Option<u32> {
         let finished = self.looks.finish(target, ticket, result.is_ok());
-        match &result {
-            Ok(_) => self.seen(target),
-            Err(_) => self.facts.miss(target),
+        if result.is_err() {
+            self.facts.miss(target);
+        }
+        // An image can be broken for good. Whether it is there, the list tells.
+        if result.is_ok() || matches!(target, Target::Image(_)) {
+            self.seen(target);
         }
         let result = result.map(|sight| {
             for doubted in self.facts.see(target, ticket, sight) {

@@ -108,9 +108,12 @@ fn show_state(store: &Store, registry: &mut Registry) {
         move || heard.silence().map(|since| Figure::only(since.as_secs_f64())).unwrap_or_default(),
     );
     let now = store.clone();
-    registry.look("dockbridge_store_synced", &[], "1 once docker's containers are listed", move || {
-        Figure::only(f64::from(u8::from(now.snapshot().is_synced())))
-    });
+    registry.look(
+        "dockbridge_store_synced",
+        &[],
+        "1 once docker's containers are listed",
+        move || Figure::only(f64::from(u8::from(now.snapshot().is_synced()))),
+    );
     let now = store.clone();
     registry.look(
         "dockbridge_store_complete",

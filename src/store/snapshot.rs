@@ -66,7 +66,8 @@ impl Snapshot {
     pub fn uninspected(&self) -> usize {
         let is_listed = |process: Option<&Process>| process.is_some_and(Process::is_listed);
         let pods = self.sandboxes().iter().filter(|pod| is_listed(pod.process.as_ref())).count();
-        let containers = self.containers().iter().filter(|one| is_listed(Some(&one.process))).count();
+        let containers =
+            self.containers().iter().filter(|one| is_listed(Some(&one.process))).count();
         let images = self.images().iter().filter(|image| !image.inspected).count();
         pods + containers + images
     }

@@ -1,6 +1,6 @@
 //! Pod verbs against the fake dockerd: what Docker lost, and who has a name.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dockbridge::{
     cdi::registry::Registry,
@@ -24,7 +24,10 @@ use dockbridge::{
     },
     network::service::{Network, NetworkSettings},
     rootfs::room::Rootfs,
-    sandbox::room::{SandboxRooms, Sandboxes},
+    sandbox::{
+        adopt::Adopter,
+        room::{SandboxRooms, Sandboxes},
+    },
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
 };
 use serde_json::json;
@@ -91,7 +94,11 @@ impl Node {
             plugin_deadline: Duration::from_secs(10),
         });
         let rooms = SandboxRooms { engine, store, checkpoints, network, images, containers };
-        Sandboxes::new(rooms, locks, NetworkMode::Cni, &self.root.path().join("run"), &tracker)
+        let run = self.root.path().join("run");
+        let (engine, network) = (rooms.engine.clone(), rooms.network.clone());
+        let adopter =
+            Adopter::new(engine, network, rooms.checkpoints.clone(), HashSet::new(), &run);
+        Sandboxes::new(rooms, locks, NetworkMode::Cni, (&run, adopter), &tracker)
     }
 
     fn checkpoints(&self) -> Checkpoints {
@@ -118,6 +125,7 @@ impl Node {
             interface: "eth0".to_owned(),
             config: config.to_string(),
             pod_cidrs: Vec::new(),
+            capabilities: None,
         };
         let attachment = if released { Attachment::Released } else { Attachment::Adding(intent) };
         let document =

@@ -27,6 +27,7 @@ fn intent() -> AttachmentIntent {
         interface: "eth0".to_owned(),
         config: String::new(),
         pod_cidrs: Vec::new(),
+        capabilities: None,
     }
 }
 

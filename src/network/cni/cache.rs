@@ -103,16 +103,20 @@ impl Cache {
         names.filter(|path| !is_hidden(path)).filter_map(|path| decode(&load(&path)?)).collect()
     }
 
-    /// What is remembered of a container's interface, whatever the network. Blocks on the disk.
-    pub fn find(&self, container: &str, interface: &str) -> Option<Entry> {
+    /// All that is remembered of a container's interface, whatever the network, by the network's
+    /// name. Blocks on the disk.
+    pub fn find(&self, container: &str, interface: &str) -> Vec<Entry> {
         let (part, end) = (format!("-{container}-"), format!("-{container}-{interface}"));
-        let entries = fs::read_dir(&self.results).ok()?;
+        let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
         let paths = entries.flatten().map(|entry| entry.path());
-        paths
+        let found = paths
             .filter(|path| path.to_string_lossy().contains(&part))
             .filter(|path| path.to_string_lossy().ends_with(&end) && !is_hidden(path))
             .filter_map(|path| decode(&load(&path)?))
-            .find(|entry| entry.container == container && entry.interface == interface)
+            .filter(|entry| entry.container == container && entry.interface == interface);
+        let mut found: Vec<Entry> = found.collect();
+        found.sort_by(|one, other| one.network.cmp(&other.network));
+        found
     }
 
     /// Names come from checked parts only: a network's name, an engine's id, an interface.

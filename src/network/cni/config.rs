@@ -103,6 +103,11 @@ impl NetworkList {
         Value::Object(self.raw.clone()).to_string()
     }
 
+    /// Whether it only raises `lo`: no network of a pod.
+    pub fn is_loopback(&self) -> bool {
+        self.plugins.iter().all(|plugin| plugin.kind == "loopback")
+    }
+
     /// Whether some plugin wants to be told this.
     pub fn wants(&self, capability: &str) -> bool {
         self.plugins.iter().any(|plugin| plugin.capabilities.contains(capability))

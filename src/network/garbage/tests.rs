@@ -49,6 +49,7 @@ fn what_is_live_is_held_even_without_namespace() {
         interface: "eth0".to_owned(),
         config: String::new(),
         pod_cidrs: Vec::new(),
+        capabilities: None,
     };
     let entries = vec![entry(&id, Some("/nowhere/n"), true)];
     let (stale, held) = sort(entries, HashSet::from([Held::from(&live)]));

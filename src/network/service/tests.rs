@@ -329,10 +329,22 @@ async fn a_pod_of_another_shim_is_recalled_and_released() {
         "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c",
         &"c".repeat(64),
     );
+    let mut cached: serde_json::Value = serde_json::from_str(&text).unwrap();
+    cached["capabilityArgs"] =
+        json!({ "portMappings": [{ "hostPort": 18080, "containerPort": 80 }] });
+    let text = cached.to_string();
     let pod = stage.pod('c');
     let path = stage.path("cache/results").join(format!("pods-{}-eth0", pod.id));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     crate::host::file::replace(&path, text.as_bytes(), Durability::Written).unwrap();
+    // It connects `lo` first, by a network of its own and under the same name.
+    let loopback = json!({
+        "kind": "cniCacheV1", "containerId": pod.id, "ifName": "eth0", "networkName": "cni-loopback",
+        "config": "eyJjbmlWZXJzaW9uIjoiMC4yLjAiLCJuYW1lIjoiY25pLWxvb3BiYWNrIiwicGx1Z2lucyI6W3sidHlwZSI6Imxvb3BiYWNrIn1dfQ==",
+        "result": { "cniVersion": "0.2.0", "ip4": { "ip": "127.0.0.1/8" }, "dns": {} },
+    });
+    let second = stage.path("cache/results").join(format!("cni-loopback-{}-eth0", pod.id));
+    fs::write(&second, loopback.to_string()).unwrap();
     let recalled = network.recall(pod).await.unwrap();
     assert_eq!(recalled.addresses(), ["10.99.0.2".parse::<IpAddr>().unwrap()]);
     let intent = recalled.intent().unwrap();
@@ -342,5 +354,7 @@ async fn a_pod_of_another_shim_is_recalled_and_released() {
     network.detach(intent).await.unwrap();
     assert_eq!(stage.calls(), ["portmap DEL", "bridge DEL"]);
     assert_eq!(stage.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
-    assert!(!path.exists());
+    let told = &stage.input("portmap", "DEL")["runtimeConfig"]["portMappings"];
+    assert_eq!(told[0]["hostPort"], 18080, "as that shim told it, not as the pod says");
+    assert!(!path.exists() && !second.exists());
 }

@@ -67,7 +67,12 @@ fn process(state: &str, status: &str) -> Process {
         "created" => Listed::Created,
         "running" | "paused" | "restarting" => Listed::Running,
         "exited" | "dead" | "removing" => Listed::Exited { exit_code: exit_code(status) },
-        _ => return Process::Unknown,
+        _ => match status.split(' ').next().unwrap_or_default() {
+            "Created" => Listed::Created,
+            "Up" | "Restarting" => Listed::Running,
+            "Exited" => Listed::Exited { exit_code: exit_code(status) },
+            _ => return Process::Unknown,
+        },
     })
 }
 

@@ -180,10 +180,15 @@ fn entries_of_lists() {
         ("running", "Up 3 minutes", Process::Listed(Listed::Running)),
         ("paused", "Up 3 minutes (Paused)", Process::Listed(Listed::Running)),
         ("restarting", "Restarting (1) 2 seconds ago", Process::Listed(Listed::Running)),
-        ("exited", "Exited (137) 2 hours ago", Process::Listed(Listed::Exited { exit_code: Some(137) })),
+        (
+            "exited",
+            "Exited (137) 2 hours ago",
+            Process::Listed(Listed::Exited { exit_code: Some(137) }),
+        ),
         ("exited", "Exited", Process::Listed(Listed::Exited { exit_code: None })),
         ("dead", "Dead", Process::Listed(Listed::Exited { exit_code: None })),
         ("removing", "Removal In Progress", Process::Listed(Listed::Exited { exit_code: None })),
+        ("hibernating", "Up 3 minutes (Asleep)", Process::Listed(Listed::Running)),
         ("hibernating", "Asleep", Process::Unknown),
     ] {
         let Observed::Container(record) = entry(&container_inspect(), state, status) else {

@@ -111,7 +111,12 @@ impl<'a> Ending<'a> {
             Process::Listed(Listed::Exited { exit_code }) => Self {
                 finished_at: record.created_at,
                 exit_code: exit_code.unwrap_or(UNKNOWN_END),
-                reason: if *exit_code == Some(0) { ExitReason::Completed } else { ExitReason::Error }.as_str(),
+                reason: if *exit_code == Some(0) {
+                    ExitReason::Completed
+                } else {
+                    ExitReason::Error
+                }
+                .as_str(),
                 message: NOT_INSPECTED,
             },
             Process::Created | Process::Running { .. } | Process::Listed(_) | Process::Unknown => {
@@ -259,5 +264,4 @@ pub fn resources(given: &Resources) -> cri::ContainerResources {
 
 /// What kubelet writes where it does not know how a container ended: 128 and SIGKILL.
 const UNKNOWN_END: i32 = 137;
-const NOT_INSPECTED: &str =
-    "docker inspect of this container has not answered; shown as docker's list of containers has it";
+const NOT_INSPECTED: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it";

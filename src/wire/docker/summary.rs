@@ -3,46 +3,47 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
 
-use super::{InspectMount, InspectNetwork, nullable};
+use super::{InspectMount, InspectNetwork};
 
 /// An entry of `GET /containers/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerSummary {
     /// 64 hexadecimal digits.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub id: String,
     /// Its own name with a leading slash; further ones are those by which others link to it.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     /// Image as named at create.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub image: String,
     /// Id of the image it was made from.
-    #[serde(rename = "ImageID", deserialize_with = "nullable")]
+    #[serde(rename = "ImageID", deserialize_with = "lenient")]
     pub image_id: String,
     /// Seconds since the epoch.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub created: i64,
     /// Container labels, merged with the image's.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub labels: BTreeMap<String, String>,
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub state: String,
     /// For people, such as `Exited (137) 2 minutes ago`: nothing else in a list has the exit code.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub status: String,
     /// What it was created with, as to the host.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub host_config: SummaryHostConfig,
     /// Its network.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub network_settings: InspectNetwork,
     /// What is mounted into it.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<InspectMount>,
 }
 
@@ -51,7 +52,7 @@ pub struct ContainerSummary {
 #[serde(rename_all = "PascalCase", default)]
 pub struct SummaryHostConfig {
     /// `none`, `host`, `bridge`, `container:<id>`, …
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub network_mode: String,
 }
 
@@ -60,18 +61,29 @@ pub struct SummaryHostConfig {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageSummary {
     /// `sha256:…`.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub id: String,
     /// `repository:tag`.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub repo_tags: Vec<String>,
     /// `repository@digest`.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub repo_digests: Vec<String>,
     /// Bytes.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub size: i64,
     /// Labels of the image.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub labels: BTreeMap<String, String>,
+}
+
+/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
+/// all objects, and must not fail for a field of one.
+fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + DeserializeOwned,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }

@@ -76,7 +76,7 @@ async fn the_kernel_knows_what_the_engine_missed() {
     let (sandbox, ids) = pod(&docker, "/pod", ["a", "b", "c"]);
     machine(root.path(), &sandbox, 2);
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
 
     // Somebody's SIGKILL, though the group counted kills once.
     docker.world(|world| world.exit(&ids[0], 137));
@@ -108,7 +108,7 @@ async fn every_end_accounts_for_its_kills() {
     let (sandbox, ids) = pod(&docker, "/pod", ["a", "b", "c", "d"]);
     machine(root.path(), &sandbox, 0);
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
 
     let parents = [&ids[0], &ids[1]];
     for id in parents {
@@ -141,7 +141,7 @@ async fn one_that_docker_starts_again() {
     let (sandbox, [id]) = pod(&docker, "/pod", ["a"]);
     machine(root.path(), &sandbox, 0);
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
 
     machine(root.path(), &sandbox, 1);
     docker.world(|world| world.restart(&id));
@@ -167,7 +167,7 @@ async fn in_a_group_of_several_pods_it_is_nobodys() {
     write(root.path(), &format!("proc/{}/cgroup", std::process::id()), &places);
     group(root.path(), &format!("pod/{}", pauses[1]), 0);
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
 
     group(root.path(), "pod", 1);
     docker.world(|world| world.exit(&id, 137));
@@ -201,7 +201,7 @@ async fn one_that_goes_while_its_end_is_looked_at() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
     let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
     let before = looks();
     docker.world(|world| world.exit(&id, 137));
@@ -232,7 +232,7 @@ async fn what_the_engine_never_hears_of() {
         write(root.path(), &format!("cg/pod/{id}/{file}"), "");
     }
     let store = start(&docker, root.path()).await;
-    store.synced(SOON).await.unwrap();
+    store.complete().await.unwrap();
 
     // The last word comes when a group goes.
     for (id, words) in ids.iter().zip([2, 1]) {

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use dockbridge::error::Kind;
+use dockbridge::{
+    error::Kind,
+    model::record::{Process, SandboxState},
+    store::snapshot::Snapshot,
+};
 
-use super::{SOON, elapsed_below, end_silently, ended, pod, runs, start, synced, until};
+use super::{SOON, elapsed_below, end_silently, ended, pod, runs, start, synced, until, workload};
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
     server::FakeDockerd,
@@ -26,10 +30,60 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     let store = start(&docker);
     let shown = store.synced(SOON).await.unwrap();
     elapsed_below(began, Duration::from_secs(3));
-    assert!(well.iter().all(|id| shown.sandbox(id).is_some()));
+    assert!(stuck.iter().chain(&well).all(|id| shown.sandbox(id).is_some()));
+    let is_seen = |shown: &Snapshot, id: &str| {
+        shown.sandbox(id).is_some_and(|one| one.process.as_ref().is_some_and(|p| !p.is_listed()))
+    };
+    until(&store, "the others are seen", |s| well.iter().all(|id| is_seen(s, id))).await;
+    assert!(stuck.iter().all(|id| store.snapshot().sandbox(id).is_some()), "as the list has them");
+    assert!(!store.snapshot().is_complete());
+    assert_eq!(store.snapshot().uninspected(), stuck.len());
     docker.clear_faults();
-    until(&store, "they come in by themselves", |s| stuck.iter().all(|id| s.sandbox(id).is_some()))
-        .await;
+    until(&store, "they come in by themselves", |s| stuck.iter().all(|id| is_seen(s, id))).await;
+    assert!(store.snapshot().is_complete());
+}
+
+/// What runs is running from the first answer on, what ended has ended, whatever the looks do.
+#[tokio::test]
+async fn the_first_answer_is_true() {
+    let docker = FakeDockerd::start().await;
+    let (ready, over, works, ended) = docker.world(|world| {
+        let (ready, over) = (pod(world, "ready"), pod(world, "over"));
+        world.start(&ready);
+        world.start(&over);
+        world.exit(&over, 0);
+        let (works, ended) = (workload(world, &ready, "works"), workload(world, &ready, "ended"));
+        world.start(&works);
+        world.start(&ended);
+        world.exit(&ended, 3);
+        (ready, over, works, ended)
+    });
+    for (id, fault) in [
+        (&ready, Fault::Late(Duration::from_millis(400))),
+        (&over, Fault::StalledHeaders),
+        (&works, Fault::StalledHeaders),
+        (&ended, Fault::Status(500, "busy".to_owned())),
+    ] {
+        docker.inject(Rule::new(&format!("GET /containers/{id}/json"), fault));
+    }
+    let store = start(&docker);
+    let mut shown = store.synced(SOON).await.unwrap();
+    // As long as two looks may take, and a bit.
+    let until = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < until {
+        let state = |id: &str| shown.sandbox(id).unwrap().state();
+        assert_eq!((state(&ready), state(&over)), (SandboxState::Ready, SandboxState::NotReady));
+        assert_eq!((shown.sandboxes().len(), shown.containers().len()), (2, 2));
+        assert!(shown.container(&works).unwrap().process.is_running());
+        assert!(!shown.container(&ended).unwrap().process.is_running());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        shown = store.snapshot();
+    }
+    let error = store.inspected(&ended[..12]).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unknown, "who needs more than the list has is told why not");
+    assert!(!store.snapshot().is_complete());
+    docker.clear_faults();
+    assert!(ended_with(&*store.complete().await.unwrap(), &ended, 3));
 }
 
 #[tokio::test]
@@ -72,4 +126,9 @@ async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     assert!(store.snapshot().sandbox(&id).is_none());
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(store.snapshot().sandbox(&id).is_none(), "the late answer changes nothing");
+}
+
+fn ended_with(shown: &Snapshot, id: &str, code: i32) -> bool {
+    let process = shown.container(id).map(|one| &one.process);
+    matches!(process, Some(Process::Exited { exit_code, .. }) if *exit_code == code)
 }

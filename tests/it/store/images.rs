@@ -1,5 +1,6 @@
 //! Images in the store: names, ids, and image stores in a bad state.
 
+use dockbridge::error::Kind;
 use serde_json::json;
 
 use super::{SOON, is_up, pod, start, synced, until};
@@ -104,10 +105,13 @@ async fn one_broken_image_does_not_matter() {
     let missing = Fault::Status(404, "No such image".to_owned());
     docker.inject(Rule::new(&format!("GET /images/{half}/json"), missing));
     let store = start(&docker);
-    let shown = store.synced(SOON).await.unwrap();
+    let shown = tokio::time::timeout(SOON, store.complete()).await.unwrap().unwrap();
     assert!(is_up(&shown));
-    assert_eq!(shown.images().len(), 1);
-    assert_eq!(shown.images()[0].id.as_str(), sound);
+    assert!(shown.image(&half).is_none());
+    assert!(shown.image(&sound).unwrap().inspected);
+    assert!(!shown.image(&broken).unwrap().inspected, "there, though no more is known of it");
+    assert_eq!(store.inspected_image("broken:1").await.unwrap_err().kind(), Kind::Unknown);
+    assert!(store.inspected_image("sound:1").await.unwrap().image(&sound).is_some());
 }
 
 #[tokio::test]

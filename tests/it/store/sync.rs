@@ -54,7 +54,7 @@ async fn an_idle_engine_is_only_pinged_however_much_is_read() {
     });
     let beating = StoreSettings { ping_every: Duration::from_millis(500), ..settings() };
     let store = start_with(&docker, Vec::new(), beating);
-    store.synced(SOON).await.unwrap();
+    store.complete().await;
     docker.forget_requests();
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1600) {

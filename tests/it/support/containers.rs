@@ -40,7 +40,7 @@ impl Verbs {
             Gate::open(),
             Inquest::default(),
         );
-        store.synced(Duration::from_secs(10)).await.unwrap();
+        store.complete().await.unwrap();
         let rootfs = Rootfs::new(engine.clone(), store.clone(), state, &tracker);
         let format = ContainerLogFormat::Docker;
         let hands = Hands {

@@ -35,8 +35,8 @@ fn what_is_written_is_read() {
     assert!(cache.all().is_empty());
     cache.write(&entry()).unwrap();
     assert_eq!(cache.read("pods", ID, "eth0"), Some(entry()));
-    assert_eq!(cache.find(ID, "eth0"), Some(entry()));
-    assert_eq!(cache.find(ID, "net1"), None);
+    assert_eq!(cache.find(ID, "eth0"), [entry()]);
+    assert_eq!(cache.find(ID, "net1"), []);
     assert_eq!(cache.all(), [entry()]);
     let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
     let written: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
@@ -60,7 +60,7 @@ fn reads_what_the_reference_library_wrote() {
     let results = dir.path().join("cache/results");
     fs::create_dir_all(&results).unwrap();
     fs::write(results.join(format!("pods-{ID}-eth0")), BY_LIBCNI).unwrap();
-    let found = cache.find(ID, "eth0").unwrap();
+    let found = cache.find(ID, "eth0").remove(0);
     assert_eq!(cache.read("pods", ID, "eth0").as_ref(), Some(&found));
     assert_eq!(found.netns.as_deref(), Some("/proc/27750/ns/net"));
     assert!(found.config.unwrap().contains("\"type\": \"portmap\""));
@@ -90,7 +90,7 @@ fn broken_files_are_as_good_as_none() {
     for text in ["", "{", "[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
         fs::write(&path, text).unwrap();
         assert_eq!(cache.read("pods", ID, "eth0"), None, "{text}");
-        assert_eq!(cache.find(ID, "eth0"), None, "{text}");
+        assert_eq!(cache.find(ID, "eth0"), [], "{text}");
         assert!(cache.all().is_empty(), "{text}");
     }
     let odd = json!({

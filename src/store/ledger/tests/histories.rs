@@ -207,8 +207,13 @@ impl World {
 
     fn listing(&self, images: bool) -> Listing {
         Listing {
-            containers: self.containers.iter().map(|(number, version)| self.entry(*number, *version)).collect(),
-            images: images.then(|| self.images.iter().map(|(i, tags)| listed_image(*i, tags)).collect()),
+            containers: self
+                .containers
+                .iter()
+                .map(|(number, version)| self.entry(*number, *version))
+                .collect(),
+            images: images
+                .then(|| self.images.iter().map(|(i, tags)| listed_image(*i, tags)).collect()),
             adopted: Vec::new(),
         }
     }

@@ -210,7 +210,7 @@ pub(super) fn image() -> ImageRecord {
         labels: BTreeMap::new(),
         stop_signal: None,
         volumes: Default::default(),
-inspected: true,
+        inspected: true,
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn sandbox_record() -> SandboxRecord {
         interface: "eth0".to_owned(),
         config: "{}".to_owned(),
         pod_cidrs: Vec::new(),
+        capabilities: None,
     };
     let addresses = ["10.1.0.7".parse().unwrap(), "fd00::7".parse().unwrap()].to_vec();
     let result = json!({ "cniVersion": "1.0.0" });

@@ -1,0 +1,82 @@
+//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`: what they knew of a pod that
+//! neither Docker nor CNI's cache tells, which are its host ports. Read when a pod is adopted, and
+//! removed with the pod: cri-dockerd would go on listing it.
+//!
+//! Their checksum covers a rendering of Go types and is not checked: what is read here is only told
+//! to plugins that release ports.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    host::file::{self, Durability},
+    model::{id::SandboxId, network::PortMapping},
+};
+
+/// Where earlier shims may have kept checkpoints.
+#[derive(Clone, Debug)]
+pub(super) struct Predecessors {
+    roots: Vec<PathBuf>,
+}
+
+impl Predecessors {
+    /// Where they keep them by default, and in our own state directory: a unit file of cri-dockerd
+    /// may name one for both.
+    pub(super) fn new(state_dir: &Path) -> Self {
+        let defaults = ["/var/lib/cri-dockerd", "/var/lib/dockershim"].map(PathBuf::from);
+        Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
+    }
+
+    /// The ports of a pod; none where there is no file, or none that can be read. Blocks.
+    pub(super) fn ports(&self, id: &SandboxId) -> Vec<PortMapping> {
+        self.files(id).find_map(|path| read(&path)).unwrap_or_default()
+    }
+
+    /// Removes what is kept of a pod. Blocks.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub(super) fn remove(&self, id: &SandboxId) -> Result<(), crate::host::error::HostError> {
+        let removed = self.files(id).map(|path| match path.parent() {
+            // Nothing to flush where nothing was.
+            Some(parent) if parent.is_dir() => {
+                file::remove_if_present(&path, Durability::Written).map(drop)
+            }
+            _ => Ok(()),
+        });
+        removed.collect()
+    }
+
+    fn files(&self, id: &SandboxId) -> impl Iterator<Item = PathBuf> {
+        self.roots.iter().map(move |root| root.join("sandbox").join(id.as_str()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(default)]
+    data: Data,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    port_mappings: Vec<PortMapping>,
+}
+
+fn read(path: &Path) -> Option<Vec<PortMapping>> {
+    let is_file = std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
+    let bytes = is_file.then(|| file::read_if_present(path, LARGEST))?.ok()??;
+    let stored: Result<Stored, _> = serde_json::from_slice(&bytes).map_err(io::Error::from);
+    stored.ok().map(|stored| stored.data.port_mappings)
+}
+
+/// A thousand times what a pod with all its ports takes, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Pods without a checkpoint of ours: those that cri-dockerd or dockershim made, and our own when
+//! the state directory was lost. How they are connected is found again before anybody is shown them,
+//! and the checkpoint is written at once; nothing is done to the pods.
+//!
+//! The engine says what a pod is; CNI's result cache how it was connected and with which
+//! configuration, so that it can be released; where there is no entry, the pod's own namespace tells
+//! its addresses.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures_util::future::join_all;
+use tracing::{info, warn};
+
+use super::room::{checkpoint, netns_dir, pod_network};
+use crate::{
+    checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    engine::client::Engine,
+    error::chain,
+    host::file::Durability,
+    model::{
+        id::SandboxId,
+        network::{Attachment, NetworkMode, PodNetwork},
+        record::{Observed, Process, SandboxRecord},
+    },
+    network::service::Network,
+};
+
+/// Finds out how pods are connected. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Adopter {
+    engine: Engine,
+    network: Network,
+    checkpoints: Checkpoints,
+    /// Pods that have a checkpoint.
+    known: Arc<HashSet<SandboxId>>,
+    netns_dir: PathBuf,
+}
+
+impl Adopter {
+    /// For pods whose checkpoint is not among the `known`. Namespaces are pinned below `run_dir`.
+    pub fn new(
+        engine: Engine,
+        network: Network,
+        checkpoints: Checkpoints,
+        known: HashSet<SandboxId>,
+        run_dir: &Path,
+    ) -> Self {
+        let netns_dir = netns_dir(run_dir);
+        Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
+    }
+
+    /// Checkpoints of those pods that have none, stored already.
+    pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
+        let unknown = found.iter().filter(|pod| !self.known.contains(&pod.id));
+        let adopted = join_all(unknown.map(|pod| self.adopt_one(pod))).await;
+        adopted.into_iter().flatten().collect()
+    }
+
+    async fn adopt_one(&self, pod: &SandboxRecord) -> Option<SandboxCheckpoint> {
+        let attachment = self.find(pod).await?;
+        let adopted = checkpoint(pod, attachment);
+        if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
+            let error = chain(&error);
+            warn!(sandbox = %pod.id, error, "the checkpoint of an adopted pod is not on disk");
+        }
+        let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
+        info!(sandbox = %pod.id, name = pod.name, ?addresses, "pod without a checkpoint adopted");
+        Some(adopted)
+    }
+
+    /// How a pod is connected, as far as anything tells; none where nothing has to be released.
+    pub(super) async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
+        if pod.document.network != NetworkMode::Cni {
+            return None;
+        }
+        let network = self.pod_network(pod).await;
+        if let Some(found) = self.network.recall(network.clone()).await {
+            return Some(found);
+        }
+        if pod.process.as_ref().is_some_and(Process::is_running)
+            && let Some(pid) = self.pid(pod).await
+            && let Some(found) = self.network.recognise(network.clone(), pid).await
+        {
+            return Some(found);
+        }
+        // Nothing tells how it was connected. It cannot be ready, but today's network may still know
+        // it by its id, so its release is left to be done.
+        self.network.prepare(network).await.ok().map(Attachment::Adding)
+    }
+
+    async fn pod_network(&self, pod: &SandboxRecord) -> PodNetwork {
+        let mut network = pod_network(&pod.id, &pod.document.spec, &self.netns_dir);
+        if network.ports.is_empty() {
+            network.ports = self.checkpoints.ports_of_predecessor(&pod.id).await;
+        }
+        network
+    }
+
+    async fn pid(&self, pod: &SandboxRecord) -> Option<u32> {
+        if let Some(pid) = pod.pid() {
+            return Some(pid);
+        }
+        match self.engine.inspect_container(pod.id.as_str()).await {
+            Ok(Observed::Sandbox(record)) => record.pid(),
+            Ok(_) => None,
+            Err(error) => {
+                let error = chain(&error);
+                warn!(sandbox = %pod.id, error, "cannot ask for the process of a pod to adopt");
+                None
+            }
+        }
+    }
+}
