@@ -10,22 +10,47 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{finding::Weight, host, pod};
+use super::{finding::Weight, host, pod, takeover};
 use crate::{config::settings::Settings, pause::archive};
 
-/// Examines the host and tells the findings to `out`; with `with_pod` runs a pod after that.
-/// Answers whether nothing failed.
+/// What to look at besides the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beyond {
+    /// The pods that are there, and what would become of them.
+    pub takeover: bool,
+    /// A pod of our own, which is run.
+    pub pod: bool,
+}
+
+/// Examines the host, and more if asked to, and tells the findings to `out`. Answers whether nothing
+/// failed.
 ///
 /// # Errors
 /// `out` cannot be written to, or the process cannot wait for anything at all.
-pub fn run(settings: &Settings, with_pod: bool, out: &mut (impl Write + Send)) -> io::Result<bool> {
+pub fn run(settings: &Settings, beyond: Beyond, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let findings = host::examine(settings).await;
         write!(out, "{findings}")?;
-        let healthy = findings.worst() < Weight::Fail;
-        Ok(if with_pod { run_pod(settings, out).await? && healthy } else { healthy })
+        let mut healthy = findings.worst() < Weight::Fail;
+        if beyond.takeover {
+            healthy &= tell_takeover(settings, out).await?;
+        }
+        if beyond.pod {
+            healthy &= run_pod(settings, out).await?;
+        }
+        Ok(healthy)
     })
+}
+
+async fn tell_takeover(settings: &Settings, out: &mut impl Write) -> io::Result<bool> {
+    let findings = takeover::examine(settings).await;
+    writeln!(out, "\nThe pods that are there:")?;
+    for finding in &findings.0 {
+        write!(out, "{finding}")?;
+    }
+    writeln!(out, "{}", takeover::summary(&findings))?;
+    Ok(findings.worst() < Weight::Fail)
 }
 
 async fn run_pod(settings: &Settings, out: &mut (impl Write + Send)) -> io::Result<bool> {

@@ -3,13 +3,15 @@
 //!
 //! [`command`] is the verb. [`host`] looks at everything and returns [`finding::Findings`]; each
 //! room beside it judges one subject, from facts given as values wherever it can. [`pod`] is a CRI
-//! client that takes one pod up and down and times each step; [`alive`] asks whether anybody is there.
+//! client that takes one pod up and down and times each step; [`takeover`] tells what would become
+//! of the pods that are there; [`alive`] asks whether anybody is there.
 
 pub mod alive;
 pub mod command;
 pub mod finding;
 pub mod host;
 pub mod pod;
+pub mod takeover;
 
 mod capability;
 mod client;

@@ -1,6 +1,7 @@
 //! The state directory: loads everything at start, saves and removes while running.
 
 use std::{
+    collections::HashSet,
     fs::{self, DirEntry},
     io,
     path::{Path, PathBuf},
@@ -45,6 +46,18 @@ impl Checkpoints {
         file::ensure_directory(&places.sandboxes, DIRECTORY_MODE)?;
         let predecessors = Predecessors::new(state_dir);
         Ok(Self { places: Arc::new(places), order: Order::new(), predecessors })
+    }
+
+    /// The directory of another process, or of one to come, with the sandboxes it has checkpoints of.
+    /// Changes nothing. Blocks.
+    pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
+        let places = Places::under(state_dir);
+        let entries = fs::read_dir(&places.sandboxes).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| SandboxId::try_from(name.strip_suffix(SUFFIX)?).ok());
+        let found = ids.collect();
+        let predecessors = Predecessors::new(state_dir);
+        (Self { places: Arc::new(places), order: Order::new(), predecessors }, found)
     }
 
     /// Reads every sandbox, sweeps what half-finished writes left, and moves aside what cannot

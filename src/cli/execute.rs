@@ -14,7 +14,7 @@ use super::verb::{Order, Verb};
 use crate::{
     admin::client::{self, AskError},
     app::{self, Surroundings},
-    check::command,
+    check::command::{self, Beyond},
     config::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
@@ -52,7 +52,8 @@ pub fn execute(
             }
         }
         Verb::Check(args) => {
-            if !command::run(&resolved.settings, args.pod, out)? {
+            let beyond = Beyond { takeover: args.takeover, pod: args.pod };
+            if !command::run(&resolved.settings, beyond, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }

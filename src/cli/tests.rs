@@ -32,8 +32,11 @@ fn serving_is_the_default_verb() {
 #[test]
 fn the_other_verbs() {
     assert_eq!(order(&["config"]).verb, Verb::Config);
-    assert_eq!(order(&["check"]).verb, Verb::Check(CheckArgs { pod: false }));
-    assert_eq!(order(&["check", "--pod"]).verb, Verb::Check(CheckArgs { pod: true }));
+    assert_eq!(order(&["check"]).verb, Verb::Check(CheckArgs::default()));
+    assert_eq!(
+        order(&["check", "--pod"]).verb,
+        Verb::Check(CheckArgs { pod: true, takeover: false })
+    );
     let debug = |question| Verb::Debug(DebugArgs { question });
     assert_eq!(order(&["debug", "state"]).verb, debug(Question::State));
     assert_eq!(order(&["debug", "log-level"]).verb, debug(Question::LogLevel { level: None }));

@@ -60,6 +60,10 @@ pub struct CheckArgs {
     /// Also run a pod from the embedded image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
+    /// Also tell what would become of the pods that are there, those of cri-dockerd and dockershim
+    /// first of all; changes nothing
+    #[arg(long)]
+    pub takeover: bool,
 }
 
 /// A command line taken apart.

@@ -44,6 +44,17 @@ impl Processes {
         Self { root: root.into() }
     }
 
+    /// Numbers of the processes of this name, which the kernel cuts after 15 bytes.
+    pub fn named(&self, name: &str) -> Vec<u32> {
+        let all = self.all().unwrap_or_default();
+        let pids = all.iter().map(|process| process.who.pid);
+        pids.filter(|pid| {
+            let told = fs::read_to_string(self.root.join(pid.to_string()).join("comm"));
+            told.is_ok_and(|told| told.trim_end() == name)
+        })
+        .collect()
+    }
+
     /// Every process.
     ///
     /// # Errors

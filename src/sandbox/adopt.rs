@@ -73,7 +73,7 @@ impl Adopter {
     }
 
     /// How a pod is connected, as far as anything tells; none where nothing has to be released.
-    pub(super) async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
+    pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
         }

@@ -1,0 +1,165 @@
+//! What dockbridge would make of the pods that are there, before anything is changed: those of
+//! cri-dockerd or dockershim, and those of its own.
+//!
+//! Asks the engine, reads CNI's cache and what other shims left, and writes nothing.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
+
+use tokio::task::spawn_blocking;
+
+use super::finding::{Finding, Findings, Weight};
+use crate::{
+    checkpoint::directory::Checkpoints,
+    config::settings::Settings,
+    engine::client::{Engine, Patience},
+    error::chain,
+    host::processes::Processes,
+    model::{
+        id::SandboxId,
+        network::{Attachment, NetworkMode},
+        record::{ContainerRecord, Observed, Process, SandboxRecord},
+    },
+    network::service::{Network, NetworkSettings},
+    sandbox::adopt::Adopter,
+};
+
+/// What would become of each pod of the engine, and what stands in the way.
+pub async fn examine(settings: &Settings) -> Findings {
+    let mut findings = vec![others().await];
+    let engine = Engine::new(settings.docker.clone(), Patience::default());
+    let listed = match engine.list_containers().await {
+        Ok(listed) => listed,
+        Err(error) => {
+            let advice = "start Docker, or name its socket with --docker-endpoint";
+            findings.push(Finding::fail("docker", chain(&error), advice));
+            return Findings(findings);
+        }
+    };
+    let (mut pods, mut containers) =
+        (Vec::new(), BTreeMap::<SandboxId, Vec<ContainerRecord>>::new());
+    for observed in listed.into_iter().filter_map(|one| one.observed) {
+        match *observed {
+            Observed::Sandbox(pod) => pods.push(pod),
+            Observed::Container(record) => {
+                containers.entry(record.document.sandbox.clone()).or_default().push(record);
+            }
+            Observed::Foreign(_) => {}
+        }
+    }
+    pods.sort_by(|one, other| one.name.cmp(&other.name));
+    let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
+    let network = Network::start(NetworkSettings {
+        mode: settings.network,
+        conf_dir: settings.cni.conf_dir.clone(),
+        bin_dirs: settings.cni.bin_dirs.clone(),
+        cache_dir: settings.cni.cache_dir.clone(),
+        plugin_deadline: Duration::ZERO,
+    });
+    let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
+    for pod in &pods {
+        let own = containers.remove(&pod.id).unwrap_or_default();
+        let attachment = match known.contains(&pod.id) {
+            true => None,
+            false => adopter.find(pod).await,
+        };
+        findings.push(judge(pod, &own, known.contains(&pod.id), attachment.as_ref()));
+    }
+    findings.extend(orphans(&containers, &pods));
+    if pods.is_empty() {
+        findings.push(Finding::ok("pods", "none is there: nothing has to be taken over"));
+    }
+    Findings(findings)
+}
+
+/// Another shim that still runs would change the same pods.
+async fn others() -> Finding {
+    let found =
+        spawn_blocking(|| Processes::new("/proc").named("cri-dockerd")).await.unwrap_or_default();
+    match found.first() {
+        None => Finding::ok("other shims", "no cri-dockerd runs"),
+        Some(pid) => Finding::warn(
+            "other shims",
+            format!("cri-dockerd runs (process {pid})"),
+            "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, start kubelet",
+        ),
+    }
+}
+
+fn judge(
+    pod: &SandboxRecord,
+    containers: &[ContainerRecord],
+    known: bool,
+    attachment: Option<&Attachment>,
+) -> Finding {
+    let running = pod.process.as_ref().is_some_and(Process::is_running);
+    let state = if running { "runs" } else { "has ended" };
+    let live = containers.iter().filter(|one| one.process.is_running()).count();
+    let of = format!("{live} of {} containers running", containers.len());
+    let metadata = &pod.document.spec.metadata;
+    let named = format!("{}/{} {state}, {of}", metadata.namespace, metadata.name);
+    if known {
+        return Finding::ok(POD, format!("{named}; dockbridge's own, with its checkpoint"));
+    }
+    let how = match (pod.document.network, attachment) {
+        (NetworkMode::Host, _) => "in the host's network".to_owned(),
+        (NetworkMode::Docker, _) => {
+            format!("in Docker's network, {}", listed(&pod.engine_addresses))
+        }
+        (NetworkMode::Cni, Some(Attachment::Ready { intent, addresses, .. })) => {
+            format!("network {}, {}", intent.network, listed(addresses))
+        }
+        (NetworkMode::Cni, Some(_)) if !running => "its network will be released".to_owned(),
+        (NetworkMode::Cni, _) if !running => "nothing of its network is left".to_owned(),
+        (NetworkMode::Cni, _) => {
+            return Finding::warn(
+                POD,
+                format!("{named}; nothing tells how it is connected"),
+                "it will be NOTREADY, and kubelet will make it again: see that --cni-conf-dir and \
+                 --cni-cache-dir are those that cri-dockerd had",
+            );
+        }
+    };
+    Finding::ok(POD, format!("{named}; {how}"))
+}
+
+/// Containers of a pod that Docker does not have: kubelet removes them.
+fn orphans(
+    left: &BTreeMap<SandboxId, Vec<ContainerRecord>>,
+    pods: &[SandboxRecord],
+) -> Option<Finding> {
+    let there: HashSet<&SandboxId> = pods.iter().map(|pod| &pod.id).collect();
+    let names: Vec<&str> = left
+        .iter()
+        .filter(|(pod, _)| !there.contains(pod))
+        .flat_map(|(_, containers)| containers.iter().map(|one| one.name.as_str()))
+        .collect();
+    let advice = "kubelet removes them once their pod is deleted";
+    (!names.is_empty())
+        .then(|| Finding::warn(POD, format!("of no pod: {}", names.join(", ")), advice))
+}
+
+fn listed<T: ToString>(addresses: &[T]) -> String {
+    match addresses {
+        [] => "without an address".to_owned(),
+        some => some.iter().map(T::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// In a sentence, with how to go back.
+pub fn summary(findings: &Findings) -> String {
+    let pods = || findings.0.iter().filter(|finding| finding.subject == POD);
+    let doubtful = pods().filter(|finding| finding.weight > Weight::Ok).count();
+    let whole = pods().count() - doubtful;
+    format!("{whole} pods would be taken over as they are, {doubtful} not.\n\n{WAY_BACK}")
+}
+
+const POD: &str = "pod";
+const WAY_BACK: &str = "\
+The way back: stop dockbridge, start cri-dockerd with the same CNI directories. It lists these pods
+and those that dockbridge made since, with their addresses, and nothing restarts; stopping a pod
+there releases its address and host ports. Logs of containers that dockbridge followed get no new
+lines under cri-dockerd until they are restarted: their log is a file then, not a link to Docker's.
+";
