@@ -43,6 +43,7 @@ mod signals;
 mod stats;
 mod streams;
 mod support;
+mod takeover;
 mod volumes;
 mod window;
 
@@ -99,6 +100,7 @@ const STORIES: &[(&str, Story)] = stories![
     restarts::between_any_two_calls,
     restarts::of_the_engine,
     restarts::without_the_state,
+    takeover::of_living_pods,
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,

@@ -1,0 +1,295 @@
+//! The pods of cri-dockerd, taken over: made here as it makes them, by raw engine calls, plugins run
+//! by hand, and files of the published formats. Nobody must notice the change.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use dockbridge::wire::cri::{ContainerState as C, PodSandboxState as S};
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, process::Command};
+
+use crate::support::{
+    bridge,
+    engine::Engine,
+    failure::{Outcome, ensure, ensure_eq, fail},
+    http,
+    patience::Looks,
+    stage::Stage,
+    world::World,
+};
+
+/// A connected pod with a host port, one in the host's network, one in Docker's, one whose pause has
+/// died, one whose cache entry is lost: all are shown as they are from the first answer on, nothing
+/// restarts, and nothing is left of them in the end.
+pub(crate) async fn of_living_pods(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "takeover").await?;
+    stage.bridge.kill().await?;
+    fs::remove_dir_all(&stage.folders.state)?;
+    let shim = Shim::new(&stage)?;
+
+    let web = shim.pod("web", "none").await?;
+    let address = shim.connect(&web, Some(18087)).await?;
+    let serves = shim.container(&web, "web", "httpd -f -p 80 -h /www").await?;
+    let ended = shim.container(&web, "ended", "echo bye; exit 3").await?;
+    let plain = shim.pod("plain", "none").await?;
+    let plain_address = shim.connect(&plain, None).await?;
+    shim.forget(&plain)?;
+    let host = shim.pod("host", "host").await?;
+    let bridged = shim.pod("bridged", "bridge").await?;
+    let dead = shim.pod("dead", "none").await?;
+    shim.connect(&dead, None).await?;
+    stage.engine.docker(&["kill", &dead]).await?;
+    stage.engine.docker(&["wait", &ended]).await?;
+    let before = shim.starts().await?;
+
+    let told = takeover_check(&stage).await?;
+    for part in
+        [&format!("ns/web runs, 1 of 2 containers running; network world, {address}"), "ns/host"]
+    {
+        ensure!(told.contains(part), "{part} is not in:\n{told}");
+    }
+    ensure!(!stage.folders.state.join("sandboxes").exists(), "the check has changed something");
+
+    stage.bridge.spawn().await?;
+    stage.cri = stage.bridge.cri().await?;
+    let pods = [(&web, true), (&plain, true), (&host, true), (&bridged, true), (&dead, false)];
+    for _ in 0..20 {
+        let listed = stage.cri.sandboxes().await?;
+        ensure_eq!(listed.len(), pods.len());
+        for (id, ready) in pods {
+            let state = if ready { S::SandboxReady } else { S::SandboxNotready };
+            let found = listed.iter().find(|pod| pod.id == *id).map(|pod| pod.state());
+            ensure_eq!(found, Some(state), "{id}");
+        }
+    }
+    let ip = async |id: &str| -> Outcome<String> {
+        Ok(stage.cri.sandbox(id).await?.network.unwrap_or_default().ip)
+    };
+    ensure_eq!(ip(&web).await?, address);
+    ensure_eq!(ip(&plain).await?, plain_address);
+    ensure!(ip(&bridged).await?.starts_with("172."), "no address from Docker");
+    ensure_eq!(stage.cri.container(&serves).await?.state(), C::ContainerRunning);
+    let status = stage.cri.container(&ended).await?;
+    ensure_eq!((status.state(), status.exit_code), (C::ContainerExited, 3));
+    ensure!(http::get("127.0.0.1:18087").await?.contains("dockbridge world"), "no answer");
+    ensure_eq!(shim.starts().await?, before);
+
+    // And again, from our own checkpoints.
+    stage.cri = stage.bridge.crash().await?;
+    ensure_eq!(stage.cri.sandbox(&web).await?.network.unwrap_or_default().ip, address);
+    stage.cri.clear().await?;
+    let left: Vec<PathBuf> = fs::read_dir(stage.folders.state.join("sandbox"))?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    ensure!(left.is_empty(), "cri-dockerd would go on listing {left:?}");
+    no_rules(&dead).await?;
+    stage.leaves_nothing().await
+}
+
+/// What `dockbridge check --takeover` prints.
+async fn takeover_check(stage: &Stage) -> Outcome<String> {
+    let told = Command::new(bridge::program())
+        .args(["check", "--takeover"])
+        .args(stage.bridge.command())
+        .stdin(Stdio::null())
+        .output()
+        .await?;
+    Ok(String::from_utf8_lossy(&told.stdout).into_owned())
+}
+
+/// Port rules name the pod they belong to; but for the masquerade of one whose namespace is gone,
+/// which the bridge plugin itself forgets.
+async fn no_rules(dead: &str) -> Outcome {
+    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
+    let mut rules = String::new();
+    while looks.again().await {
+        let told = Command::new("iptables-save").args(["-t", "nat"]).output().await?;
+        rules = String::from_utf8_lossy(&told.stdout).into_owned();
+        let left = rules.lines().filter(|line| line.contains(" id: ") && !line.contains(dead));
+        if left.count() == 0 {
+            return Ok(());
+        }
+    }
+    fail!("rules are left:\n{rules}");
+}
+
+/// What cri-dockerd does, as far as it can be seen from outside.
+struct Shim {
+    world: World,
+    engine: Engine,
+    checkpoints: PathBuf,
+    conf: Value,
+}
+
+impl Shim {
+    fn new(stage: &Stage) -> Outcome<Self> {
+        let checkpoints = stage.folders.state.join("sandbox");
+        fs::create_dir_all(&checkpoints)?;
+        let conf = fs::read(stage.world.cni_conf.join("10-world.conflist"))?;
+        let (world, engine) = (stage.world.clone(), Engine::of(stage.world.clone()));
+        Ok(Self { world, engine, checkpoints, conf: serde_json::from_slice(&conf)? })
+    }
+
+    async fn pod(&self, name: &str, network: &str) -> Outcome<String> {
+        let full = format!("k8s_POD_{name}_ns_uid-{name}_0");
+        let labels = [
+            "io.kubernetes.docker.type=podsandbox".to_owned(),
+            "io.kubernetes.container.name=POD".to_owned(),
+            format!("io.kubernetes.pod.name={name}"),
+            "io.kubernetes.pod.namespace=ns".to_owned(),
+            format!("io.kubernetes.pod.uid=uid-{name}"),
+        ];
+        let id = self.run(&full, network, &labels, "sleep 100000").await?;
+        self.checkpoint(&id, name, None)?;
+        Ok(id)
+    }
+
+    async fn container(&self, pod: &str, name: &str, line: &str) -> Outcome<String> {
+        let full = format!("k8s_{name}_web_ns_uid-web_0");
+        let labels = [
+            "io.kubernetes.docker.type=container".to_owned(),
+            format!("io.kubernetes.sandbox.id={pod}"),
+            format!("io.kubernetes.container.name={name}"),
+            "io.kubernetes.pod.name=web".to_owned(),
+            "io.kubernetes.pod.namespace=ns".to_owned(),
+            "io.kubernetes.pod.uid=uid-web".to_owned(),
+        ];
+        self.run(&full, &format!("container:{pod}"), &labels, line).await
+    }
+
+    async fn run(
+        &self,
+        name: &str,
+        network: &str,
+        labels: &[String],
+        line: &str,
+    ) -> Outcome<String> {
+        let mut words = vec!["run", "-d", "--name", name, "--network", network];
+        labels.iter().for_each(|label| words.extend(["--label", label.as_str()]));
+        words.extend([self.world.image.as_str(), "sh", "-c", line]);
+        Ok(self.engine.docker(&words).await?.trim().to_owned())
+    }
+
+    /// Connects a pod; its address. What libcni keeps of it is kept, the loopback's entry included.
+    async fn connect(&self, pod: &str, host_port: Option<u16>) -> Outcome<String> {
+        let pid = self.engine.docker(&["inspect", "-f", "{{.State.Pid}}", pod]).await?;
+        let netns = format!("/proc/{}/ns/net", pid.trim());
+        let ports: Vec<Value> = host_port
+            .map(|port| json!({"hostPort": port, "containerPort": 80, "protocol": "tcp", "hostIP": ""}))
+            .into_iter()
+            .collect();
+        let mut result = Value::Null;
+        for plugin in self.conf["plugins"].as_array().into_iter().flatten() {
+            let mut input = plugin.clone();
+            input["cniVersion"] = self.conf["cniVersion"].clone();
+            input["name"] = self.conf["name"].clone();
+            if !result.is_null() {
+                input["prevResult"] = result;
+            }
+            if plugin["capabilities"]["portMappings"] == true {
+                input["runtimeConfig"] = json!({ "portMappings": ports });
+            }
+            result = self.plugin(plugin, pod, &netns, &input).await?;
+        }
+        let name = self.conf["name"].as_str().unwrap_or_default();
+        let told = json!({ "portMappings": ports, "ipRanges": [[{ "subnet": "" }]] });
+        self.remember(name, pod, &self.conf, &told, &result)?;
+        let loopback =
+            json!({"cniVersion": "0.2.0", "name": LOOPBACK, "plugins": [{"type": "loopback"}]});
+        let nothing = json!({"cniVersion": "0.2.0", "ip4": {"ip": "127.0.0.1/8"}, "dns": {}});
+        self.remember(LOOPBACK, pod, &loopback, &Value::Null, &nothing)?;
+        if let Some(port) = host_port {
+            self.checkpoint(pod, "web", Some(port))?;
+        }
+        let address = result["ips"][0]["address"].as_str().unwrap_or_default();
+        Ok(address.split('/').next().unwrap_or_default().to_owned())
+    }
+
+    async fn plugin(
+        &self,
+        plugin: &Value,
+        pod: &str,
+        netns: &str,
+        input: &Value,
+    ) -> Outcome<Value> {
+        let world = &self.world;
+        let kind = plugin["type"].as_str().unwrap_or_default();
+        let mut run = Command::new(world.cni_bin.join(kind))
+            .env("CNI_COMMAND", "ADD")
+            .env("CNI_CONTAINERID", pod)
+            .env("CNI_NETNS", netns)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", &world.cni_bin)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = run.stdin.take() {
+            stdin.write_all(input.to_string().as_bytes()).await?;
+        }
+        let answer = run.wait_with_output().await?;
+        let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+        ensure!(answer.status.success(), "{kind}: {text}");
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    fn remember(
+        &self,
+        network: &str,
+        pod: &str,
+        conf: &Value,
+        told: &Value,
+        result: &Value,
+    ) -> Outcome {
+        let mut entry = json!({
+            "kind": "cniCacheV1", "containerId": pod, "ifName": "eth0", "networkName": network,
+            "config": BASE64_STANDARD.encode(conf.to_string()),
+            "cniArgs": [["IgnoreUnknown", "1"], ["K8S_POD_NAMESPACE", "ns"]], "result": result,
+        });
+        if !told.is_null() {
+            entry["capabilityArgs"] = told.clone();
+        }
+        let path = self.results().join(format!("{network}-{pod}-eth0"));
+        fs::create_dir_all(self.results())?;
+        Ok(fs::write(path, entry.to_string())?)
+    }
+
+    /// The cache is emptied, as by somebody who tidies up.
+    fn forget(&self, pod: &str) -> Outcome {
+        for network in [self.conf["name"].as_str().unwrap_or_default(), LOOPBACK] {
+            fs::remove_file(self.results().join(format!("{network}-{pod}-eth0")))?;
+        }
+        Ok(())
+    }
+
+    fn results(&self) -> PathBuf {
+        self.world.cni_cache.join("results")
+    }
+
+    fn checkpoint(&self, pod: &str, name: &str, host_port: Option<u16>) -> Outcome {
+        let data = match host_port {
+            None => json!({}),
+            Some(port) => json!({"port_mappings": [
+                {"protocol": "tcp", "container_port": 80, "host_port": port},
+            ]}),
+        };
+        let text =
+            json!({"version": "v1", "name": name, "namespace": "ns", "data": data, "checksum": 1});
+        Ok(fs::write(Path::new(&self.checkpoints).join(pod), text.to_string())?)
+    }
+
+    /// When every container started, and as which process.
+    async fn starts(&self) -> Outcome<String> {
+        let all = self.engine.containers().await?;
+        let mut words = vec!["inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Pid}}"];
+        words.extend(all.iter().map(String::as_str));
+        self.engine.docker(&words).await
+    }
+}
+
+const LOOPBACK: &str = "cni-loopback";
