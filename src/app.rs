@@ -363,13 +363,30 @@ fn gate(logs: &Logs, adopter: &Adopter) -> Gate {
 /// have set back.
 async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Containers) -> Infallible {
     loop {
-        if store.complete().await.is_some() {
+        if complete(store).await {
             find_gone(store, logs).await;
             rootfs.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
         }
         tokio::time::sleep(SWEEP_EVERY).await;
+    }
+}
+
+/// Waits until everything was inspected; says so if that takes long.
+async fn complete(store: &Store) -> bool {
+    loop {
+        match tokio::time::timeout(UNINSPECTED_PATIENCE, store.complete()).await {
+            Ok(complete) => return complete.is_some(),
+            Err(_) if !store.snapshot().is_synced() => {}
+            Err(_) => {
+                let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
+                warn!(
+                    ?objects,
+                    "docker inspect does not answer for these; nothing is cleaned up until it does"
+                );
+            }
+        }
     }
 }
 
@@ -467,6 +484,8 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How long inspects may take at the start before the operator hears of it, each time.
+const UNINSPECTED_PATIENCE: Duration = Duration::from_secs(60);
 /// How often memory that is not in use is given back.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
 /// How long a killed predecessor's calls may go on in the engine.

@@ -17,7 +17,7 @@ pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "synced": now.is_synced(),
         "complete": now.is_complete(),
-        "uninspected": now.uninspected(),
+        "uninspected": now.uninspected().collect::<Vec<_>>(),
         "engine": engine(now),
         "network": {
             "ready": network.ready, "reason": network.reason, "message": network.message,

@@ -126,7 +126,7 @@ fn show_state(store: &Store, registry: &mut Registry) {
         "dockbridge_store_uninspected_objects",
         &[],
         "Containers, pods and images known only from docker's lists: their inspect has not answered",
-        move || Figure::only(counted(now.snapshot().uninspected())),
+        move || Figure::only(counted(now.snapshot().uninspected().count())),
     );
     let now = store.clone();
     registry.look("dockbridge_engine_reachable", &[], "1 while the engine answers", move || {

@@ -61,15 +61,16 @@ impl Snapshot {
         self.progress.complete
     }
 
-    /// How many containers and images are known only from the engine's lists, because their inspect
-    /// has not answered.
-    pub fn uninspected(&self) -> usize {
-        let is_listed = |process: Option<&Process>| process.is_some_and(Process::is_listed);
-        let pods = self.sandboxes().iter().filter(|pod| is_listed(pod.process.as_ref())).count();
-        let containers =
-            self.containers().iter().filter(|one| is_listed(Some(&one.process))).count();
-        let images = self.images().iter().filter(|image| !image.inspected).count();
-        pods + containers + images
+    /// Names of containers and images that are known only from the engine's lists, because their
+    /// inspect has not answered.
+    pub fn uninspected(&self) -> impl Iterator<Item = String> {
+        let pods = self.sandboxes().iter();
+        let pods = pods.filter(|pod| pod.process.as_ref().is_some_and(Process::is_listed));
+        let containers = self.containers().iter().filter(|one| one.process.is_listed());
+        let images = self.images().iter().filter(|image| !image.inspected);
+        pods.map(|pod| pod.name.clone())
+            .chain(containers.map(|container| container.name.clone()))
+            .chain(images.map(|image| image.id.to_string()))
     }
 
     /// What the engine said of itself last.

@@ -62,14 +62,14 @@ fn nothing_is_shown_before_the_list_and_everything_after_it() {
     ledger.listed(&pods(&[2, 4]));
     let whole = ledger.snapshot(&before);
     assert!(whole.is_synced() && !whole.is_complete());
-    assert_eq!((whole.sandboxes().len(), whole.uninspected()), (2, 1));
+    assert_eq!((whole.sandboxes().len(), whole.uninspected().count()), (2, 1));
     assert_eq!(whole.health, EngineHealth::Reachable);
     answer(&mut ledger, |target| {
         Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
     });
     let seen = ledger.snapshot(&whole);
     assert!(seen.is_complete());
-    assert_eq!(seen.uninspected(), 0);
+    assert_eq!(seen.uninspected().count(), 0);
 }
 
 /// A kubelet that is told less than the truth kills and makes again what is well.

@@ -341,7 +341,7 @@ impl World {
     fn assert_true(&self) {
         assert_eq!(self.shown.health, EngineHealth::Reachable);
         assert!(self.shown.is_complete());
-        assert_eq!(self.shown.uninspected(), 0);
+        assert_eq!(self.shown.uninspected().count(), 0);
         let mut shown = BTreeMap::new();
         for id in self.shown.sandboxes().iter().map(|record| record.id.as_str()) {
             shown.insert(number_of(id), self.version_shown(number_of(id)).unwrap());
