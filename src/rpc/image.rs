@@ -31,6 +31,11 @@ impl ImageRpc {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)
     }
 
+    /// Waits until the engine may be changed: it may be another server's.
+    async fn changeable(&self) -> Result<(), Status> {
+        self.store.described(SYNC_PATIENCE).await.map(drop).map_err(failed)
+    }
+
     fn render(&self, image: &ImageRecord) -> cri::Image {
         render::image::image(image, self.images.is_pinned(image))
     }
@@ -76,7 +81,9 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<cri::PullImageResponse>, Status> {
         let request = request.into_inner();
         let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref());
-        let id = self.images.pull(wanted.map_err(failed)?).await.map_err(failed)?;
+        let wanted = wanted.map_err(failed)?;
+        self.changeable().await?;
+        let id = self.images.pull(wanted).await.map_err(failed)?;
         Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
     }
 
@@ -85,6 +92,7 @@ impl ImageService for ImageRpc {
         request: Request<cri::RemoveImageRequest>,
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
         let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
+        self.changeable().await?;
         self.images.remove(&name).await.map_err(failed)?;
         Ok(Response::new(cri::RemoveImageResponse {}))
     }

@@ -1,20 +1,23 @@
-//! What has to be true of a workload before its record is shown.
+//! What has to be true of a workload before its record is shown, and of an engine before anything
+//! else is asked of it.
 //!
 //! A kubelet reads a container's log the moment it sees it ended. So whoever writes the log stands
 //! at this gate: a look that saw a container waits here before anybody is told. He is told here,
-//! too, of what is gone, whoever removed it.
+//! too, of what is gone, whoever removed it. And whoever knows that an engine is another server's
+//! stands here: it is not followed then.
 
 use std::{fmt, sync::Arc};
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::model::record::ContainerRecord;
+use crate::model::{engine::EngineInfo, record::ContainerRecord};
 
 /// Passed by every look that saw a workload. Clones are the same gate.
 #[derive(Clone)]
 pub struct Gate {
     keeper: Arc<dyn Keeper>,
     gone: Arc<dyn Fn(&str) + Send + Sync>,
+    admission: Arc<dyn Admission>,
 }
 
 impl Gate {
@@ -25,13 +28,24 @@ impl Gate {
         F: Future<Output = ()> + Send + 'static,
     {
         let keeper = Arc::new(move |record: &ContainerRecord| opens(record).boxed());
-        Self { keeper, gone: Arc::new(|_| {}) }
+        let admission = Arc::new(|_: EngineInfo| std::future::ready(()).boxed());
+        Self { keeper, gone: Arc::new(|_| {}), admission }
     }
 
     /// Calls `gone` with the id of every container that is found to be gone, a pod's workload or
     /// not, perhaps more than once. It must not wait for anything.
     pub fn telling(self, gone: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { gone: Arc::new(gone), ..self }
+    }
+
+    /// Whenever the engine has described itself, waits for what `admits` returns before it is
+    /// followed, or followed on: for ever, where it must not be.
+    pub fn admitting<F>(self, admits: impl Fn(EngineInfo) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let admission = Arc::new(move |engine: EngineInfo| admits(engine).boxed());
+        Self { admission, ..self }
     }
 
     /// Always open.
@@ -41,6 +55,10 @@ impl Gate {
 
     pub(super) fn tell_gone(&self, id: &str) {
         (self.gone)(id);
+    }
+
+    pub(super) async fn admit(&self, engine: &EngineInfo) {
+        self.admission.admitted(engine.clone()).await;
     }
 
     pub(super) async fn pass(&self, record: &ContainerRecord) {
@@ -58,6 +76,19 @@ where
 {
     fn opened(&self, record: &ContainerRecord) -> BoxFuture<'static, ()> {
         self(record)
+    }
+}
+
+trait Admission: Send + Sync {
+    fn admitted(&self, engine: EngineInfo) -> BoxFuture<'static, ()>;
+}
+
+impl<A> Admission for A
+where
+    A: Fn(EngineInfo) -> BoxFuture<'static, ()> + Send + Sync,
+{
+    fn admitted(&self, engine: EngineInfo) -> BoxFuture<'static, ()> {
+        self(engine)
     }
 }
 

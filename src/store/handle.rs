@@ -66,6 +66,19 @@ impl Store {
         }
     }
 
+    /// What is known now, once the engine has described itself and may be changed: that comes
+    /// before it is listed.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
+    pub async fn described(&self, patience: Duration) -> Result<Arc<Snapshot>, StoreError> {
+        let described = |snapshot: &Snapshot| snapshot.engine.is_some().then_some(());
+        match self.wait(patience, described).await {
+            Some(()) => Ok(self.snapshot()),
+            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+        }
+    }
+
     /// Returns when a look at this container that began after the call is visible. That the
     /// container is gone is a result too.
     ///

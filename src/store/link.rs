@@ -14,6 +14,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
+    gate::Gate,
     ledger::Listing,
     look::{Target, Ticket},
     settings::StoreSettings,
@@ -47,9 +48,14 @@ pub(super) enum Signal {
     Glimpsed(Box<ContainerRecord>, Ticket),
 }
 
-/// Follows the engine until the task is aborted or nobody listens.
-pub(super) async fn follow(engine: Engine, settings: StoreSettings, signals: mpsc::Sender<Signal>) {
-    let mut session = Session { engine, settings, signals, pause: FIRST_PAUSE };
+/// Follows the engine, if the `gate` admits it, until the task is aborted or nobody listens.
+pub(super) async fn follow(
+    engine: Engine,
+    gate: Gate,
+    settings: StoreSettings,
+    signals: mpsc::Sender<Signal>,
+) {
+    let mut session = Session { engine, gate, settings, signals, pause: FIRST_PAUSE };
     loop {
         let Err(end) = session.run().await;
         let End::Lost(reason) = end else { return };
@@ -63,6 +69,7 @@ pub(super) async fn follow(engine: Engine, settings: StoreSettings, signals: mps
 
 struct Session {
     engine: Engine,
+    gate: Gate,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
     pause: Duration,
@@ -81,6 +88,7 @@ impl Session {
         let patience = self.settings.connect_deadline;
         let api = within(patience, "a ping", self.engine.negotiate()).await?;
         let engine = within(patience, "what it is", self.engine.info()).await?;
+        self.gate.admit(&engine).await;
         let events = within(patience, "its events", self.engine.events()).await?;
         info!(version = %engine.version, %api, "following the docker engine");
         self.tell(Signal::Linked(Box::new(engine))).await?;

@@ -330,9 +330,14 @@ impl Writer {
 
     fn read_info(&mut self) {
         let (engine, patience) = self.asking();
+        let gate = self.looker.gate.clone();
         self.work.spawn(async move {
             match time::timeout(patience, engine.info()).await {
-                Ok(info) => Done::Described(info.map(Box::new)),
+                Ok(Ok(info)) => {
+                    gate.admit(&info).await;
+                    Done::Described(Ok(Box::new(info)))
+                }
+                Ok(Err(error)) => Done::Described(Err(error)),
                 // The ping tells whether it answers at all.
                 Err(_) => Done::PingDue,
             }
@@ -369,8 +374,8 @@ impl Writer {
 }
 
 fn follow(work: &mut JoinSet<Done>, looker: &Looker) -> AbortHandle {
-    let Looker { engine, settings, signals, .. } = looker.clone();
-    let following = link::follow(engine, settings, signals);
+    let Looker { engine, gate, settings, signals, .. } = looker.clone();
+    let following = link::follow(engine, gate, settings, signals);
     work.spawn(async {
         following.await;
         Done::Unlinked
