@@ -16,6 +16,7 @@ mod client;
 mod cni;
 mod engine;
 mod place;
+mod server;
 
 #[cfg(test)]
 mod tests;
