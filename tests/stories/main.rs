@@ -37,6 +37,7 @@ mod pods;
 mod pulls;
 mod resources;
 mod restarts;
+mod servers;
 mod service;
 mod shortages;
 mod signals;
@@ -99,6 +100,10 @@ const STORIES: &[(&str, Story)] = stories![
     restarts::between_any_two_calls,
     restarts::of_the_engine,
     restarts::without_the_state,
+    servers::refused_whatever_they_share,
+    servers::killed_and_followed_at_once,
+    servers::refused_when_the_engine_comes,
+    servers::found_by_the_check,
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
