@@ -1,16 +1,12 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
 mod delivery;
+mod own;
 mod watch;
 mod window;
 
 use std::{
-    convert::Infallible,
-    future::Future,
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
+    convert::Infallible, future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc,
     time::Duration,
 };
 
@@ -22,7 +18,12 @@ use tokio_util::{
 };
 use tracing::{debug, info, warn};
 
-use self::{delivery::Delivery, watch::Watch, window::window};
+use self::{
+    delivery::Delivery,
+    own::{OwnEngines, own_state_dir},
+    watch::Watch,
+    window::window,
+};
 use crate::{
     admin::server::{Listeners, MetricsAddressError},
     cdi::registry::Registry,
@@ -32,14 +33,17 @@ use crate::{
         limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
-    engine::client::{Engine, Patience},
+    engine::{
+        client::{Engine, Patience},
+        lock::EngineLocks,
+    },
     error::chain,
     flight::lock::Locks,
     host::{
         cgroup::Cgroups,
         error::HostError,
         file, heap,
-        lock::{Lock, LockError},
+        lock::{Holder, LockError},
     },
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
@@ -72,7 +76,7 @@ pub enum AppError {
     /// Another dockbridge has the state directory, or we may not write there.
     #[error(
         "the state directory {} cannot be taken: it must be writable and no other dockbridge's \
-         (run as root, stop the other, or choose another --state-dir)",
+         (run as root, stop the other, or choose another --state-dir and another engine)",
         state_dir.display()
     )]
     Taken {
@@ -80,6 +84,34 @@ pub enum AppError {
         state_dir: PathBuf,
         /// Who has it.
         source: LockError,
+    },
+    /// Another dockbridge has the engine.
+    #[error(
+        "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop it, or point \
+         one of the two at another engine (--docker)",
+        docker.display()
+    )]
+    Served {
+        /// The engine's id.
+        id: String,
+        /// Where we reach it.
+        docker: PathBuf,
+        /// The other server.
+        holder: Holder,
+    },
+    /// Whether another dockbridge has the engine cannot be told, nor could one tell of us.
+    #[error(
+        "the Docker Engine {id} at {} may be served by another dockbridge: its lock cannot be taken \
+         (run as root)",
+        docker.display()
+    )]
+    NoEngineLock {
+        /// The engine's id.
+        id: String,
+        /// Where we reach it.
+        docker: PathBuf,
+        /// Why not.
+        source: HostError,
     },
     /// Nothing can be kept there: no pod could start.
     #[error(
@@ -126,7 +158,7 @@ pub async fn run(
     run_within(settings, surroundings, Deadlines::default(), stop).await
 }
 
-/// What the process was started in, as far as those who look at it from outside use it.
+/// What the process was started in: others who look at it, and others like it.
 #[derive(Debug, Default)]
 pub struct Surroundings {
     /// How much is logged.
@@ -135,6 +167,8 @@ pub struct Surroundings {
     pub systemd: Systemd,
     /// Takes spans to whoever collects them.
     pub collector: Option<Collector>,
+    /// What keeps two servers from one engine.
+    pub locks: EngineLocks,
 }
 
 /// How long the outside world may take, where no setting says so.
@@ -168,9 +202,10 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Surroundings { level, systemd, collector } = surroundings;
+    let Surroundings { level, systemd, collector, locks } = surroundings;
     let delivery = Delivery::begin(collector);
-    let _owned = own(&settings.state_dir).await?;
+    let _owned = own_state_dir(&settings).await?;
+    let mut engines = OwnEngines::new(&settings, locks);
     let run_dir = &settings.run_dir;
     file::ensure_directory(run_dir, RUN_MODE)
         .map_err(|source| AppError::Run { run_dir: run_dir.clone(), source })?;
@@ -179,19 +214,23 @@ pub async fn run_within(
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let work = (&tracker, &stopping);
-    let rooms = build(&settings, deadlines, work, endpoint.address()).await?;
+    let rooms = build(&settings, deadlines, work, (&engines, endpoint.address())).await?;
     let window = window(&rooms, level);
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
-    tokio::spawn(recover(
+    let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(
         rooms.sandboxes.clone(),
         rooms.rootfs.clone(),
         rooms.runtime.store.clone(),
         tracker.clone(),
-    ));
-    if rooms.runtime.store.synced(FIRST_LIST_PATIENCE).await.is_err() {
-        warn!(
-            "Docker has not listed its containers yet: serving, answering Unavailable until it has"
-        );
+    )));
+    tokio::select! {
+        listed = rooms.runtime.store.synced(FIRST_LIST_PATIENCE) => if listed.is_err() {
+            warn!(
+                "Docker has not listed its containers yet: serving, answering Unavailable until it \
+                 has"
+            );
+        },
+        error = engines.refused() => return Err(error),
     }
     let (socket, listener) = Socket::bind(&settings.listen).await?;
     info!(
@@ -217,6 +256,7 @@ pub async fn run_within(
     let served = tokio::select! {
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
+        error = engines.refused() => Err(error),
         never = sweep(&store, &logs, &rooms.rootfs, &containers) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
@@ -248,29 +288,11 @@ struct Rooms {
     rootfs: Rootfs,
 }
 
-/// Makes the state directory ours alone, for as long as the lock is kept. Waits a moment for
-/// it: a dockbridge that was killed while it started a plugin leaves a child that holds the lock
-/// until it has become the plugin.
-async fn own(state_dir: &Path) -> Result<Lock, AppError> {
-    let taken = |source| AppError::Taken { state_dir: state_dir.to_owned(), source };
-    file::ensure_directory(state_dir, STATE_MODE).map_err(|e| taken(LockError::from(e)))?;
-    let until = tokio::time::Instant::now() + LOCK_PATIENCE;
-    loop {
-        match Lock::take(&state_dir.join("lock")) {
-            Err(LockError::Held { .. }) if tokio::time::Instant::now() < until => {
-                tokio::time::sleep(LOCK_RETRY).await;
-            }
-            Err(source) => return Err(taken(source)),
-            Ok(lock) => return Ok(lock),
-        }
-    }
-}
-
 async fn build(
     settings: &Settings,
     deadlines: Deadlines,
     work: (&TaskTracker, &CancellationToken),
-    streaming: SocketAddr,
+    (engines, streaming): (&OwnEngines, SocketAddr),
 ) -> Result<Rooms, AppError> {
     let tracker = work.0;
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
@@ -288,7 +310,7 @@ async fn build(
         known,
         &settings.run_dir,
     );
-    let gate = gate(&logs, &adopter);
+    let gate = engines.guard(gate(&logs, &adopter));
     let cgroups = Cgroups::default();
     let inquest = Inquest::load(cgroups.clone(), checkpoints.clone()).await;
     let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate, inquest);
@@ -476,10 +498,6 @@ fn sandbox_image(settings: &Settings) -> &str {
     settings.sandbox_image.as_deref().unwrap_or_else(|| crate::pause::archive::reference())
 }
 
-/// How long a killed predecessor's child may keep the state directory's lock.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often the lock is tried meanwhile.
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How long the socket waits for Docker's first list, so that the first answer is no refusal.
 const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
@@ -490,8 +508,6 @@ const UNINSPECTED_PATIENCE: Duration = Duration::from_secs(60);
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
 /// How long a killed predecessor's calls may go on in the engine.
 const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
-/// Nobody else has business in the state directory.
-const STATE_MODE: u32 = 0o700;
 /// Others may connect to a socket there that permits it.
 const RUN_MODE: u32 = 0o755;
 /// How long all CNI plugins of one pod may take together; longer than any that works.

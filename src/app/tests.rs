@@ -21,8 +21,9 @@ async fn shown(directory: &Path) -> Vec<Description> {
     let settings = resolve(given.to_vec(), None, &|_| None).unwrap().settings;
     let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
     let address = "127.0.0.1:1".parse().unwrap();
-    let rooms =
-        build(&settings, Deadlines::default(), (&tracker, &stopping), address).await.unwrap();
+    let engines = OwnEngines::new(&settings, EngineLocks::default());
+    let (deadlines, work) = (Deadlines::default(), (&tracker, &stopping));
+    let rooms = build(&settings, deadlines, work, (&engines, address)).await.unwrap();
     window(&rooms, LevelControl::default()).registry.descriptions().to_vec()
 }
 

@@ -97,6 +97,15 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
+    /// Status; the image of the containers that hold pods' networks, if the server tells.
+    pub(super) async fn sandbox_image(&self) -> Result<Option<String>, CallError> {
+        let mut runtime = self.runtime.clone();
+        let answer = within("Status", runtime.status(cri::StatusRequest { verbose: true })).await?;
+        let config: Option<serde_json::Value> =
+            answer.info.get("config").and_then(|config| serde_json::from_str(config).ok());
+        Ok(config.and_then(|config| Some(config.get("sandboxImage")?.as_str()?.to_owned())))
+    }
+
     /// RunPodSandbox; the id.
     pub(super) async fn run(&self, config: &cri::PodSandboxConfig) -> Result<String, CallError> {
         let mut runtime = self.runtime.clone();

@@ -3,6 +3,7 @@
 use std::{
     future::pending,
     io::{self, Write},
+    path::Path,
 };
 
 use tokio::{
@@ -10,15 +11,19 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{finding::Weight, host, pod, takeover};
-use crate::{config::settings::Settings, pause::archive};
+use super::{
+    finding::Weight,
+    host::{self, Examined},
+    pod, takeover,
+};
+use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archive};
 
 /// What to look at besides the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beyond {
     /// The pods that are there, and what would become of them.
     pub takeover: bool,
-    /// A pod of our own, which is run.
+    /// A pod of our own, which is run through the server that the engine has.
     pub pod: bool,
 }
 
@@ -30,14 +35,17 @@ pub struct Beyond {
 pub fn run(settings: &Settings, beyond: Beyond, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let findings = host::examine(settings).await;
+        let Examined { findings, server } =
+            host::examine(settings, &EngineLocks::default(), beyond.pod).await;
         write!(out, "{findings}")?;
         let mut healthy = findings.worst() < Weight::Fail;
         if beyond.takeover {
             healthy &= tell_takeover(settings, out).await?;
         }
         if beyond.pod {
-            healthy &= run_pod(settings, out).await?;
+            let there = server.and_then(|server| server.socket);
+            let socket = there.as_deref().unwrap_or(&settings.listen);
+            healthy &= run_pod(settings, socket, out).await?;
         }
         Ok(healthy)
     })
@@ -53,14 +61,16 @@ async fn tell_takeover(settings: &Settings, out: &mut impl Write) -> io::Result<
     Ok(findings.worst() < Weight::Fail)
 }
 
-async fn run_pod(settings: &Settings, out: &mut (impl Write + Send)) -> io::Result<bool> {
-    let image = settings.sandbox_image.as_deref().unwrap_or(archive::reference());
-    writeln!(
-        out,
-        "\nOne pod with one container of {image}, through {}:",
-        settings.listen.display()
-    )?;
-    match pod::run(&settings.listen, image, out, interrupt()).await {
+/// Runs a pod through the server on `socket`, which may have been started with other settings.
+async fn run_pod(
+    settings: &Settings,
+    socket: &Path,
+    out: &mut (impl Write + Send),
+) -> io::Result<bool> {
+    let image = pod::image_of(socket).await.or_else(|| settings.sandbox_image.clone());
+    let image = image.as_deref().unwrap_or(archive::reference());
+    writeln!(out, "\nOne pod with one container of {image}, through {}:", socket.display())?;
+    match pod::run(socket, image, out, interrupt()).await {
         Ok(()) => Ok(true),
         Err(error) => {
             writeln!(out, "{:<5} {:<13} {error}", Weight::Fail, "pod")?;

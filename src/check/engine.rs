@@ -8,18 +8,20 @@ use crate::{
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
 };
 
-/// Asks the engine behind the socket about itself.
-pub(super) async fn examine(socket: &Path) -> Vec<Finding> {
+/// Asks the engine behind the socket about itself; without an answer, what that means.
+pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     let patience = Patience { ping: PATIENCE, short: PATIENCE, ..Patience::default() };
     let engine = Engine::new(socket.to_owned(), patience);
     let info = match engine.negotiate().await {
         Ok(_) => engine.info().await,
         Err(error) => Err(error),
     };
-    match info {
-        Ok(info) => judge(socket, &info, systemd_is_init()),
-        Err(error) => vec![Finding::fail("engine", error.to_string(), UNREACHABLE)],
-    }
+    info.map_err(|error| Finding::fail("engine", error.to_string(), UNREACHABLE))
+}
+
+/// What the engine's own account means for pods on this host.
+pub(super) fn examine(socket: &Path, info: &EngineInfo) -> Vec<Finding> {
+    judge(socket, info, systemd_is_init())
 }
 
 /// What the engine's own account means for pods.

@@ -5,14 +5,37 @@ use tokio::task::spawn_blocking;
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings},
-    place,
+    place, server,
 };
-use crate::{config::settings::Settings, model::network::NetworkMode};
+use crate::{
+    config::settings::Settings, engine::lock::EngineLocks, host::lock::Holder,
+    model::network::NetworkMode,
+};
 
-/// Examines the host for these settings. Changes nothing that outlives the call: whether a
-/// directory can be written to is tried with a folder that is removed again.
-pub async fn examine(settings: &Settings) -> Findings {
-    let mut findings = engine::examine(&settings.docker).await;
+/// What was found on a host.
+#[derive(Clone, Debug, Default)]
+pub struct Examined {
+    /// All findings.
+    pub findings: Findings,
+    /// The dockbridge that serves the engine.
+    pub server: Option<Holder>,
+}
+
+/// Examines the host for these settings, and for a pod if one `will_run`. Changes nothing that
+/// outlives the call: whether a directory can be written to is tried with a folder that is
+/// removed again.
+pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -> Examined {
+    let mut findings = Vec::new();
+    let mut server = None;
+    match engine::ask(&settings.docker).await {
+        Ok(info) => {
+            findings.extend(engine::examine(&settings.docker, &info));
+            let held = locks.holder(&info);
+            findings.push(server::judge(&held, &settings.listen, will_run));
+            server = held.ok().flatten();
+        }
+        Err(absent) => findings.push(absent),
+    }
     findings.extend(match settings.network {
         NetworkMode::Cni => cni::examine(&settings.cni).await,
         NetworkMode::Docker | NetworkMode::Host => {
@@ -28,5 +51,5 @@ pub async fn examine(settings: &Settings) -> Findings {
         local
     });
     findings.extend(local.await.unwrap_or_default());
-    Findings(findings)
+    Examined { findings: Findings(findings), server }
 }

@@ -18,6 +18,7 @@ mod client;
 mod cni;
 mod engine;
 mod place;
+mod server;
 
 #[cfg(test)]
 mod tests;

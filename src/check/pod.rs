@@ -30,6 +30,11 @@ pub enum PodError {
     Report(#[from] io::Error),
 }
 
+/// The image that the server on the socket makes pods of, if it tells.
+pub async fn image_of(socket: &Path) -> Option<String> {
+    Client::connect(socket).await.ok()?.sandbox_image().await.ok()?
+}
+
 /// Runs a pod with one container of `image` through the socket, tells each step to `out` as it
 /// is done, and removes the pod. `stop` ends it early.
 ///

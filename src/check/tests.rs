@@ -18,9 +18,11 @@ use super::{
     finding::{Finding, Findings, Weight},
     place,
     pod::{self, PodError},
+    server,
 };
 use crate::{
     config::settings::CniSettings,
+    host::{error::HostError, lock::Holder},
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
     wire::cri::{
         self,
@@ -69,10 +71,9 @@ fn an_engine_of_another_host_is_seen() {
 
 #[tokio::test]
 async fn an_engine_that_is_not_there_is_a_failure() {
-    let findings = engine::examine(Path::new("/no/such.sock")).await;
-    assert_eq!(findings.len(), 1);
-    assert_eq!(findings[0].weight, Weight::Fail);
-    assert!(findings[0].seen.contains("/no/such.sock"), "{:?}", findings[0]);
+    let absent = engine::ask(Path::new("/no/such.sock")).await.unwrap_err();
+    assert_eq!(absent.weight, Weight::Fail);
+    assert!(absent.seen.contains("/no/such.sock"), "{absent:?}");
 }
 
 #[tokio::test]
@@ -132,6 +133,30 @@ fn places_are_tried_and_left_clean() {
     assert!(place::listen(&socket).seen.starts_with("somebody serves"));
     drop(listener);
     assert!(place::listen(&socket).seen.ends_with("will be replaced"));
+}
+
+#[test]
+fn the_server_of_an_engine_is_told_from_a_second_one() {
+    let held = |socket: Option<&Path>| {
+        Ok(Some(Holder { pid: Some(7), socket: socket.map(Path::to_owned) }))
+    };
+    let home = tempfile::tempdir().unwrap();
+    let (one, other) = (home.path().join("one"), home.path().join("other"));
+    let _listener = UnixListener::bind(&one).unwrap();
+    std::os::unix::fs::symlink(home.path(), home.path().join("link")).unwrap();
+    assert_eq!(server::judge(&Ok(None), &one, false).weight, Weight::Ok);
+    for same in [&one, &home.path().join("link/one")] {
+        let running = server::judge(&held(Some(&one)), same, false);
+        assert_eq!(running.weight, Weight::Ok, "{running:?}");
+    }
+    let rival = server::judge(&held(Some(&one)), &other, false);
+    assert_eq!(rival.weight, Weight::Fail);
+    assert!(rival.seen.contains(&format!("process 7 serving {}", one.display())), "{rival:?}");
+    assert!(rival.advice.contains(&format!("--listen unix://{}", one.display())), "{rival:?}");
+    assert_eq!(server::judge(&held(Some(&one)), &other, true).weight, Weight::Warn);
+    assert_eq!(server::judge(&held(None), &other, true).weight, Weight::Fail);
+    let locked = HostError::new("open", &one, std::io::ErrorKind::PermissionDenied);
+    assert_eq!(server::judge(&Err(locked), &one, false).weight, Weight::Warn);
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use crate::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
     },
+    engine::lock::EngineLocks,
     host::{descriptors, heap},
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
@@ -84,7 +85,8 @@ fn serve(
         warn!("{warning}");
     }
     let systemd = Systemd::find(environment, process::id());
-    let surroundings = Surroundings { level, systemd, collector };
+    let locks = EngineLocks::default();
+    let surroundings = Surroundings { level, systemd, collector, locks };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;

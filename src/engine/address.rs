@@ -56,7 +56,8 @@ fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
 
-fn encoded(text: &str, kept: &[u8]) -> String {
+/// The text with every byte escaped that is not plain and not `kept`.
+pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -70,7 +71,8 @@ fn encoded(text: &str, kept: &[u8]) -> String {
     out
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits for each byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");
         out

@@ -5,6 +5,7 @@
 //! again when the daemon changes ([`version`]), answers are read with a deadline and a size limit
 //! and become records through `translate::observe`. Endless answers (pull, load, events) come
 //! through [`stream`], a process's streams over a connection taken over ([`hijack`]). What a failure means is decided once, in [`refusal`].
+//! That one server has an engine is held by a [`lock`].
 
 pub mod archive;
 pub mod attach;
@@ -16,6 +17,7 @@ pub mod exec;
 pub mod hijack;
 pub mod images;
 pub mod layers;
+pub mod lock;
 pub mod log_messages;
 pub mod logs;
 pub mod meters;

@@ -1,17 +1,19 @@
-//! One process at a time: a lock that ends with its holder, however that ends.
+//! One process at a time: a lock that ends with its holder, however that ends. Its file says who
+//! the holder is and on which socket it serves.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
 };
 
-use nix::libc;
+use nix::{libc, unistd::geteuid};
 use thiserror::Error;
 
-use super::error::HostError;
+use super::{error::HostError, file};
 
 /// A held lock; dropping it frees it. The file stays: whoever removed it could let two processes
 /// lock two files of one name.
@@ -29,54 +31,131 @@ pub enum LockError {
         /// The lock's file.
         path: PathBuf,
         /// What the holder wrote of itself.
-        holder: String,
+        holder: Holder,
     },
     /// The file cannot be made or locked.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
+/// Who has a lock, as far as its file tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: Option<u32>,
+    /// Where it serves.
+    pub socket: Option<PathBuf>,
+}
+
 impl Lock {
-    /// Takes the lock at `path`, making its file when it is missing. Does not wait.
+    /// Takes the lock at `path`, making its file when it is missing, for a process that serves on
+    /// `socket`. Does not wait.
     ///
     /// # Errors
     /// Somebody has it, or the file cannot be written.
-    pub fn take(path: &Path) -> Result<Self, LockError> {
-        let refused = |action| move |e| HostError::new(action, path, e);
-        let mut file = OpenOptions::new()
-            .read(true)
+    pub fn take(path: &Path, socket: &Path) -> Result<Self, LockError> {
+        let mut file = options()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
-            .map_err(refused("open"))?;
+            .map_err(|e| HostError::new("open", path, e))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = holder(&mut file);
-                return Err(LockError::Held { path: path.to_owned(), holder });
+                return Err(LockError::Held { path: path.to_owned(), holder: Holder::read(file) });
             }
             Err(TryLockError::Error(e)) => return Err(HostError::new("lock", path, e).into()),
         }
+        let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
         // Only for whoever meets the lock; without it the lock holds as well.
-        let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", process::id()));
+        let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
         Ok(Self { _file: file })
     }
-}
 
-fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(LONGEST_NAME).read_to_string(&mut text));
-    match (read, text.trim()) {
-        (Ok(_), text) if !text.is_empty() => text.escape_default().to_string(),
-        _ => "another process".to_owned(),
+    /// Who has the lock at `path`; nobody where there is no such file.
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
+        let file = match options().open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(HostError::new("open", path, e)),
+        };
+        // Shared, and for a moment: whoever takes it meanwhile tries again.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
+            Err(TryLockError::Error(e)) => Err(HostError::new("lock", path, e)),
+        }
     }
 }
 
-/// More than any process id needs.
-const LONGEST_NAME: u64 = 64;
+/// Makes a directory for locks, and those above it. One that is there already must be such that
+/// nobody but root and us can write to it: others could keep us out for ever.
+///
+/// # Errors
+/// It cannot be made, or others can write to it.
+pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
+    file::ensure_directory(path, DIRECTORY_MODE)?;
+    let refused = |reason: io::Error| HostError::new("keep locks in", path, reason);
+    let found = path.symlink_metadata().map_err(refused)?;
+    let owner = found.uid();
+    if found.is_dir() && [0, geteuid().as_raw()].contains(&owner) && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let reason =
+        format!("user {owner} made it, others can write there, or it is a link: remove it");
+    Err(refused(io::Error::new(io::ErrorKind::PermissionDenied, reason)))
+}
+
+impl Holder {
+    /// What stands in a lock's file.
+    fn read(file: File) -> Self {
+        let mut text = String::new();
+        match file.take(LONGEST_TEXT).read_to_string(&mut text) {
+            Ok(_) => Self::parse(&text),
+            Err(_) => Self::default(),
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        let line = text.lines().next().unwrap_or_default();
+        let Some(rest) = line.strip_prefix("process ") else { return Self::default() };
+        let (pid, socket) = match rest.split_once(" serving ") {
+            Some((pid, socket)) => (pid, Some(socket)),
+            None => (rest, None),
+        };
+        let plain = |text: &&str| text.starts_with('/') && !text.contains(char::is_control);
+        Self { pid: pid.parse().ok(), socket: socket.filter(plain).map(PathBuf::from) }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "process {pid}")?,
+            None => f.write_str("another process")?,
+        }
+        match &self.socket {
+            Some(socket) => write!(f, " serving {}", socket.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options
+}
+
+/// Whoever could open a lock's file could lock it; who looks into the directory may.
+const DIRECTORY_MODE: u32 = 0o755;
+/// More than a process id and the longest path of a socket need.
+const LONGEST_TEXT: u64 = 256;
 
 #[cfg(test)]
 mod tests;

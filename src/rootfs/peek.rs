@@ -15,6 +15,7 @@ use crate::{
     },
     error::chain,
     model::{id::ImageId, label},
+    store::settings::SYNC_PATIENCE,
     translate::plan::unstarted::unstarted,
 };
 
@@ -55,6 +56,7 @@ impl Rootfs {
     /// # Errors
     /// The engine fails; whatever could be removed is.
     pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
+        self.store.described(SYNC_PATIENCE).await?;
         let all = self.engine.containers_named(PEEK_START, label::PEEK).await?;
         // Listed last, so that it has whatever of ours the first list has.
         let mine = self.engine.containers_named(&self.peek_start(), label::PEEK).await?;

@@ -10,7 +10,7 @@ use crate::{
     host::clock,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
-    store::{handle::Store, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
 };
@@ -29,6 +29,11 @@ pub struct ImageRpc {
 impl ImageRpc {
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.images().await.map_err(failed)
+    }
+
+    /// Waits until the engine may be changed: it may be another server's.
+    async fn changeable(&self) -> Result<(), Status> {
+        self.store.described(SYNC_PATIENCE).await.map(drop).map_err(failed)
     }
 
     fn render(&self, image: &ImageRecord) -> cri::Image {
@@ -76,7 +81,9 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<cri::PullImageResponse>, Status> {
         let request = request.into_inner();
         let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref());
-        let id = self.images.pull(wanted.map_err(failed)?).await.map_err(failed)?;
+        let wanted = wanted.map_err(failed)?;
+        self.changeable().await?;
+        let id = self.images.pull(wanted).await.map_err(failed)?;
         Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
     }
 
@@ -85,6 +92,7 @@ impl ImageService for ImageRpc {
         request: Request<cri::RemoveImageRequest>,
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
         let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
+        self.changeable().await?;
         self.images.remove(&name).await.map_err(failed)?;
         Ok(Response::new(cri::RemoveImageResponse {}))
     }

@@ -11,14 +11,18 @@ use std::{
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::host::lock::Holder;
+
 /// The socket cannot be served.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// Another process answers on it.
-    #[error("{path} is served by another process: stop it, or choose another {flag}")]
+    #[error("{path} is served by {holder}: stop it, or choose another {flag}")]
     InUse {
         /// The socket's path.
         path: PathBuf,
+        /// The process.
+        holder: Holder,
         /// The setting that says where it is.
         flag: &'static str,
     },
@@ -105,15 +109,25 @@ async fn clear_stale(path: &Path, flag: &'static str) -> Result<(), ListenError>
         }
         Ok(_) => {}
     }
+    let in_use = |pid| {
+        let holder = Holder { pid, socket: None };
+        ListenError::InUse { path: path.to_owned(), holder, flag }
+    };
     match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
         Err((io::ErrorKind::ConnectionRefused, _)) => remove_socket(path).map_err(io),
         Err((io::ErrorKind::NotFound, _)) => Ok(()),
+        Ok(stream) => Err(in_use(server(&stream))),
         // Somebody listens, but is too busy to take another caller.
-        Ok(_) | Err((io::ErrorKind::WouldBlock, _)) => {
-            Err(ListenError::InUse { path: path.to_owned(), flag })
-        }
+        Err((io::ErrorKind::WouldBlock, _)) => Err(in_use(None)),
         Err((_, error)) => Err(io(error)),
     }
+}
+
+/// Who listens at the other end.
+fn server(stream: &UnixStream) -> Option<u32> {
+    let pid = stream.peer_cred().ok()?.pid()?;
+    // 0: a process that we cannot see, outside our own namespace of them.
+    u32::try_from(pid).ok().filter(|pid| *pid != 0)
 }
 
 fn remove_socket(path: &Path) -> io::Result<()> {

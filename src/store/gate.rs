@@ -1,8 +1,10 @@
-//! What has to be true of a workload, or of a pod found at the start, before its record is shown.
+//! What has to be true of a workload, or of a pod found at the start, before its record is shown, and
+//! of an engine before anything else is asked of it.
 //!
 //! A kubelet reads a container's log the moment it sees it ended. So whoever writes the log stands
 //! at this gate: a look that saw a container waits here before anybody is told. He is told here,
-//! too, of what is gone, whoever removed it.
+//! too, of what is gone, whoever removed it. And whoever knows that an engine is another server's
+//! stands here: it is not followed then.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +12,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::record::{ContainerRecord, SandboxRecord},
+    model::{
+        engine::EngineInfo,
+        record::{ContainerRecord, SandboxRecord},
+    },
 };
 
 /// Passed by every look that saw a workload. Clones are the same gate.
@@ -19,6 +24,7 @@ pub struct Gate {
     keeper: Arc<dyn Keeper>,
     gone: Arc<dyn Fn(&str) + Send + Sync>,
     adopter: Arc<dyn Adopter>,
+    admission: Arc<dyn Admission>,
 }
 
 impl Gate {
@@ -30,7 +36,8 @@ impl Gate {
     {
         let keeper = Arc::new(move |record: &ContainerRecord| opens(record).boxed());
         let adopter = Arc::new(|_| std::future::ready(Vec::new()).boxed());
-        Self { keeper, gone: Arc::new(|_| {}), adopter }
+        let admission = Arc::new(|_: EngineInfo| std::future::ready(()).boxed());
+        Self { keeper, gone: Arc::new(|_| {}), adopter, admission }
     }
 
     /// Calls `gone` with the id of every container that is found to be gone, a pod's workload or
@@ -51,6 +58,16 @@ impl Gate {
         Self { adopter: Arc::new(move |found| adopt(found).boxed()), ..self }
     }
 
+    /// Whenever the engine has described itself, waits for what `admits` returns before it is
+    /// followed, or followed on: for ever, where it must not be.
+    pub fn admitting<F>(self, admits: impl Fn(EngineInfo) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let admission = Arc::new(move |engine: EngineInfo| admits(engine).boxed());
+        Self { admission, ..self }
+    }
+
     /// Always open.
     pub fn open() -> Self {
         Self::new(|_| std::future::ready(()))
@@ -62,6 +79,10 @@ impl Gate {
 
     pub(super) fn tell_gone(&self, id: &str) {
         (self.gone)(id);
+    }
+
+    pub(super) async fn admit(&self, engine: &EngineInfo) {
+        self.admission.admitted(engine.clone()).await;
     }
 
     pub(super) async fn pass(&self, record: &ContainerRecord) {
@@ -92,6 +113,19 @@ where
 {
     fn adopted(&self, found: Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> {
         self(found)
+    }
+}
+
+trait Admission: Send + Sync {
+    fn admitted(&self, engine: EngineInfo) -> BoxFuture<'static, ()>;
+}
+
+impl<A> Admission for A
+where
+    A: Fn(EngineInfo) -> BoxFuture<'static, ()> + Send + Sync,
+{
+    fn admitted(&self, engine: EngineInfo) -> BoxFuture<'static, ()> {
+        self(engine)
     }
 }
 

@@ -71,6 +71,19 @@ impl Store {
         }
     }
 
+    /// What is known now, once the engine has described itself and may be changed: that comes
+    /// before it is listed.
+    ///
+    /// # Errors
+    /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
+    pub async fn described(&self, patience: Duration) -> Result<Arc<Snapshot>, StoreError> {
+        let described = |snapshot: &Snapshot| snapshot.engine.is_some().then_some(());
+        match self.wait(patience, described).await {
+            Some(()) => Ok(self.snapshot()),
+            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+        }
+    }
+
     /// What is known now, once everything that was listed at first has been inspected, however long
     /// that takes: who deletes, forgets or sets back begins here. None when the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {

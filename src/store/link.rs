@@ -49,11 +49,11 @@ pub(super) enum Signal {
     Glimpsed(Box<ContainerRecord>, Ticket),
 }
 
-/// Follows the engine until the task is aborted or nobody listens.
+/// Follows the engine, if the gate admits it, until the task is aborted or nobody listens.
 pub(super) async fn follow(looker: Looker) {
     let Looker { engine, settings, signals, gate, .. } = looker;
     let mut session =
-        Session { engine, settings, signals, gate, listed: false, pause: FIRST_PAUSE };
+        Session { engine, gate, settings, signals, listed: false, pause: FIRST_PAUSE };
     loop {
         let Err(end) = session.run().await;
         let End::Lost(reason) = end else { return };
@@ -67,9 +67,9 @@ pub(super) async fn follow(looker: Looker) {
 
 struct Session {
     engine: Engine,
+    gate: Gate,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
-    gate: Gate,
     /// The first list is in.
     listed: bool,
     pause: Duration,
@@ -88,6 +88,7 @@ impl Session {
         let patience = self.settings.connect_deadline;
         let api = within(patience, "a ping", self.engine.negotiate()).await?;
         let engine = within(patience, "what it is", self.engine.info()).await?;
+        self.gate.admit(&engine).await;
         let events = within(patience, "its events", self.engine.events()).await?;
         info!(version = %engine.version, %api, "following the docker engine");
         self.tell(Signal::Linked(Box::new(engine))).await?;

@@ -330,9 +330,14 @@ impl Writer {
 
     fn read_info(&mut self) {
         let (engine, patience) = self.asking();
+        let gate = self.looker.gate.clone();
         self.work.spawn(async move {
             match time::timeout(patience, engine.info()).await {
-                Ok(info) => Done::Described(info.map(Box::new)),
+                Ok(Ok(info)) => {
+                    gate.admit(&info).await;
+                    Done::Described(Ok(Box::new(info)))
+                }
+                Ok(Err(error)) => Done::Described(Err(error)),
                 // The ping tells whether it answers at all.
                 Err(_) => Done::PingDue,
             }

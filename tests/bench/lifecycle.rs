@@ -3,8 +3,9 @@
 //! falls on both alike. The figures to keep are the ratios.
 //!
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
-//! another CRI endpoint to the comparison, `ROUNDS`, `PODS` and `READS` change the amounts;
-//! `ONLY=crowd` measures nothing but reads and processor time beside many pods.
+//! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
+//! `READS` change the amounts; `ONLY=crowd` measures nothing but reads and processor time beside
+//! many pods.
 
 #![allow(
     clippy::unwrap_used,

@@ -179,8 +179,8 @@ invite() {
 TEXT
 }
 
-# One pod at the server that an earlier `serve` left running, or at one for the time. It has the same folders: two
-# servers of one engine would both write its pods' logs.
+# One pod at the server that the engine has, wherever that listens, or at one for the time. Who may serve is not ours to
+# find out: one that is refused ends, and the check asks the server that the engine has.
 demo() {
     local dockbridge=$1 code=0 server log=$folder/demo.log
     shift
@@ -188,7 +188,7 @@ demo() {
     if ! serves; then
         "$dockbridge" serve "$@" >"$log" 2>&1 &
         server=$!
-        trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null' EXIT
+        trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true' EXIT
         for _ in $(seq 200); do
             ! serves || break
             kill -0 "$server" 2>/dev/null || break

@@ -33,8 +33,10 @@ async fn a_state_directory_has_one_owner() {
         app::run(settings(room.path(), "second"), Surroundings::default(), std::future::ready(()));
     let refused = timeout(SOON, second).await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&refused).unwrap().to_string();
+    let socket = room.path().join("first.sock");
+    let first_one = format!("process {} serving {}", std::process::id(), socket.display());
     assert!(refused.to_string().contains("--state-dir"), "{refused}");
-    assert!(cause.ends_with(&format!("is locked by process {}", std::process::id())), "{cause}");
+    assert!(cause.ends_with(&format!("is locked by {first_one}")), "{cause}");
     assert!(!room.path().join("second.sock").exists());
 
     stop.send(()).unwrap();

@@ -37,6 +37,7 @@ mod pods;
 mod pulls;
 mod resources;
 mod restarts;
+mod servers;
 mod service;
 mod shortages;
 mod signals;
@@ -101,6 +102,10 @@ const STORIES: &[(&str, Story)] = stories![
     restarts::of_the_engine,
     restarts::without_the_state,
     takeover::of_living_pods,
+    servers::refused_whatever_they_share,
+    servers::killed_and_followed_at_once,
+    servers::refused_when_the_engine_comes,
+    servers::found_by_the_check,
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,

@@ -1,6 +1,9 @@
-//! Who comes second is told who was first.
+//! Who comes second is told who was first, and a lock that nobody holds keeps nobody out.
 
-use std::fs;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use super::*;
 
@@ -8,12 +11,29 @@ use super::*;
 fn who_comes_second_is_told_who_was_first() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
-    let first = Lock::take(&path).unwrap();
-    let told = Lock::take(&path).unwrap_err().to_string();
-    assert_eq!(told, format!("{} is locked by process {}", path.display(), process::id()));
+    let first = Lock::take(&path, Path::new("/run/first.sock")).unwrap();
+    let second = || Lock::take(&path, Path::new("/run/second.sock"));
+    let me = format!("process {} serving /run/first.sock", process::id());
+    let told = second().unwrap_err().to_string();
+    assert_eq!(told, format!("{} is locked by {me}", path.display()));
+    let holder = Lock::holder(&path).unwrap().unwrap();
+    assert_eq!(holder.pid, Some(process::id()));
+    assert_eq!(holder.socket.as_deref(), Some(Path::new("/run/first.sock")));
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{me}\n"));
     drop(first);
-    drop(Lock::take(&path).unwrap());
-    assert_eq!(fs::read_to_string(&path).unwrap(), format!("process {}\n", process::id()));
+    assert_eq!(Lock::holder(&path).unwrap(), None, "what it wrote is still there");
+    drop(second().unwrap());
+    let me = format!("process {} serving /run/second.sock\n", process::id());
+    assert_eq!(fs::read_to_string(&path).unwrap(), me);
+}
+
+#[test]
+fn a_look_at_a_lock_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    assert_eq!(Lock::holder(&path).unwrap(), None);
+    assert_eq!(Lock::holder(&dir.path().join("none/lock")).unwrap(), None);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -22,15 +42,46 @@ fn a_holder_that_says_nothing_still_holds() {
     let path = dir.path().join("lock");
     let other = File::create(&path).unwrap();
     other.lock().unwrap();
-    let told = Lock::take(&path).unwrap_err().to_string();
+    let told = Lock::take(&path, Path::new("/s")).unwrap_err().to_string();
     assert!(told.ends_with("is locked by another process"), "{told}");
+    assert_eq!(Lock::holder(&path).unwrap(), Some(Holder::default()));
+}
+
+#[test]
+fn what_a_holder_wrote_is_not_trusted() {
+    let read = |text: &str| Holder::parse(text).to_string();
+    for sane in ["process 7 serving /run/with space.sock", "process 7", "another process"] {
+        assert_eq!(read(sane), sane);
+    }
+    assert_eq!(read("process 7 serving /run/x.sock\nmore"), "process 7 serving /run/x.sock");
+    assert_eq!(read("process 7 serving relative"), "process 7");
+    assert_eq!(read("process 7 serving /run/\u{1b}[2J"), "process 7");
+    for nothing in ["", "\n", "process", "process -1", "dear reader"] {
+        assert_eq!(read(nothing), "another process", "{nothing:?}");
+    }
 }
 
 #[test]
 fn what_is_no_file_is_no_lock() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(Lock::take(dir.path()), Err(LockError::Host(_))));
+    let refused = |path: &Path| matches!(Lock::take(path, path), Err(LockError::Host(_)));
+    assert!(refused(dir.path()));
     let link = dir.path().join("link");
-    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
-    assert!(matches!(Lock::take(&link), Err(LockError::Host(_))));
+    symlink("/dev/null", &link).unwrap();
+    assert!(refused(&link));
+    assert!(Lock::holder(&link).is_err());
+}
+
+#[test]
+fn locks_are_kept_where_nobody_else_can_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("a/b");
+    ensure_directory(&place).unwrap();
+    ensure_directory(&place).unwrap();
+    let link = dir.path().join("link");
+    symlink(&place, &link).unwrap();
+    let refused = ensure_directory(&link).unwrap_err();
+    assert_eq!(refused.to_string(), format!("cannot keep locks in {}", link.display()));
+    fs::set_permissions(&place, Permissions::from_mode(0o777)).unwrap();
+    assert!(ensure_directory(&place).is_err());
 }

@@ -269,7 +269,7 @@ async fn the_engine_describes_itself() {
     assert_eq!(info.version, "26.1.5");
     assert_eq!(info.api, ApiVersion::new(45));
     assert_eq!(info.cgroup_driver, CgroupDriver::Cgroupfs);
-    assert_eq!(info.daemon_id, "FAKE:DAEMON");
+    assert!(info.daemon_id.starts_with("FAKE:"), "{}", info.daemon_id);
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ mod logs;
 mod networks;
 mod outages;
 mod random;
+mod second;
 mod stats;
 mod streams;
 mod traces;

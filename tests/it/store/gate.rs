@@ -10,13 +10,14 @@ use std::{
 
 use dockbridge::{
     engine::client::{Engine, Patience},
+    error::Kind,
     model::record::{ContainerRecord, Process},
     store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
 };
 use tokio::sync::Semaphore;
 
 use super::{SOON, pod, runs, settings, until, workload};
-use crate::support::fake_dockerd::server::FakeDockerd;
+use crate::support::fake_dockerd::server::{FakeDockerd, eventually};
 
 /// A store whose ended workloads wait for a permit each; how many came to the gate so far.
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>) {
@@ -34,6 +35,29 @@ fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>
     });
     let engine = Engine::new(docker.socket().to_owned(), Patience::default());
     (Store::start(engine, Vec::new(), settings(), gate, Inquest::default()), permits, came)
+}
+
+#[tokio::test]
+async fn an_engine_is_followed_when_it_is_admitted() {
+    let docker = FakeDockerd::start().await;
+    let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
+    let gate = Gate::open().admitting(move |engine| {
+        assert!(engine.daemon_id.starts_with("FAKE:"));
+        counted.fetch_add(1, Ordering::SeqCst);
+        let held = Arc::clone(&held);
+        async move { held.acquire().await.unwrap().forget() }
+    });
+    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let store = Store::start(engine, Vec::new(), settings(), gate, Inquest::default());
+    eventually(|| came.load(Ordering::SeqCst) == 1).await;
+    let unknown = store.described(Duration::from_millis(100)).await.unwrap_err();
+    assert_eq!(unknown.kind(), Kind::Unavailable);
+    assert!(store.synced(Duration::ZERO).await.is_err());
+    assert_eq!(docker.count("GET /events") + docker.count("GET /containers/json"), 0);
+    permits.add_permits(1);
+    store.synced(SOON).await.unwrap();
+    assert!(store.described(SOON).await.unwrap().engine.is_some());
 }
 
 fn works(snapshot: &Snapshot, id: &str) -> bool {

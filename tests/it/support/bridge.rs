@@ -11,7 +11,7 @@ use std::{
 use dockbridge::{
     app::{self, AppError, Deadlines, Surroundings},
     config::settings::{CniSettings, LogSettings, Settings, TracingSettings},
-    engine::client::Patience,
+    engine::{client::Patience, lock::EngineLocks},
     model::{
         container::ContainerLogFormat,
         network::NetworkMode,
@@ -96,7 +96,7 @@ impl Node {
         found
     }
 
-    fn settings(&self, docker: &Path, network: NetworkMode) -> Settings {
+    pub(crate) fn settings(&self, docker: &Path, network: NetworkMode) -> Settings {
         Settings {
             listen: self.path("cri.sock"),
             docker: docker.to_owned(),
@@ -146,11 +146,12 @@ impl Bridge {
 
     /// A server on a node, as a process in these surroundings would run it.
     pub(crate) async fn start_in(
-        surroundings: Surroundings,
+        mut surroundings: Surroundings,
         node: Node,
         docker: &FakeDockerd,
         network: NetworkMode,
     ) -> Self {
+        surroundings.locks = locks(docker);
         let settings = node.settings(docker.socket(), network);
         Self::serve(settings, surroundings, node, PATIENCE).await
     }
@@ -163,7 +164,8 @@ impl Bridge {
     ) -> Self {
         let mut settings = node.settings(docker.socket(), network);
         settings.request_timeout = patience;
-        Self::serve(settings, Surroundings::default(), node, patience).await
+        let surroundings = Surroundings { locks: locks(docker), ..Surroundings::default() };
+        Self::serve(settings, surroundings, node, patience).await
     }
 
     async fn serve(
@@ -174,10 +176,7 @@ impl Bridge {
     ) -> Self {
         let listen = settings.listen.clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served =
-            tokio::spawn(app::run_within(settings, surroundings, deadlines(patience), async {
-                let _ = stopped.await;
-            }));
+        let served = spawn(settings, surroundings, patience, stopped);
         let channel = connect(&listen).await;
         Self {
             runtime: RuntimeServiceClient::new(channel.clone())
@@ -195,6 +194,11 @@ impl Bridge {
 
     pub(crate) fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Whether it has not ended by itself.
+    pub(crate) fn serves(&self) -> bool {
+        !self.served.is_finished()
     }
 
     /// Stops as a signal does; the node stays.
@@ -317,6 +321,23 @@ impl Drop for Bridge {
             let _ = dockbridge::host::netns::unpin(&pin.path());
         }
     }
+}
+
+/// A server that ends when told by `stopped`, or when the sender is dropped.
+pub(crate) fn spawn(
+    settings: Settings,
+    surroundings: Surroundings,
+    patience: Duration,
+    stopped: oneshot::Receiver<()>,
+) -> JoinHandle<Result<(), AppError>> {
+    tokio::spawn(app::run_within(settings, surroundings, deadlines(patience), async {
+        let _ = stopped.await;
+    }))
+}
+
+/// Where servers of this engine meet.
+pub(crate) fn locks(docker: &FakeDockerd) -> EngineLocks {
+    EngineLocks::at(docker.directory().join("locks"))
 }
 
 /// A pod as kubelet describes it.

@@ -1,6 +1,6 @@
 //! Container verbs over a fake engine, with nothing else of the server around them.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use dockbridge::{
     cdi::registry::Registry,

@@ -80,8 +80,10 @@ pub(crate) struct Image {
 
 impl World {
     pub(super) fn new(root: PathBuf) -> Self {
+        // No two are one engine.
+        let id = format!("FAKE:{:016X}", rand::random::<u64>());
         let info = json!({
-            "ID": "FAKE:DAEMON", "ServerVersion": "26.1.5", "CgroupDriver": "cgroupfs",
+            "ID": id, "ServerVersion": "26.1.5", "CgroupDriver": "cgroupfs",
             "CgroupVersion": "2", "DockerRootDir": root, "Driver": "overlay2",
             "DriverStatus": [["Backing Filesystem", "extfs"]],
             "Runtimes": {"runc": {"path": "runc"}, "io.containerd.runc.v2": {"path": "runc"}},

@@ -1,0 +1,78 @@
+//! Which server has an engine: a lock named by the engine, in a place that no setting moves.
+//!
+//! Two servers of one engine would adopt each other's pods, write the same logs and sweep each
+//! other's work. Whatever else they share or not, this file they share, however each of them
+//! reaches the engine.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::address::{encoded, hex};
+use crate::{
+    host::{
+        error::HostError,
+        lock::{self, Holder, Lock, LockError},
+    },
+    model::engine::EngineInfo,
+};
+
+/// The directory with the locks of all engines of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineLocks {
+    directory: PathBuf,
+}
+
+impl Default for EngineLocks {
+    fn default() -> Self {
+        Self::at(DIRECTORY)
+    }
+}
+
+impl EngineLocks {
+    /// Locks elsewhere, for servers that must not meet those of this host: tests.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    /// The file of an engine's lock; none where the engine has no id.
+    pub fn file(&self, engine: &EngineInfo) -> Option<PathBuf> {
+        Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
+    }
+
+    /// Takes the lock whose file is `file`, for a server on `socket`. Does not wait.
+    ///
+    /// # Errors
+    /// Another server has it, or the file cannot be made.
+    pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
+        lock::ensure_directory(&self.directory)?;
+        Lock::take(file, socket)
+    }
+
+    /// The server that has the engine.
+    ///
+    /// # Errors
+    /// The lock's file cannot be looked at.
+    pub fn holder(&self, engine: &EngineInfo) -> Result<Option<Holder>, HostError> {
+        self.file(engine).map_or(Ok(None), |file| Lock::holder(&file))
+    }
+}
+
+/// The engine's id as the name of a file. Docker 20.10 takes the id from a key in `/etc/docker`, so
+/// all engines of one host have the same; where each keeps its data tells them apart.
+fn name(id: &str, root: &Path) -> Option<String> {
+    if id.is_empty() {
+        return None;
+    }
+    let whole = [id, &root.to_string_lossy()].map(|text| encoded(text, b":")).join("@");
+    // The longest name of a file is 255 bytes.
+    let name = if whole.len() > LONGEST_NAME { hex(&Sha256::digest(&whole)) } else { whole };
+    Some(format!("{name}.lock"))
+}
+
+/// `/run` is empty after a boot.
+const DIRECTORY: &str = "/run/lock/dockbridge";
+const LONGEST_NAME: usize = 200;
+
+#[cfg(test)]
+mod tests;
