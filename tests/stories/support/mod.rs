@@ -2,6 +2,7 @@
 //! engine seen from beside dockbridge, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
+pub(crate) mod chance;
 pub(crate) mod channel;
 pub(crate) mod cri;
 pub(crate) mod cri_log;
