@@ -40,6 +40,7 @@ mod restarts;
 mod service;
 mod shortages;
 mod signals;
+mod slow_engine;
 mod stats;
 mod streams;
 mod support;
@@ -102,6 +103,7 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    slow_engine::others::live_on,
     events::of_whole_lives,
     events::of_many_ends,
     execs::exact,

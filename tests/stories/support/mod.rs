@@ -22,6 +22,7 @@ pub(crate) mod proxy;
 pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod samples;
+pub(crate) mod slow_proxy;
 pub(crate) mod spdy;
 pub(crate) mod stage;
 pub(crate) mod upgrade;
