@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use dockbridge::wire::cri;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::Rng;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::support::{
+    chance::seeded,
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
     patience::{Looks, patient},
@@ -61,10 +62,7 @@ async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
 /// dockbridge is killed while pods come and go: whatever is there afterwards is listed, can be
 /// stopped and removed, and leaves nothing.
 pub(crate) async fn at_random_moments(world: World) -> Outcome {
-    let seed = std::env::var("STORY_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| rand::rng().random());
-    println!("  STORY_SEED={seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = seeded();
     let mut stage = Stage::cni(&world, "at_random").await?;
     for round in 0..15 {
         let busy = come_and_go(&stage, round);

@@ -41,6 +41,7 @@ mod servers;
 mod service;
 mod shortages;
 mod signals;
+mod slow_engine;
 mod stats;
 mod streams;
 mod support;
@@ -50,6 +51,7 @@ mod window;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
 
+use slow_engine::size::Size;
 use support::{
     failure::{Failure, Outcome},
     patience::patient,
@@ -109,6 +111,9 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    slow_engine::first_answers_are_true,
+    slow_engine::what_hangs_is_listed,
+    slow_engine::others::live_on,
     events::of_whole_lives,
     events::of_many_ends,
     execs::exact,
@@ -236,7 +241,10 @@ fn main() -> ExitCode {
 /// Tells one story in a runtime of its own.
 fn tell(world: &World, name: &str, story: Story) -> Outcome {
     let begun = Instant::now();
-    let patience = patient(stage::PATIENCE);
+    let patience = patient(match name.starts_with("slow_engine::") {
+        true => Size::stated().patience(),
+        false => stage::PATIENCE,
+    });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let outcome = runtime.block_on(async {
         let task = tokio::spawn(tokio::time::timeout(patience, story(world.clone())));

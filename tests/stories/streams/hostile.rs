@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rand::{Rng, RngCore, SeedableRng, rngs::StdRng};
+use rand::{Rng, RngCore, rngs::StdRng};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{Scene, bulk::GROWTH};
 use crate::support::{
+    chance::seeded,
     channel::patience,
     failure::{Failure, Outcome, ensure, ensure_eq},
     patience::patient,
@@ -22,10 +23,7 @@ use crate::support::{
 
 /// Garbage in place of requests, of SPDY and of WebSocket; somebody else's exec goes on.
 pub(crate) async fn bytes(world: World) -> Outcome {
-    let seed = std::env::var("STORY_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| rand::rng().random());
-    println!("  STORY_SEED={seed}");
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = seeded();
     let scene = Scene::quiet(&world, "hostile").await?;
     let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
     let mut witnesses = Vec::new();

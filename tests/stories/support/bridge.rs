@@ -165,6 +165,12 @@ impl Bridge {
 
     /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`].
     pub(crate) async fn spawn(&mut self) -> Outcome {
+        self.launch()?;
+        self.await_answer().await
+    }
+
+    /// Likewise, and does not wait until it answers.
+    pub(crate) fn launch(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(program());
         command.arg("serve").args(&self.command).kill_on_drop(true);
@@ -178,7 +184,7 @@ impl Bridge {
             command.env("PATH", format!("{}:{others}", programs.display()));
         }
         self.child = Some(command.spawn()?);
-        self.await_answer().await
+        Ok(())
     }
 
     /// Ends it gracefully and starts it again.

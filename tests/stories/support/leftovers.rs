@@ -115,7 +115,8 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-fn files_below(folder: &Path) -> Vec<String> {
+/// Everything below a folder that is none itself.
+pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     walk(folder, |path| !path.is_dir())
 }
 

@@ -2,6 +2,7 @@
 //! engine seen from beside dockbridge, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
+pub(crate) mod chance;
 pub(crate) mod channel;
 pub(crate) mod cri;
 pub(crate) mod cri_log;
@@ -21,6 +22,7 @@ pub(crate) mod proxy;
 pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod samples;
+pub(crate) mod slow_proxy;
 pub(crate) mod spdy;
 pub(crate) mod stage;
 pub(crate) mod upgrade;

@@ -110,8 +110,9 @@ pub(crate) async fn sweep(world: &World) {
     let line = format!(
         "grep -o ' {root}/tmp/[^ ]*/run/[^ ]*' /proc/self/mountinfo | xargs -r -n1 umount -l; \
          rm -rf {root}/tmp/* {leases}/[0-9]* {cache}/results; \
-         for c in $(iptables -t nat -S | grep -o '^-A CNI-HOSTPORT-DNAT.*' | sed 's/^-A //;s/ /%/g'); \
-         do iptables -t nat -D $(echo $c | tr % ' ') ; done",
+         iptables -t nat -F CNI-HOSTPORT-DNAT; \
+         for c in $(iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'); \
+         do iptables -t nat -F $c; iptables -t nat -X $c; done",
         leases = world.cni_leases.display(),
         cache = world.cni_cache.display(),
     );

@@ -1,0 +1,88 @@
+//! What is kept beside the engine, and what the engine has: a restart that takes what it has not
+//! seen yet for gone would sweep it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
+
+use super::noted::shortened;
+use crate::support::{
+    failure::{Outcome, fail},
+    leftovers::files_below,
+    patience::Looks,
+    stage::Stage,
+};
+
+/// Files by their paths, and ids of containers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// With what they hold; nothing of those that change with time or cannot be read.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// How far each log is written, where that is known.
+    positions: BTreeSet<PathBuf>,
+    containers: BTreeSet<String>,
+}
+
+impl Kept {
+    /// What there is now.
+    pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
+        let (world, folders) = (&stage.world, &stage.folders);
+        let places = [&folders.state, &folders.run, &world.cni_cache, &world.cni_leases];
+        let files = places.into_iter().flat_map(|place| files_below(place));
+        // One says which process it is, the others are not read.
+        let files = files.map(PathBuf::from).filter(|path| {
+            path.extension().is_none_or(|kind| kind != "sock")
+                && path.file_name() != Some("lock".as_ref())
+        });
+        let logs = folders.state.join("logs");
+        let (positions, files): (Vec<_>, Vec<_>) = files.partition(|path| path.starts_with(&logs));
+        let files = files.into_iter().map(|path| {
+            let held = fs::read(&path).unwrap_or_default();
+            (path, held)
+        });
+        let containers = stage.engine.containers().await?.into_iter().collect();
+        Ok(Self { files: files.collect(), positions: positions.into_iter().collect(), containers })
+    }
+
+    /// How many files there are.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len() + self.positions.len()
+    }
+
+    /// Waits until everything is there again, and nothing else.
+    pub(crate) async fn until_there_again(&self, stage: &Stage) -> Outcome {
+        let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(200));
+        let mut wrong = Vec::new();
+        while looks.again().await {
+            wrong = self.differences(&Self::of(stage).await?);
+            if wrong.is_empty() {
+                return Ok(());
+            }
+        }
+        fail!("not kept as it was: {}", shortened(&wrong));
+    }
+
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (path, held) in &self.files {
+            match now.files.get(path) {
+                None => wrong.push(format!("{} is gone", path.display())),
+                Some(holds) if holds != held => {
+                    wrong.push(format!("{} is another", path.display()));
+                }
+                Some(_) => {}
+            }
+        }
+        let newer = now.files.keys().filter(|path| !self.files.contains_key(*path));
+        wrong.extend(newer.map(|path| format!("{} is new", path.display())));
+        // They are written now and then, so there may be more of them.
+        let lost = self.positions.difference(&now.positions);
+        wrong.extend(lost.map(|path| format!("{} is gone", path.display())));
+        let others = self.containers.symmetric_difference(&now.containers);
+        wrong.extend(others.map(|id| format!("container {id} came or went")));
+        wrong
+    }
+}

@@ -1,0 +1,204 @@
+//! An engine that takes long to answer for single containers, never does, or fails.
+
+pub(crate) mod crowd;
+pub(crate) mod kept;
+pub(crate) mod noted;
+pub(crate) mod others;
+pub(crate) mod shown;
+pub(crate) mod size;
+pub(crate) mod watch;
+
+use std::time::Duration;
+
+use dockbridge::wire::cri::ContainerState as C;
+use rand::{Rng, rngs::StdRng, seq::SliceRandom};
+use tokio::time::{Instant, sleep};
+
+use self::{
+    crowd::{Crowd, PORT},
+    kept::Kept,
+    noted::Noted,
+    shown::{is_listed_only, uninspected_objects},
+    size::Size,
+    watch::{Heard, Watch},
+};
+use crate::support::{
+    chance::seeded,
+    cri::Cri,
+    failure::{Outcome, ensure, ensure_eq},
+    http,
+    slow_proxy::{Mood, Seen, SlowProxy},
+    stage::Stage,
+    world::World,
+};
+
+/// A node full of pods; dockbridge is killed and started again while the engine takes long to
+/// answer for most of what it has, and never does for some. From the first list on all is there
+/// and is what it was, and nothing is taken for gone.
+pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
+    let (size, mut random) = (Size::stated(), seeded());
+    println!("  {size:?}");
+    let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
+    let mut stage = Stage::behind(&world, "first_answers", proxy.socket()).await?;
+    let begun = Instant::now();
+    let crowd = Crowd::gather(&mut stage, size.pods).await?;
+    crowd.until_logged("").await?;
+    let (noted, kept) = (Noted::take(&stage.cri).await?, Kept::of(&stage).await?);
+    let took = begun.elapsed().as_secs_f32();
+    println!("  {:?}, {} files kept, made in {took:.1} s", noted.states(), kept.files());
+    let mut said = String::new();
+    for round in 1..=size.restarts {
+        let mood = mood(&mut random, &crowd, size);
+        let mut faults = restart(&mut stage, &proxy, (&crowd, &noted), (&mood, size)).await?;
+        said += &format!("round {round}\n");
+        let after = [
+            noted.until_told_again(&stage.cri).await,
+            works(&stage, &crowd, &format!("round {round}")).await,
+            crowd.until_logged(&said).await,
+            kept.until_there_again(&stage).await,
+        ];
+        faults.extend(after.into_iter().filter_map(|it| Some(it.err()?.0)));
+        ensure!(faults.is_empty(), "restart {round}:\n  {}", faults.join("\n  "));
+    }
+    crowd.leave(&stage.cri).await?;
+    stage.leaves_nothing().await
+}
+
+/// Each inspect takes its time; some hang and some fail, pods and containers.
+fn mood(random: &mut StdRng, crowd: &Crowd, size: Size) -> Mood {
+    let mut mood = Mood::default();
+    let (pods, containers) = crowd.ids();
+    for mut ids in [pods, containers] {
+        for id in &ids {
+            let delay = random.random_range(Duration::ZERO..=size.longest);
+            mood.delays.insert((*id).to_owned(), delay);
+        }
+        ids.shuffle(random);
+        let odd = (ids.len() / 20).max(1);
+        mood.hanging.extend(ids[..odd].iter().map(|id| (*id).to_owned()));
+        mood.failing.extend(ids[odd..odd * 2].iter().map(|id| (*id).to_owned()));
+    }
+    mood
+}
+
+/// Kills dockbridge and starts it while the engine is slow, until all looks that come to an end
+/// have, and some time after. What was wrong meanwhile.
+async fn restart(
+    stage: &mut Stage,
+    proxy: &SlowProxy,
+    (crowd, noted): (&Crowd, &Noted),
+    (mood, size): (&Mood, Size),
+) -> Outcome<Vec<String>> {
+    stage.bridge.kill().await?;
+    proxy.slow(mood.clone());
+    stage.bridge.launch()?;
+    let watch = Watch::begin(stage.bridge.socket(), noted);
+    let meanwhile = async {
+        let came = watch.first().await?;
+        let begun = Instant::now();
+        let cri = stage.bridge.cri().await?;
+        let wrong = wrong_statuses(&cri, (crowd, noted), mood).await;
+        let looked =
+            |seen: &Seen| mood.delays.keys().all(|id| !ends(mood, id) || seen.of(id).answered > 0);
+        proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
+        let looks = begun.elapsed();
+        // What hangs may be given up by then, and what came last has been seen.
+        sleep((size.longest * 3 / 2).saturating_sub(looks) + WELL_AFTER).await;
+        Outcome::Ok((came, looks, wrong))
+    };
+    let (meanwhile, heard) = watch.during(meanwhile).await;
+    proxy.quick();
+    stage.cri = stage.bridge.cri().await?;
+    let Heard { answers, wrong, refusals, mut faults, .. } = heard;
+    match meanwhile {
+        Ok((came, looks, statuses)) => {
+            let (came, looks) = (came.as_secs_f32(), looks.as_secs_f32());
+            println!(
+                "  first list after {came:.2} s and {refusals} refusals; {answers} lists, {wrong} of \
+                 them wrong; all looks {looks:.1} s later"
+            );
+            faults.extend(statuses);
+        }
+        Err(failure) => faults.push(failure.0),
+    }
+    Ok(faults)
+}
+
+/// Whether an inspect of this comes to a good end.
+fn ends(mood: &Mood, id: &str) -> bool {
+    !mood.hanging.contains(id) && !mood.failing.contains(id)
+}
+
+/// Asks for the status of one container that runs, one that has ended, and one whose inspect hangs.
+async fn wrong_statuses(cri: &Cri, (crowd, noted): (&Crowd, &Noted), mood: &Mood) -> Vec<String> {
+    let (_, containers) = crowd.ids();
+    let first = |wanted: &dyn Fn(&str) -> bool| containers.iter().copied().find(|id| wanted(id));
+    let of = |state| first(&|id| ends(mood, id) && noted.container_is(id, state));
+    let hanging = first(&|id| mood.hanging.contains(id));
+    let (runs, ended, hangs) = tokio::join!(
+        noted.wrong_status(cri, of(C::ContainerRunning), false),
+        noted.wrong_status(cri, of(C::ContainerExited), false),
+        noted.wrong_status(cri, hanging, true),
+    );
+    [runs, ended, hangs].into_iter().flatten().collect()
+}
+
+/// A command runs in a container and writes to its log, and the pod is reached where it was.
+async fn works(stage: &Stage, crowd: &Crowd, line: &str) -> Outcome {
+    let (pod, web) = crowd.web();
+    let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
+    let said = stage.cri.exec_sync(&web.id, &["sh", "-c", &command], 10).await?;
+    ensure_eq!(String::from_utf8_lossy(&said.stdout), "dockbridge world\n");
+    let ip = stage.cri.sandbox(&pod.id).await?.network.unwrap_or_default().ip;
+    for address in [format!("{ip}:80"), format!("127.0.0.1:{PORT}")] {
+        ensure!(http::get(&address).await?.contains("dockbridge world"), "no answer of {address}");
+    }
+    Ok(())
+}
+
+/// What the engine never describes is listed as what it is, for as long as that lasts, and an
+/// operator sees that nobody looked at it.
+pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
+    let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
+    let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
+    let crowd = Crowd::gather(&mut stage, 2).await?;
+    let noted = Noted::take(&stage.cri).await?;
+    // A pod that is ready, a container that runs, and one that has ended with an error.
+    let hanging =
+        [&crowd.pods[0].id, &crowd.pods[0].containers[0].id, &crowd.pods[1].containers[1].id];
+    let mood = Mood { hanging: hanging.into_iter().cloned().collect(), ..Mood::default() };
+    stage.bridge.kill().await?;
+    proxy.slow(mood.clone());
+    stage.bridge.launch()?;
+    let watch = Watch::begin(stage.bridge.socket(), &noted);
+    let meanwhile = async {
+        let came = watch.first().await?;
+        let wrong = noted.wrong_status(&stage.bridge.cri().await?, Some(hanging[1]), true).await;
+        ensure_eq!(wrong, None);
+        let given_up = |seen: &Seen| hanging.iter().all(|id| seen.of(id).given_up > 0);
+        proxy.until(LOOKS_WITHIN, given_up).await?;
+        sleep(WELL_AFTER).await;
+        Outcome::Ok(came)
+    };
+    let (came, heard) = watch.during(meanwhile).await;
+    stage.cri = stage.bridge.cri().await?;
+    ensure!(heard.faults.is_empty(), "{}", heard.faults.join("\n  "));
+    println!("  first list after {:.2} s, {} lists", came?.as_secs_f32(), heard.answers);
+    for id in hanging {
+        ensure!(is_listed_only(&stage, id).await?, "{id} is shown as if it had been looked at");
+    }
+    ensure!(uninspected_objects(&stage).await? >= 1, "nothing is counted");
+    proxy.quick();
+    noted.until_told_again(&stage.cri).await?;
+    for id in hanging {
+        ensure!(!is_listed_only(&stage, id).await?, "{id} is shown as if nobody had looked at it");
+    }
+    ensure_eq!(uninspected_objects(&stage).await?, 0);
+    crowd.leave(&stage.cri).await?;
+    stage.leaves_nothing().await
+}
+
+/// Beside the time that inspects take: longer than dockbridge waits for one that hangs.
+const LOOKS_WITHIN: Duration = Duration::from_secs(30);
+/// For what came last to be seen, and to be listed some times.
+const WELL_AFTER: Duration = Duration::from_millis(500);

@@ -1,0 +1,45 @@
+//! How much the story of everything has of everything: `make test` has no time for a full node,
+//! which has 60 pods, is restarted 20 times, and waits up to 8 seconds for an inspect.
+
+use std::{env, str::FromStr, time::Duration};
+
+use crate::support::stage;
+
+/// What the story is told to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Pods of two containers each.
+    pub(crate) pods: usize,
+    /// How often dockbridge is killed and started again.
+    pub(crate) restarts: u32,
+    /// The longest time an inspect takes, but for those that hang.
+    pub(crate) longest: Duration,
+}
+
+impl Size {
+    /// As the environment says, else a small one.
+    pub(crate) fn stated() -> Self {
+        Self {
+            // One of them hangs and another fails.
+            pods: stated("DOCKBRIDGE_SLOW_PODS", 8).max(2),
+            restarts: stated("DOCKBRIDGE_SLOW_RESTARTS", 3),
+            longest: Duration::from_secs(stated("DOCKBRIDGE_SLOW_SECONDS", 2)),
+        }
+    }
+
+    /// How long the story may take.
+    pub(crate) fn patience(self) -> Duration {
+        let pods = u32::try_from(self.pods).unwrap_or(u32::MAX);
+        let round = ROUND + self.longest * 4;
+        stage::PATIENCE + POD.saturating_mul(pods) + round.saturating_mul(self.restarts)
+    }
+}
+
+fn stated<T: FromStr>(name: &str, usual: T) -> T {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// To make a pod and to take it down.
+const POD: Duration = Duration::from_secs(4);
+/// A restart, apart from what waits for slow inspects.
+const ROUND: Duration = Duration::from_secs(30);

@@ -1,0 +1,353 @@
+//! A socket in front of the engine's whose answers to inspects of containers come late, never, or
+//! are failures, once it was told so; everything else passes as it comes.
+//!
+//! A connection here is one to the engine, so what is held holds nobody else. It is the answer
+//! that is held, not the question: it tells what was true when it was asked for. Requests are
+//! understood as far as the next one can be found: bodies are passed by their stated length, and a
+//! connection that is to become another protocol's, or whose body states no length, is passed
+//! untouched from there on. Nobody asks before he was answered.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use tokio::{
+    io::{self, AsyncReadExt, AsyncWriteExt},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Mutex as AsyncMutex, watch},
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    failure::{Outcome, fail},
+    patience::patient,
+};
+
+/// The running proxy; ends when dropped. Quick until it is told otherwise.
+#[derive(Debug)]
+pub(crate) struct SlowProxy {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// How inspects of containers are answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mood {
+    /// After what time an inspect of each container is answered; of others at once.
+    pub(crate) delays: BTreeMap<String, Duration>,
+    /// Containers whose inspect is never answered.
+    pub(crate) hanging: BTreeSet<String>,
+    /// Containers whose inspect fails, as late as others are answered.
+    pub(crate) failing: BTreeSet<String>,
+}
+
+/// What became of the inspects of one container since the mood is what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inspects {
+    /// How many there were.
+    pub(crate) asked: u32,
+    /// The engine's answer was passed on.
+    pub(crate) answered: u32,
+    /// A failure was the answer.
+    pub(crate) failed: u32,
+    /// Whoever asked went away.
+    pub(crate) given_up: u32,
+}
+
+/// Of all containers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen(BTreeMap<String, Inspects>);
+
+impl Seen {
+    /// Of the container that was asked for by this id.
+    pub(crate) fn of(&self, id: &str) -> Inspects {
+        self.0.get(id).copied().unwrap_or_default()
+    }
+
+    fn summary(&self) -> String {
+        let sum = |of: fn(&Inspects) -> u32| self.0.values().map(of).sum::<u32>();
+        format!(
+            "{} of {} containers, {} answered, {} failed, {} given up",
+            sum(|inspects| inspects.asked),
+            self.0.len(),
+            sum(|inspects| inspects.answered),
+            sum(|inspects| inspects.failed),
+            sum(|inspects| inspects.given_up),
+        )
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// None while it is quick.
+    mood: watch::Sender<Option<Arc<Mood>>>,
+    seen: watch::Sender<Seen>,
+}
+
+impl SlowProxy {
+    /// Listens at `socket` for the engine at `engine`.
+    pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
+        let listener = UnixListener::bind(socket)?;
+        let (mood, seen) = (watch::Sender::new(None), watch::Sender::new(Seen::default()));
+        let shared = Arc::new(Shared { mood, seen });
+        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&shared)));
+        Ok(Self { socket: socket.to_owned(), shared, task })
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Answers inspects so from now on, and begins to count anew.
+    pub(crate) fn slow(&self, mood: Mood) {
+        self.shared.seen.send_replace(Seen::default());
+        self.shared.mood.send_replace(Some(Arc::new(mood)));
+    }
+
+    /// Answers as the engine does; what is held is let go.
+    pub(crate) fn quick(&self) {
+        self.shared.mood.send_replace(None);
+    }
+
+    /// Waits until what became of the inspects is as wanted.
+    pub(crate) async fn until(&self, usual: Duration, wanted: impl Fn(&Seen) -> bool) -> Outcome {
+        let mut seen = self.shared.seen.subscribe();
+        let reached = timeout(patient(usual), seen.wait_for(|seen| wanted(seen))).await;
+        if reached.is_err() {
+            fail!("the inspects are not as wanted: {}", self.shared.seen.borrow().summary());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SlowProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+        fs::remove_file(&self.socket).unwrap_or_default();
+    }
+}
+
+impl Shared {
+    /// Counts a request; what becomes of its answer, if it is an inspect and the mood is slow.
+    fn fate(&self, head: &Head) -> Fate {
+        // Seen as changed only by what comes after.
+        let mood = self.mood.subscribe();
+        let (Some(id), Some(now)) = (&head.inspected, mood.borrow().clone()) else {
+            return Fate::Pass;
+        };
+        self.note(id, |inspects| inspects.asked += 1);
+        let at = Instant::now() + now.delays.get(id).copied().unwrap_or_default();
+        let (fails, hangs) = (now.failing.contains(id), now.hanging.contains(id));
+        let until = (fails || !hangs).then_some(at);
+        let hold = Hold { id: id.clone(), until, mood };
+        if fails { Fate::Fail(hold) } else { Fate::Hold(hold) }
+    }
+
+    fn note(&self, id: &str, change: impl FnOnce(&mut Inspects)) {
+        self.seen.send_modify(|seen| change(seen.0.entry(id.to_owned()).or_default()));
+    }
+}
+
+/// What becomes of a request's answer.
+enum Fate {
+    /// It is passed on.
+    Pass,
+    /// It is passed on later.
+    Hold(Hold),
+    /// It is a failure, later.
+    Fail(Hold),
+}
+
+/// An inspect that is not answered yet.
+struct Hold {
+    id: String,
+    /// None for one that hangs.
+    until: Option<Instant>,
+    /// What is held is let go when the mood changes.
+    mood: watch::Receiver<Option<Arc<Mood>>>,
+}
+
+impl Hold {
+    /// Waits for the time, or for a change of mood; whether the client is still there.
+    async fn over(&mut self, left: &CancellationToken) -> bool {
+        let time = async {
+            match self.until {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = left.cancelled() => false,
+            () = time => true,
+            _ = self.mood.changed() => true,
+        }
+    }
+}
+
+/// What the two directions of a connection know of each other.
+struct Line {
+    shared: Arc<Shared>,
+    /// For the next bytes that the engine sends.
+    held: Mutex<Option<Hold>>,
+    to_client: AsyncMutex<OwnedWriteHalf>,
+    /// The client has closed its side.
+    left: CancellationToken,
+}
+
+impl Line {
+    fn held(&self) -> MutexGuard<'_, Option<Hold>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Hold> {
+        self.held().take()
+    }
+}
+
+async fn serve(listener: UnixListener, engine: PathBuf, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let Ok(server) = UnixStream::connect(&engine).await else { continue };
+        let (from_client, to_client) = client.into_split();
+        let (from_server, mut to_server) = server.into_split();
+        let line = Arc::new(Line {
+            shared: Arc::clone(&shared),
+            held: Mutex::default(),
+            to_client: AsyncMutex::new(to_client),
+            left: CancellationToken::new(),
+        });
+        let other = Arc::clone(&line);
+        tokio::spawn(async move {
+            // A connection that breaks has ended.
+            drop(upwards(from_client, &mut to_server, &other).await);
+            other.left.cancel();
+            if let Some(hold) = other.take() {
+                other.shared.note(&hold.id, |inspects| inspects.given_up += 1);
+            }
+            to_server.shutdown().await.unwrap_or_default();
+        });
+        tokio::spawn(async move {
+            drop(downwards(from_server, &line).await);
+            line.to_client.lock().await.shutdown().await.unwrap_or_default();
+        });
+    }
+}
+
+/// Passes one request after the other.
+async fn upwards(
+    mut client: OwnedReadHalf,
+    server: &mut OwnedWriteHalf,
+    line: &Line,
+) -> io::Result<()> {
+    let mut pending = BytesMut::new();
+    while let Some(head) = Head::read(&mut client, &mut pending).await? {
+        match line.shared.fate(&head) {
+            Fate::Pass => {}
+            Fate::Hold(hold) => drop(line.held().replace(hold)),
+            Fate::Fail(mut hold) => {
+                hold.over(&line.left).await;
+                line.to_client.lock().await.write_all(FAILURE.as_bytes()).await?;
+                line.shared.note(&hold.id, |inspects| inspects.failed += 1);
+                continue;
+            }
+        }
+        server.write_all(&head.bytes).await?;
+        let Some(length) = head.body else { break };
+        let here = pending.split_to(pending.len().min(length));
+        server.write_all(&here).await?;
+        let rest = u64::try_from(length - here.len()).unwrap_or(0);
+        io::copy(&mut (&mut client).take(rest), server).await?;
+    }
+    server.write_all(&pending).await?;
+    io::copy(&mut client, server).await.map(drop)
+}
+
+/// Passes answers, each when its time has come.
+async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let length = server.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let held = line.take();
+        let Some(mut hold) = held else {
+            line.to_client.lock().await.write_all(&buffer[..length]).await?;
+            continue;
+        };
+        if !hold.over(&line.left).await {
+            line.shared.note(&hold.id, |inspects| inspects.given_up += 1);
+            return Ok(());
+        }
+        line.to_client.lock().await.write_all(&buffer[..length]).await?;
+        line.shared.note(&hold.id, |inspects| inspects.answered += 1);
+    }
+}
+
+/// A request up to its body.
+struct Head {
+    bytes: BytesMut,
+    /// The container that is to be inspected.
+    inspected: Option<String>,
+    /// How long its body is; none where nobody says, and what follows is not looked at.
+    body: Option<usize>,
+}
+
+impl Head {
+    /// The next one; none at the end, where `pending` has what came of an unfinished one.
+    async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
+        loop {
+            if let Some(place) = pending.windows(END.len()).position(|found| found == END) {
+                return Ok(Some(Self::of(pending.split_to(place + END.len()))));
+            }
+            if client.read_buf(pending).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn of(bytes: BytesMut) -> Self {
+        let text = String::from_utf8_lossy(&bytes);
+        let mut lines = text.split("\r\n");
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let inspected = (method == "GET").then(|| inspected(target)).flatten().map(str::to_owned);
+        let mut body = Some(0);
+        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => body = body.and(value.trim().parse().ok()),
+                "transfer-encoding" | "upgrade" => body = None,
+                _ => {}
+            }
+        }
+        Self { inspected, body, bytes }
+    }
+}
+
+/// The container of `/containers/<id>/json`, whether or not a version stands before it.
+fn inspected(target: &str) -> Option<&str> {
+    let path = target.split('?').next().unwrap_or_default();
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["", "containers", id, "json"] | ["", _, "containers", id, "json"] => Some(id),
+        _ => None,
+    }
+}
+
+const END: &[u8] = b"\r\n\r\n";
+const FAILURE: &str = concat!(
+    "HTTP/1.1 500 Internal Server Error\r\n",
+    "Content-Type: application/json\r\n",
+    "Content-Length: 39\r\n\r\n",
+    "{\"message\":\"nobody can say what it is\"}",
+);
