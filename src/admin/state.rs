@@ -49,7 +49,7 @@ fn engine(now: &Snapshot) -> Value {
 
 fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
     let metadata = &pod.document.spec.metadata;
-    json!({
+    let told = json!({
         "id": pod.id.as_str(),
         "name": pod.name,
         "pod": metadata.name,
@@ -64,12 +64,13 @@ fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
         "addresses": pod.addresses(),
         "containers":
             now.containers_of(&pod.id).iter().map(|one| container(one)).collect::<Vec<_>>(),
-    })
+    });
+    marked(told, pod.process.as_ref().is_some_and(Process::is_listed))
 }
 
 fn container(record: &ContainerRecord) -> Value {
     let metadata = &record.document.spec.metadata;
-    json!({
+    let told = json!({
         "id": record.id.as_str(),
         "name": record.name,
         "container": metadata.name,
@@ -78,7 +79,8 @@ fn container(record: &ContainerRecord) -> Value {
         "createdAt": record.created_at.0,
         "process": process(&record.process),
         "engineLog": record.engine_log,
-    })
+    });
+    marked(told, record.process.is_listed())
 }
 
 fn process(process: &Process) -> Value {
@@ -90,8 +92,7 @@ fn process(process: &Process) -> Value {
             "startedAt": started_at.0, "finishedAt": finished_at.0,
             "exitCode": exit_code, "reason": reason.as_str(),
         }),
-        Process::Listed(_) => json!({ "listedOnly": true }),
-        Process::Created | Process::Unknown => Value::Null,
+        Process::Created | Process::Listed(_) | Process::Unknown => Value::Null,
     };
     if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
         told.extend(more);
@@ -111,8 +112,13 @@ fn attachment(attachment: &Attachment) -> Value {
 }
 
 fn of_image(image: &ImageRecord) -> Value {
-    let mut told = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
-    if !image.inspected {
+    let told = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
+    marked(told, !image.inspected)
+}
+
+/// Says of an object that it is known only from the engine's list: its inspect has not answered.
+fn marked(mut told: Value, listed_only: bool) -> Value {
+    if listed_only {
         told["listedOnly"] = true.into();
     }
     told
