@@ -118,8 +118,8 @@ fn of_image(image: &ImageRecord) -> Value {
 
 /// Says of an object that it is known only from the engine's list: its inspect has not answered.
 fn marked(mut told: Value, listed_only: bool) -> Value {
-    if listed_only {
-        told["listedOnly"] = true.into();
+    if let (true, Value::Object(told)) = (listed_only, &mut told) {
+        told.insert("listedOnly".to_owned(), true.into());
     }
     told
 }

@@ -83,7 +83,7 @@ async fn the_first_answer_is_true() {
     assert_eq!(error.kind(), Kind::Unknown, "who needs more than the list has is told why not");
     assert!(!store.snapshot().is_complete());
     docker.clear_faults();
-    assert!(ended_with(&*store.complete().await.unwrap(), &ended, 3));
+    assert!(ended_with(&store.complete().await.unwrap(), &ended, 3));
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ fn list_containers(world: &World, request: &Recorded) -> Answer {
                 "exited" => format!("Exited ({}) 2 seconds ago", container.exit_code),
                 other => other.to_owned(),
             },
-            "Created": container.created.parse::<jiff::Timestamp>().map_or(0, |at| at.as_second()),
+            "Created": container.created.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second),
             "HostConfig": {
                 "NetworkMode": container.body["HostConfig"]["NetworkMode"].as_str().unwrap_or("default"),
             },
