@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use dockbridge::wire::cri::{ContainerState as C, PodSandboxState as S};
+use dockbridge::wire::cri::{self, ContainerState as C, PodSandboxState as S};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
@@ -63,7 +63,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
         ensure_eq!(listed.len(), pods.len());
         for (id, ready) in pods {
             let state = if ready { S::SandboxReady } else { S::SandboxNotready };
-            let found = listed.iter().find(|pod| pod.id == *id).map(|pod| pod.state());
+            let found = listed.iter().find(|pod| pod.id == *id).map(cri::PodSandbox::state);
             ensure_eq!(found, Some(state), "{id}");
         }
     }
@@ -197,13 +197,12 @@ impl Shim {
             }
             result = self.plugin(plugin, pod, &netns, &input).await?;
         }
-        let name = self.conf["name"].as_str().unwrap_or_default();
         let told = json!({ "portMappings": ports, "ipRanges": [[{ "subnet": "" }]] });
-        self.remember(name, pod, &self.conf, &told, &result)?;
+        self.remember(pod, &self.conf, (&told, &result))?;
         let loopback =
             json!({"cniVersion": "0.2.0", "name": LOOPBACK, "plugins": [{"type": "loopback"}]});
         let nothing = json!({"cniVersion": "0.2.0", "ip4": {"ip": "127.0.0.1/8"}, "dns": {}});
-        self.remember(LOOPBACK, pod, &loopback, &Value::Null, &nothing)?;
+        self.remember(pod, &loopback, (&Value::Null, &nothing))?;
         if let Some(port) = host_port {
             self.checkpoint(pod, "web", Some(port))?;
         }
@@ -238,14 +237,9 @@ impl Shim {
         Ok(serde_json::from_str(&text)?)
     }
 
-    fn remember(
-        &self,
-        network: &str,
-        pod: &str,
-        conf: &Value,
-        told: &Value,
-        result: &Value,
-    ) -> Outcome {
+    /// What libcni keeps of an ADD by this configuration, told so, with this result.
+    fn remember(&self, pod: &str, conf: &Value, (told, result): (&Value, &Value)) -> Outcome {
+        let network = conf["name"].as_str().unwrap_or_default();
         let mut entry = json!({
             "kind": "cniCacheV1", "containerId": pod, "ifName": "eth0", "networkName": network,
             "config": BASE64_STANDARD.encode(conf.to_string()),
