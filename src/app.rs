@@ -180,6 +180,8 @@ pub struct Deadlines {
     pub store: StoreSettings,
     /// All CNI plugins of one ADD or DEL together.
     pub plugins: Duration,
+    /// How often it is looked for what containers that are gone have left.
+    pub sweep_every: Duration,
 }
 
 impl Default for Deadlines {
@@ -188,6 +190,7 @@ impl Default for Deadlines {
             engine: Patience::default(),
             store: StoreSettings::default(),
             plugins: PLUGIN_DEADLINE,
+            sweep_every: SWEEP_EVERY,
         }
     }
 }
@@ -214,6 +217,7 @@ pub async fn run_within(
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let work = (&tracker, &stopping);
+    let sweep_every = deadlines.sweep_every;
     let rooms = build(&settings, deadlines, work, (&engines, endpoint.address())).await?;
     let window = window(&rooms, level);
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
@@ -257,7 +261,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         error = engines.refused() => Err(error),
-        never = sweep(&store, &logs, &rooms.rootfs, &containers) => match never {},
+        never = sweep(&store, &logs, (&rooms.rootfs, &containers), sweep_every) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
         never = give_memory_back() => match never {},
@@ -383,7 +387,12 @@ fn gate(logs: &Logs, adopter: &Adopter) -> Gate {
 
 /// Lets go of what is kept for containers that others have removed, and puts right what others
 /// have set back.
-async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Containers) -> Infallible {
+async fn sweep(
+    store: &Store,
+    logs: &Logs,
+    (rootfs, containers): (&Rootfs, &Containers),
+    every: Duration,
+) -> Infallible {
     loop {
         if complete(store).await {
             find_gone(store, logs).await;
@@ -391,7 +400,7 @@ async fn sweep(store: &Store, logs: &Logs, rootfs: &Rootfs, containers: &Contain
             containers.resized().keep(store).await;
             containers.restore_limits().await;
         }
-        tokio::time::sleep(SWEEP_EVERY).await;
+        tokio::time::sleep(every).await;
     }
 }
 

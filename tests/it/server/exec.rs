@@ -60,7 +60,7 @@ async fn three_requests_when_all_is_quick() {
     script(&docker, Script { exit_code: Some(3), ..Script::of(steps) });
     // The fake notes an end after its last byte: settle that race for the count.
     let mut counts = Vec::new();
-    for _ in 0..10 {
+    while !counts.contains(&3) && counts.len() < 100 {
         docker.forget_requests();
         let answer = run(&bridge, &id, &["x", "", "y z"], 0).await.unwrap();
         assert_eq!(

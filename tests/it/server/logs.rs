@@ -132,6 +132,31 @@ fn numbered(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| format!("line {number}")).collect()
 }
 
+/// Somebody gives the container another name, and back, an hour later: it was there all the while.
+#[tokio::test]
+async fn a_log_outlives_another_name() {
+    let scene = Scene::new().await;
+    scene.write("one");
+    scene.until(1).await;
+    scene.docker.forget_requests();
+    let name = scene.docker.world(|world| world.rename(&scene.id, "quirky_hopper"));
+    within(|| inspections(&scene) >= 4, &scene.log).await;
+    scene.write("two");
+    scene.docker.world(|world| world.rename(&scene.id, &name));
+    scene.write("three");
+    assert_eq!(scene.until(3).await, ["one", "two", "three"]);
+    scene.exit();
+    scene.until_exited().await;
+    assert!(scene.reopen(&scene.id).await.is_err(), "it has ended");
+    assert_eq!(scene.texts().len(), 3);
+}
+
+/// One for the rename, and one for each time its log is found to be of nothing that is shown.
+fn inspections(scene: &Scene) -> usize {
+    let call = format!("/containers/{}/json", scene.id);
+    scene.docker.requests().iter().filter(|asked| asked.path.ends_with(&call)).count()
+}
+
 #[tokio::test]
 async fn lines_appear_in_the_form_of_the_interface() {
     let scene = Scene::new().await;

@@ -415,6 +415,7 @@ fn deadlines(patience: Duration) -> Deadlines {
             ..StoreSettings::default()
         },
         plugins: patience,
+        sweep_every: Duration::from_millis(300),
     }
 }
 

@@ -277,6 +277,14 @@ impl World {
         let _ = self.feed.send((Value::Null, bytes.to_vec()));
     }
 
+    /// Gives a container another name; the one it had.
+    pub(crate) fn rename(&mut self, id: &str, name: &str) -> String {
+        let container = self.container_mut(id).unwrap();
+        let before = std::mem::replace(&mut container.name, name.to_owned());
+        self.container_event("rename", id);
+        before
+    }
+
     pub(super) fn listen(&self) -> broadcast::Receiver<(Value, Vec<u8>)> {
         self.feed.subscribe()
     }
