@@ -71,7 +71,7 @@ fn name(id: &str, root: &Path) -> Option<String> {
 }
 
 /// `/run` is empty after a boot.
-const DIRECTORY: &str = "/run/lock/dockbridge";
+const DIRECTORY: &str = "/run/dockbridge-engines";
 const LONGEST_NAME: usize = 200;
 
 #[cfg(test)]
