@@ -73,7 +73,11 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let pod = now.sandbox(id).map(|pod| now.containers_of(&pod.id)).unwrap_or_default();
         let all = pod.iter().map(|container| container.id.as_str()).chain([id]);
-        join_all(all.map(async |id| {
+        let listed: Vec<&str> = all.filter_map(|id| now.listed_only(id)).collect();
+        if listed.is_empty() {
+            return Ok(now);
+        }
+        join_all(listed.into_iter().map(async |id| {
             if let Err(error) = self.store.inspected(id).await {
                 let error = chain(&error);
                 warn!(id, error, "docker inspect failed; telling what docker's list says");

@@ -17,7 +17,7 @@ use crate::{
     model::{
         engine::EngineHealth,
         id::SandboxId,
-        record::{ContainerRecord, Process},
+        record::ContainerRecord,
     },
 };
 
@@ -96,8 +96,8 @@ impl Store {
     /// The engine does not answer for it; then [`Self::snapshot`] has it as the engine's list does.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, StoreError> {
         let now = self.synced(SYNC_PATIENCE).await?;
-        let Some(id) = only_listed(&now, id) else { return Ok(now) };
-        let seen = self.wait(INSPECT_PATIENCE, |now| only_listed(now, &id).is_none().then_some(()));
+        let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
+        let seen = self.wait(INSPECT_PATIENCE, |now| now.listed_only(&id).is_none().then_some(()));
         tokio::select! {
             seen = seen => match seen {
                 Some(()) => Ok(self.snapshot()),
@@ -233,15 +233,6 @@ impl Store {
             }
         }
     }
-}
-
-/// The whole id of the pod or container, if no more is known of it than the engine's list tells.
-fn only_listed(now: &Snapshot, id: &str) -> Option<String> {
-    if let Some(record) = now.container(id) {
-        return record.process.is_listed().then(|| record.id.to_string());
-    }
-    let record = now.sandbox(id)?;
-    record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.to_string())
 }
 
 /// How long one inspect may take before what the list says has to do.

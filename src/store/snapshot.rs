@@ -61,6 +61,16 @@ impl Snapshot {
         self.progress.complete
     }
 
+    /// The whole id of this pod or container, if no more is known of it than the engine's list tells.
+    pub fn listed_only(&self, id: &str) -> Option<&str> {
+        if let Some(record) = self.container(id) {
+            return record.process.is_listed().then(|| record.id.as_str());
+        }
+        let record = self.sandbox(id)?;
+        let listed = record.process.as_ref().is_some_and(Process::is_listed);
+        listed.then(|| record.id.as_str())
+    }
+
     /// Names of containers and images that are known only from the engine's lists, because their
     /// inspect has not answered.
     pub fn uninspected(&self) -> impl Iterator<Item = String> {
