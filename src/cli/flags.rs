@@ -74,7 +74,7 @@ pub struct Flags {
     /// Which images kubelet may remove: all, or only those it had pulled [default: all]
     #[arg(long, global = true, value_name = "all|pulled")]
     pub collect_images: Option<String>,
-    /// How long one call to the engine may take [default: 2m]
+    /// How long one call to the engine may take [default: 110s]
     #[arg(long, global = true, value_name = "DURATION")]
     pub runtime_request_timeout: Option<String>,
     /// What is at a container's log path: a CRI file, or a link to docker's own [default: cri]

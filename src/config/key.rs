@@ -124,7 +124,7 @@ impl Key {
             Self::PinnedImages => ("pinned-images", ""),
             Self::PinnedImageLabels => ("pinned-image-labels", ""),
             Self::CollectImages => ("collect-images", "all"),
-            Self::RuntimeRequestTimeout => ("runtime-request-timeout", "2m"),
+            Self::RuntimeRequestTimeout => ("runtime-request-timeout", "110s"),
             Self::ContainerLogFormat => ("container-log-format", "cri"),
             Self::LogFormat => ("log-format", "text"),
             Self::LogLevel => ("log-level", "info"),

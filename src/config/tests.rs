@@ -40,7 +40,7 @@ fn the_defaults_hold_when_nobody_speaks() {
     assert!(settings.streaming_addr.ip().is_loopback());
     assert_eq!(settings.pull_stall, Some(Duration::from_secs(300)));
     assert_eq!((settings.pins, settings.collect), (Pins::default(), Collect::All));
-    assert_eq!(settings.request_timeout, Duration::from_secs(120));
+    assert_eq!(settings.request_timeout, Duration::from_secs(110));
     assert_eq!((settings.log.format, settings.log.level), (Format::Text, LevelFilter::INFO));
 }
 
@@ -273,7 +273,7 @@ fn durations() {
         assert!(value::duration(text).is_err(), "{text}");
     }
     assert_eq!(value::patience("0"), Ok(None));
-    assert_eq!(value::request_timeout("0"), Ok(Duration::from_secs(120)));
+    assert_eq!(value::request_timeout("0"), Ok(Duration::from_secs(110)));
 }
 
 #[test]

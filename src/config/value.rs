@@ -318,5 +318,5 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 /// `sun_path` holds 108 bytes, one of them the final zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// What kubelet allows one call by default; the engine's answer must come before that.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// kubelet allows one call two minutes by default: an answer of ours before that tells why.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);

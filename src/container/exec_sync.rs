@@ -63,7 +63,10 @@ impl Containers {
         self.tracker.spawn(run.in_current_span());
         let outcome = match until {
             None => outcome.await,
-            Some(until) => timeout_at(until + KILL_PATIENCE, outcome).await.map_err(|_| late)?,
+            Some(until) => {
+                let patience = until.checked_add(KILL_PATIENCE).unwrap_or(until);
+                timeout_at(patience, outcome).await.map_err(|_| late)?
+            }
         };
         outcome.map_err(|_| Lost)?
     }

@@ -14,11 +14,7 @@ use super::{
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::{
-        engine::EngineHealth,
-        id::SandboxId,
-        record::ContainerRecord,
-    },
+    model::{engine::EngineHealth, id::SandboxId, record::ContainerRecord},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.

@@ -26,9 +26,11 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// A host name the kernel can hold: labels of at most 63 bytes, 64 in all.
+/// A host name the kernel can hold: labels of at most 63 bytes, 64 in all. It may end with a dot: so
+/// does `setHostnameAsFQDN` of a pod with a subdomain where kubelet's cluster domain is empty.
 pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
-    let valid = name.len() <= MAX_HOSTNAME && name.split('.').all(is_label);
+    let labels = name.strip_suffix('.').unwrap_or(name);
+    let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
     if name.is_empty() || valid {
         return Ok(name.to_owned());
     }

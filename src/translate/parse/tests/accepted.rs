@@ -27,6 +27,13 @@ fn container(config: &cri::ContainerConfig) -> ContainerSpec {
     container_spec(Some(config), Some(&sample::sandbox())).unwrap()
 }
 
+/// What kubelet makes of setHostnameAsFQDN with a subdomain, without a cluster domain.
+#[test]
+fn a_host_name_may_end_with_a_dot() {
+    let named = cri::PodSandboxConfig { hostname: "a.sub.ns.svc.".to_owned(), ..sample::sandbox() };
+    assert_eq!(sandbox(&named).hostname, "a.sub.ns.svc.");
+}
+
 #[test]
 fn every_field_of_a_sandbox_arrives() {
     let spec = sandbox(&sample::sandbox());

@@ -96,6 +96,8 @@ fn sandbox_identity_and_paths() {
         ("config.hostname", INVALID, |c| c.hostname = "a".repeat(64)),
         ("config.hostname", INVALID, |c| c.hostname = format!("{}.b", "a".repeat(63))),
         ("config.hostname", INVALID, |c| c.hostname = "a..b".to_owned()),
+        ("config.hostname", INVALID, |c| c.hostname = "a..".to_owned()),
+        ("config.hostname", INVALID, |c| c.hostname = ".".to_owned()),
         ("config.hostname", INVALID, |c| c.hostname = "-a".to_owned()),
         ("config.hostname", INVALID, |c| c.hostname = "a\nb".to_owned()),
         ("config.log_directory", INVALID, |c| c.log_directory = "var/log".to_owned()),
