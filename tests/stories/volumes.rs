@@ -139,7 +139,10 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     unmount(&stage)?;
     stage.bridge.spawn().await?;
     stage.cri = stage.bridge.cri().await?;
-    unmount(&stage)?;
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    while unmount(&stage).is_err() {
+        ensure!(looks.again().await, "what a reboot took is not mounted again");
+    }
     stage.cri.start(&id).await?;
     ensure_eq!(stage.engine.inside(&id, "cat /vol/file /all/model/file").await?, "hello\nhello");
 
