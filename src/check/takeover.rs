@@ -56,7 +56,7 @@ pub async fn examine(settings: &Settings) -> Findings {
         conf_dir: settings.cni.conf_dir.clone(),
         bin_dirs: settings.cni.bin_dirs.clone(),
         cache_dir: settings.cni.cache_dir.clone(),
-        plugin_deadline: Duration::ZERO,
+        plugin_deadline: QUESTION,
     });
     let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
     for pod in &pods {
@@ -163,3 +163,5 @@ and those that dockbridge made since, with their addresses, and nothing restarts
 there releases its address and host ports. Logs of containers that dockbridge followed get no new
 lines under cri-dockerd until they are restarted: their log is a file then, not a link to Docker's.
 ";
+/// How long a plugin may take to say which versions it speaks.
+const QUESTION: Duration = Duration::from_secs(10);

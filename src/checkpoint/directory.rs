@@ -21,6 +21,7 @@ use super::{
     record::{Loaded, MemoryKills, PulledImages, Quarantined, Resized, SandboxCheckpoint},
 };
 use crate::{
+    error::chain,
     host::{
         error::HostError,
         file::{self, Durability},
@@ -95,7 +96,10 @@ impl Checkpoints {
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
         let (predecessors, of) = (self.predecessors.clone(), id.clone());
         let removed = task::spawn_blocking(move || predecessors.remove(&of)).await;
-        removed.map_err(|_| CheckpointError::Lost)??;
+        if let Ok(Err(error)) = removed {
+            let error = chain(&error);
+            warn!(sandbox = %id, error, "what cri-dockerd or dockershim kept of this pod stays");
+        }
         self.erase(self.places.sandbox(id)).await
     }
 

@@ -41,14 +41,9 @@ impl Predecessors {
     /// # Errors
     /// Anything but absence.
     pub(super) fn remove(&self, id: &SandboxId) -> Result<(), crate::host::error::HostError> {
-        let removed = self.files(id).map(|path| match path.parent() {
-            // Nothing to flush where nothing was.
-            Some(parent) if parent.is_dir() => {
-                file::remove_if_present(&path, Durability::Written).map(drop)
-            }
-            _ => Ok(()),
-        });
-        removed.collect()
+        // A file that is not there may not be removable either: on a disk that is read-only.
+        let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());
+        there.map(|path| file::remove_if_present(&path, Durability::Written).map(drop)).collect()
     }
 
     fn files(&self, id: &SandboxId) -> impl Iterator<Item = PathBuf> {

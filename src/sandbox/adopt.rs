@@ -10,9 +10,11 @@ use std::{
     collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::future::join_all;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::room::{checkpoint, netns_dir, pod_network};
@@ -78,18 +80,24 @@ impl Adopter {
             return None;
         }
         let network = self.pod_network(pod).await;
-        if let Some(found) = self.network.recall(network.clone()).await {
-            return Some(found);
+        let recalled = self.network.recall(network.clone()).await;
+        if matches!(recalled, Some(Attachment::Ready { .. })) {
+            return recalled;
         }
-        if pod.process.as_ref().is_some_and(Process::is_running)
-            && let Some(pid) = self.pid(pod).await
-            && let Some(found) = self.network.recognise(network.clone(), pid).await
-        {
-            return Some(found);
+        if pod.process.as_ref().is_some_and(Process::is_running) {
+            // Without its process nothing is known yet: it is asked for again when it was inspected.
+            let pid = self.pid(pod).await?;
+            let recognised = self.network.recognise(network.clone(), pid).await;
+            if recognised.is_some() {
+                return recognised;
+            }
         }
         // Nothing tells how it was connected. It cannot be ready, but today's network may still know
         // it by its id, so its release is left to be done.
-        self.network.prepare(network).await.ok().map(Attachment::Adding)
+        match recalled {
+            Some(adding) => Some(adding),
+            None => self.network.prepare(network).await.ok().map(Attachment::Adding),
+        }
     }
 
     async fn pod_network(&self, pod: &SandboxRecord) -> PodNetwork {
@@ -104,14 +112,22 @@ impl Adopter {
         if let Some(pid) = pod.pid() {
             return Some(pid);
         }
-        match self.engine.inspect_container(pod.id.as_str()).await {
-            Ok(Observed::Sandbox(record)) => record.pid(),
-            Ok(_) => None,
-            Err(error) => {
+        let inspect = self.engine.inspect_container(pod.id.as_str());
+        match timeout(PID_PATIENCE, inspect).await {
+            Ok(Ok(Observed::Sandbox(record))) => record.pid(),
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => {
                 let error = chain(&error);
-                warn!(sandbox = %pod.id, error, "cannot ask for the process of a pod to adopt");
+                warn!(sandbox = %pod.id, error, "docker inspect of a pod to adopt failed; trying again later");
+                None
+            }
+            Err(_) => {
+                warn!(sandbox = %pod.id, "docker inspect of a pod to adopt takes long; trying again later");
                 None
             }
         }
     }
 }
+
+/// Nobody is told of any pod meanwhile.
+const PID_PATIENCE: Duration = Duration::from_secs(2);

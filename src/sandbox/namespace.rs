@@ -24,6 +24,12 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
+    /// Whether the namespace is kept.
+    pub(super) async fn is_pinned(&self, id: &SandboxId) -> bool {
+        let at = self.pin_of(id);
+        tokio::task::spawn_blocking(move || netns::is_pinned(&at)).await.unwrap_or_default()
+    }
+
     /// Lets go of the namespace. One that is not kept is fine.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::unpin).await

@@ -22,6 +22,9 @@ impl Sandboxes {
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
         let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        if let Some(sandbox) = &sandbox {
+            self.hold_namespace(sandbox).await?;
+        }
         // Kubelet stops first; after a crash in between the address is released here.
         let disconnect = async {
             match &sandbox {

@@ -63,6 +63,7 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         let mut causes = self.stop_workloads(id).await;
         if let Some(sandbox) = sandbox {
+            self.hold_namespace(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
             causes.extend([network, pause].into_iter().filter_map(Result::err));
         }
@@ -83,6 +84,21 @@ impl Sandboxes {
             .map(|container| self.rooms.containers.kill(&container.id));
         let ended = futures_util::future::join_all(kills).await;
         ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
+    }
+
+    /// Sees to it that the namespace outlives the pause until plugins have worked in it: one that was
+    /// adopted a moment ago may not be pinned yet.
+    pub(super) async fn hold_namespace(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
+        let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
+        let holds = sandbox.attachment.as_ref().and_then(Attachment::intent).is_some();
+        if !runs || !holds || self.is_pinned(&sandbox.id).await {
+            return Ok(());
+        }
+        let now = self.rooms.store.inspected(sandbox.id.as_str()).await?;
+        match now.sandbox(sandbox.id.as_str()).and_then(|seen| seen.pid()) {
+            Some(pid) => self.pin(&sandbox.id, pid).await,
+            None => Ok(()),
+        }
     }
 
     /// Releases what CNI holds, once.

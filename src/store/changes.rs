@@ -186,9 +186,9 @@ fn of_process(process: &Process, begins: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
         Process::Listed(_) if !begins => None,
-        Process::Listed(Listed::Created) => Some(Stage::Created),
         Process::Listed(Listed::Running) => Some(Stage::Running(Nanos::UNSET)),
-        Process::Listed(Listed::Exited { .. }) => {
+        // One that could not be started is listed as created: its end is no news.
+        Process::Listed(Listed::Created | Listed::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }
         Process::Running { started_at, .. } => Some(Stage::Running(*started_at)),

@@ -1,8 +1,11 @@
 //! One look at one object, as a task of its own: an inspect with a deadline, then the gate.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{Notify, mpsc},
+    time,
+};
 
 use super::{
     error::StoreError,
@@ -30,6 +33,8 @@ pub(super) struct Looker {
     pub(super) inquest: Inquest,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,
+    /// Asks the link for a list.
+    pub(super) relist: Arc<Notify>,
 }
 
 /// Why a look saw nothing.

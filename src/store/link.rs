@@ -4,10 +4,10 @@
 //! the list is being made the stream is read all the same: the engine drops events for readers
 //! that fall behind.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::JoinSet,
     time::{self, Instant},
 };
@@ -51,9 +51,17 @@ pub(super) enum Signal {
 
 /// Follows the engine, if the gate admits it, until the task is aborted or nobody listens.
 pub(super) async fn follow(looker: Looker) {
-    let Looker { engine, settings, signals, gate, .. } = looker;
-    let mut session =
-        Session { engine, gate, settings, signals, listed: false, pause: FIRST_PAUSE };
+    let Looker { engine, settings, signals, gate, relist, .. } = looker;
+    let mut session = Session {
+        engine,
+        gate,
+        settings,
+        signals,
+        relist,
+        listed: false,
+        imaged: false,
+        pause: FIRST_PAUSE,
+    };
     loop {
         let Err(end) = session.run().await;
         let End::Lost(reason) = end else { return };
@@ -70,8 +78,12 @@ struct Session {
     gate: Gate,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
+    /// Somebody needs a list.
+    relist: Arc<Notify>,
     /// The first list is in.
     listed: bool,
+    /// The first list of images, too.
+    imaged: bool,
     pause: Duration,
 }
 
@@ -99,6 +111,7 @@ impl Session {
     async fn attend(&mut self, mut events: Events) -> Result<Infallible, End> {
         let mut lists = JoinSet::new();
         let mut due = Instant::now();
+        let mut rested = due;
         loop {
             tokio::select! {
                 event = events.next() => match event {
@@ -108,7 +121,7 @@ impl Session {
                 },
                 () = time::sleep_until(due), if lists.is_empty() => {
                     self.tell(Signal::Listing).await?;
-                    let listing = list(self.engine.clone(), self.settings.list_deadline);
+                    let listing = list(self.engine.clone(), &self.settings, self.listed);
                     let adopting = (!self.listed).then(|| self.gate.clone());
                     lists.spawn(async move {
                         let mut listing = listing.await?;
@@ -118,12 +131,19 @@ impl Session {
                         Ok(listing)
                     });
                 }
+                () = self.relist.notified(), if lists.is_empty() => due = due.min(rested),
                 Some(listed) = lists.join_next() => {
                     let lost = |_| End::Lost("listing ended without an answer".to_owned());
                     let listing = listed.map_err(lost)??;
                     let whole = listing.images.is_some();
-                    let again = if whole { self.settings.relist_every } else { AGAIN };
-                    due = Instant::now() + again;
+                    let again = match whole {
+                        true => self.settings.relist_every,
+                        false if self.imaged => AGAIN,
+                        false => SOON,
+                    };
+                    self.imaged |= whole;
+                    (due, rested) =
+                        (Instant::now() + again, Instant::now() + self.settings.relist_rest);
                     (self.pause, self.listed) = (FIRST_PAUSE, true);
                     self.tell(Signal::Listed(listing)).await?;
                 }
@@ -136,10 +156,21 @@ impl Session {
     }
 }
 
-async fn list(engine: Engine, patience: Duration) -> Result<Listing, End> {
+/// Images must not hold up the first answer about pods.
+fn list(
+    engine: Engine,
+    settings: &StoreSettings,
+    listed: bool,
+) -> impl Future<Output = Result<Listing, End>> + use<> {
+    let patience = settings.list_deadline;
+    let of_images = if listed { patience } else { patience.min(SOON) };
+    lists(engine, patience, of_images)
+}
+
+async fn lists(engine: Engine, patience: Duration, of_images: Duration) -> Result<Listing, End> {
     let (containers, images) = tokio::join!(
         within(patience, "its containers", engine.list_containers()),
-        within(patience, "its images", engine.list_images()),
+        within(of_images, "its images", engine.list_images()),
     );
     let images = images.inspect_err(|end| {
         if let End::Lost(reason) = end {
@@ -162,5 +193,7 @@ async fn within<T>(
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Before images are listed again that never were.
+const SOON: Duration = Duration::from_secs(2);
 /// When images could not be listed.
 const AGAIN: Duration = Duration::from_secs(30);

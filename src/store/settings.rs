@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// How often everything is looked at again although no event asked for it.
     pub relist_every: Duration,
+    /// How soon after a list another may follow because an inspect failed: what happened to that
+    /// object, only a list tells.
+    pub relist_rest: Duration,
     /// How often the engine is pinged: a frozen one is noticed by nothing else.
     pub ping_every: Duration,
     /// How long one inspect may take.
@@ -31,6 +34,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             relist_every: Duration::from_secs(300),
+            relist_rest: Duration::from_secs(30),
             ping_every: Duration::from_secs(5),
             inspect_deadline: Duration::from_secs(10),
             connect_deadline: Duration::from_secs(5),

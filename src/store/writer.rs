@@ -60,8 +60,14 @@ impl Store {
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (shout, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let looker =
-            Looker { engine, gate, inquest: inquest.clone(), settings, signals: to_signals };
+        let looker = Looker {
+            engine,
+            gate,
+            inquest: inquest.clone(),
+            settings,
+            signals: to_signals,
+            relist: Arc::default(),
+        };
         let meters = StoreMeters::default();
         let outlet = Outlet::new(&current, shout, meters.clone());
         let writer = Writer::new(looker, signals, checkpoints, outlet);
@@ -300,8 +306,10 @@ impl Writer {
 
     fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
         self.meters().looked(target, result.is_ok());
-        if result.is_ok() {
-            self.outlet.lag.seen(target.name());
+        match (&result, target) {
+            (Ok(_), _) => self.outlet.lag.seen(target.name()),
+            (Err(_), Target::Container(_)) => self.looker.relist.notify_one(),
+            (Err(_), Target::Image(_)) => {}
         }
         let result = result.map_err(|failure| failure.about(target.name()));
         let told = result.as_ref().err().map(|error| chain(error));

@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use dockbridge::{
     error::Kind,
     model::record::{Process, SandboxState},
-    store::snapshot::Snapshot,
+    store::{settings::StoreSettings, snapshot::Snapshot},
 };
 
-use super::{SOON, elapsed_below, end_silently, ended, pod, runs, start, synced, until, workload};
+use super::{
+    SOON, elapsed_below, end_silently, ended, pod, runs, settings, start, start_with, synced,
+    until, workload,
+};
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
     server::FakeDockerd,
@@ -84,6 +87,29 @@ async fn the_first_answer_is_true() {
     assert!(!store.snapshot().is_complete());
     docker.clear_faults();
     assert!(ended_with(&store.complete().await.unwrap(), &ended, 3));
+}
+
+/// Its inspect will never tell that it ended.
+#[tokio::test]
+async fn the_end_of_what_hangs_is_told_by_a_list() {
+    let docker = FakeDockerd::start().await;
+    let (seen, listed) = docker.world(|world| {
+        let pods = (pod(world, "seen"), pod(world, "listed"));
+        world.start(&pods.0);
+        world.start(&pods.1);
+        pods
+    });
+    let call = |id: &str| format!("GET /containers/{id}/json");
+    docker.inject(Rule::new(&call(&listed), Fault::StalledHeaders));
+    let settings = StoreSettings { relist_rest: Duration::from_millis(200), ..settings() };
+    let store = start_with(&docker, Vec::new(), settings);
+    until(&store, "both run", |s| runs(s, &seen) && runs(s, &listed)).await;
+    docker.inject(Rule::new(&call(&seen), Fault::StalledHeaders));
+    docker.world(|world| {
+        world.exit(&seen, 1);
+        world.exit(&listed, 1);
+    });
+    until(&store, "both have ended", |s| !runs(s, &seen) && !runs(s, &listed)).await;
 }
 
 #[tokio::test]
