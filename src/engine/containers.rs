@@ -5,7 +5,6 @@ use std::{collections::HashSet, time::Duration};
 use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 use tracing::debug;
 
 use super::{
@@ -231,54 +230,37 @@ impl Engine {
 }
 
 fn listed_container(entry: ListEntry) -> Option<ListedContainer> {
-    match entry {
-        ListEntry::Whole(entry) => Some(ListedContainer {
-            id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
-            image: ImageId::try_from(entry.image_id.as_str()).ok(),
-            claim: claim(entry.labels.get(label::TYPE).map(String::as_str)),
-            observed: Some(Box::new(observe::listed::observe(*entry))),
-        }),
-        ListEntry::Part(entry) => Some(ListedContainer {
-            id: entry.id.filter(|id| !id.is_empty())?,
-            image: entry.image.and_then(|image| ImageId::try_from(image).ok()),
-            // A label of another type than text is a label.
-            claim: claim(
-                entry.labels.get(label::TYPE).map(|kind| kind.as_str().unwrap_or_default()),
-            ),
-            observed: None,
-        }),
-        ListEntry::Other(_) => None,
-    }
-}
-
-fn claim(kind: Option<&str>) -> Claim {
-    match kind {
-        None => Claim::None,
-        Some(label::TYPE_CONTAINER) => Claim::Workload,
-        Some(_) => Claim::Other,
-    }
+    let ListEntry::Known(entry) = entry else { return None };
+    Some(ListedContainer {
+        id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
+        image: ImageId::try_from(entry.image_id.as_str()).ok(),
+        claim: match entry.labels.get(label::TYPE).map(String::as_str) {
+            None => Claim::None,
+            Some(label::TYPE_CONTAINER) => Claim::Workload,
+            Some(_) => Claim::Other,
+        },
+        observed: Some(Box::new(observe::listed::observe(*entry))),
+    })
 }
 
 /// One entry of a list. One that we cannot read must not hide the others.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum ListEntry {
-    Whole(Box<ContainerSummary>),
-    Part(Listed),
+    Known(Box<ContainerSummary>),
     Other(serde::de::IgnoredAny),
 }
 
 /// What identifies an entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Listed {
-    pub(super) id: Option<String>,
+struct Listed {
+    id: Option<String>,
     /// Of a container: the id of its image.
     #[serde(rename = "ImageID")]
     image: Option<String>,
     /// Of a container: with a leading slash.
     names: Option<Vec<String>>,
-    labels: Value,
 }
 
 /// The ids in the order listed, each once.

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use super::{
     address,
     client::Engine,
-    containers::Listed,
     error::{Call, EngineError, Subject},
     exchange::Exchange,
     stream::{Messages, failure},
@@ -154,17 +153,13 @@ struct Writable {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum ListEntry {
-    Whole(ImageSummary),
-    Part(Listed),
+    Known(ImageSummary),
     Other(serde::de::IgnoredAny),
 }
 
 fn listed_image(entry: ListEntry) -> Option<ImageRecord> {
-    observe::listed::observe_image(match entry {
-        ListEntry::Whole(entry) => entry,
-        ListEntry::Part(entry) => ImageSummary { id: entry.id?, ..ImageSummary::default() },
-        ListEntry::Other(_) => return None,
-    })
+    let ListEntry::Known(entry) = entry else { return None };
+    observe::listed::observe_image(entry)
 }
 
 /// The engine answers 200 before it knows whether the archive is any good.

@@ -104,6 +104,7 @@ const STORIES: &[(&str, Story)] = stories![
     restarts::of_the_engine,
     restarts::without_the_state,
     takeover::of_living_pods,
+    takeover::stopped_at_once,
     servers::refused_whatever_they_share,
     servers::killed_and_followed_at_once,
     servers::refused_when_the_engine_comes,

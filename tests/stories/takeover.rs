@@ -19,6 +19,7 @@ use crate::support::{
     failure::{Outcome, ensure, ensure_eq, fail},
     http,
     patience::Looks,
+    slow_proxy::{Mood, SlowProxy},
     stage::Stage,
     world::World,
 };
@@ -48,9 +49,11 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let before = shim.starts().await?;
 
     let told = takeover_check(&stage).await?;
-    for part in
-        [&format!("ns/web runs, 1 of 2 containers running; network world, {address}"), "ns/host"]
-    {
+    for part in [
+        &format!("ns/web runs, 1 of 2 containers running; network world, {address}"),
+        &format!("ns/plain runs, 0 of 0 containers running; network world, {plain_address}"),
+        "ns/host",
+    ] {
         ensure!(told.contains(part), "{part} is not in:\n{told}");
     }
     ensure!(!stage.folders.state.join("sandboxes").exists(), "the check has changed something");
@@ -88,7 +91,36 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
         .map(|entry| entry.path())
         .collect();
     ensure!(left.is_empty(), "cri-dockerd would go on listing {left:?}");
-    no_rules(&dead).await?;
+    no_rules(&[web, plain]).await?;
+    stage.leaves_nothing().await
+}
+
+/// Pods whose checkpoints and pins are lost are stopped before anything was inspected: their
+/// namespaces are kept until the plugins have worked in them, so no rule is left.
+pub(crate) async fn stopped_at_once(world: World) -> Outcome {
+    let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
+    let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;
+    let mut ids = Vec::new();
+    for name in ["one", "two", "three"] {
+        ids.push(stage.cri.run(&stage.recipes.pod(name)).await?);
+    }
+    stage.bridge.kill().await?;
+    for id in &ids {
+        nix::mount::umount(&stage.folders.run.join("netns").join(id))?;
+    }
+    fs::remove_dir_all(&stage.folders.state)?;
+    fs::remove_dir_all(stage.folders.run.join("netns"))?;
+    let delays = ids.iter().map(|id| (id.clone(), Duration::from_millis(700))).collect();
+    proxy.slow(Mood { delays, ..Mood::default() });
+    stage.bridge.spawn().await?;
+    stage.cri = stage.bridge.cri().await?;
+    let stops = ids.iter().map(|id| stage.cri.stop(id));
+    for stopped in futures_util::future::join_all(stops).await {
+        stopped?;
+    }
+    no_rules(&ids).await?;
+    proxy.quick();
+    stage.cri.clear().await?;
     stage.leaves_nothing().await
 }
 
@@ -103,15 +135,15 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Port rules name the pod they belong to; but for the masquerade of one whose namespace is gone,
-/// which the bridge plugin itself forgets.
-async fn no_rules(dead: &str) -> Outcome {
+/// Rules name the pod they belong to. The masquerade of one whose namespace is gone is forgotten by
+/// the bridge plugin itself.
+async fn no_rules(pods: &[String]) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
     let mut rules = String::new();
     while looks.again().await {
         let told = Command::new("iptables-save").args(["-t", "nat"]).output().await?;
         rules = String::from_utf8_lossy(&told.stdout).into_owned();
-        let left = rules.lines().filter(|line| line.contains(" id: ") && !line.contains(dead));
+        let left = rules.lines().filter(|line| pods.iter().any(|id| line.contains(id)));
         if left.count() == 0 {
             return Ok(());
         }
