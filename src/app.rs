@@ -409,7 +409,7 @@ async fn complete(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(UNINSPECTED_PATIENCE, store.complete()).await {
             Ok(complete) => return complete.is_some(),
-            Err(_) if !store.snapshot().is_synced() => {}
+            Err(_) if !store.snapshot().has_images() => {}
             Err(_) => {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(

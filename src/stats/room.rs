@@ -31,7 +31,7 @@ use crate::{
     host::cgroup::Cgroups,
     model::{
         filter::{ContainerFilter, SandboxFilter},
-        record::{ContainerRecord, SandboxRecord},
+        record::{ContainerRecord, Process, SandboxRecord},
         stats::{
             ContainerReading, Detail, Disks, GroupReading, PodReading, ProcessReading, Specimen,
         },
@@ -135,7 +135,9 @@ impl Stats {
         filter: &SandboxFilter,
         detail: Detail,
     ) -> Result<Vec<PodReading>, StatsError> {
-        let runs = |record: &&Arc<SandboxRecord>| record.pid().is_some();
+        let runs = |record: &&Arc<SandboxRecord>| {
+            record.process.as_ref().is_some_and(Process::is_running)
+        };
         let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
         let shapes = Shape::all(asked, now);
         self.spread(shapes, detail, Memory::pod).await

@@ -3,7 +3,10 @@
 //!
 //! `W` is who waits for a look; the writer has channels there, tests have numbers.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     facts::{Facts, Sight},
@@ -75,8 +78,8 @@ pub(super) struct Ledger<W, E> {
     /// The head of the snapshot (engine, health, progress) differs from the published one.
     head_changed: bool,
     progress: Progress,
-    /// Of the first lists, what no look has answered for yet.
-    unseen: HashSet<Target>,
+    /// Of the first lists, what no look that began since has answered for yet, and since when.
+    unseen: HashMap<Target, Ticket>,
 }
 
 #[derive(Debug)]
@@ -104,7 +107,7 @@ impl<W, E> Ledger<W, E> {
             answers: Vec::new(),
             head_changed: false,
             progress: Progress::default(),
-            unseen: HashSet::new(),
+            unseen: HashMap::new(),
         }
     }
 
@@ -136,7 +139,7 @@ impl<W, E> Ledger<W, E> {
 
     /// A list of all ids begins.
     pub(super) fn listing(&mut self) {
-        self.facts.begin_list(self.looks.now());
+        self.facts.begin_list(self.looks.stamp());
     }
 
     /// All ids: whatever is listed or known is worth a look. What is known but not listed is
@@ -145,7 +148,7 @@ impl<W, E> Ledger<W, E> {
         for checkpoint in &listing.adopted {
             self.facts.put(checkpoint.clone());
         }
-        let since = self.facts.list_since().unwrap_or(self.looks.now());
+        let since = self.facts.list_since().unwrap_or_else(|| self.looks.stamp());
         self.facts.list(&listing.containers, self.looks.now());
         self.facts.list_images(listing.images.as_deref().unwrap_or_default(), since);
         let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);
@@ -155,14 +158,17 @@ impl<W, E> Ledger<W, E> {
         targets.extend(images.map(|image| Target::Image(image.id.clone().into())));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
         // A look under way may have seen what went before the list was made.
-        let known: HashSet<Target> =
-            self.facts.targets().chain(self.looks.targets().chain(&self.unseen).cloned()).collect();
+        let known: HashSet<Target> = self
+            .facts
+            .targets()
+            .chain(self.looks.targets().chain(self.unseen.keys()).cloned())
+            .collect();
         targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
         for target in &targets {
             self.looks.want(target);
         }
         let is_first = !self.progress.containers_listed;
-        self.advance(listing.images.is_some(), &targets);
+        self.advance(listing.images.is_some(), &targets, since);
         if is_first {
             // What is shown is what the list says.
             self.turn(Link::Up);
@@ -173,12 +179,12 @@ impl<W, E> Ledger<W, E> {
     }
 
     /// Notes what the first lists of containers and of images leave to be looked at.
-    fn advance(&mut self, has_images: bool, targets: &[Target]) {
+    fn advance(&mut self, has_images: bool, targets: &[Target], since: Ticket) {
         let is_new = |target: &&Target| match target {
             Target::Container(_) => !self.progress.containers_listed,
             Target::Image(_) => has_images && !self.progress.images_listed,
         };
-        self.unseen.extend(targets.iter().filter(is_new).cloned());
+        self.unseen.extend(targets.iter().filter(is_new).map(|target| (target.clone(), since)));
         let listed = Progress {
             containers_listed: true,
             images_listed: self.progress.images_listed || has_images,
@@ -189,7 +195,7 @@ impl<W, E> Ledger<W, E> {
 
     /// A target of the first lists was seen, or is gone.
     fn seen(&mut self, target: &Target) {
-        if self.unseen.remove(target) {
+        if self.unseen.remove(target).is_some() {
             self.reach(self.progress);
         }
     }
@@ -262,10 +268,11 @@ impl<W, E> Ledger<W, E> {
     ) -> Option<u32> {
         let finished = self.looks.finish(target, ticket, result.is_ok());
         if result.is_err() {
-            self.facts.miss(target);
+            self.facts.miss(target, ticket);
         }
         // An image can be broken for good. Whether it is there, the list tells.
-        if result.is_ok() || matches!(target, Target::Image(_)) {
+        let is_told = result.is_ok() || matches!(target, Target::Image(_));
+        if is_told && self.unseen.get(target).is_some_and(|since| ticket > *since) {
             self.seen(target);
         }
         let result = result.map(|sight| {

@@ -229,6 +229,12 @@ impl<W> Looks<W> {
         Ticket(self.clock)
     }
 
+    /// An instant of its own, later than every look begun so far and earlier than all others.
+    pub(super) const fn stamp(&mut self) -> Ticket {
+        self.clock += 1;
+        Ticket(self.clock)
+    }
+
     /// Looks that began before this instant are all over.
     pub(super) fn horizon(&self) -> Ticket {
         self.running.keys().min().copied().unwrap_or(Ticket(self.clock.saturating_add(1)))

@@ -33,7 +33,7 @@ impl Facts {
         self.changed.images |= self.hidden.list(&there, since, at);
         for one in listed {
             match one.observed.as_deref() {
-                _ if self.gone.contains_key(&one.id) => {}
+                _ if self.is_late(&one.id, since) => {}
                 Some(Observed::Sandbox(record)) => self.list_sandbox(record, since),
                 Some(Observed::Container(record)) => self.list_workload(record, since),
                 Some(Observed::Foreign(_)) | None => {}
@@ -44,8 +44,7 @@ impl Facts {
     /// Docker lists these images; what is not known yet is shown as listed.
     pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Ticket) {
         for record in listed {
-            if !self.images.contains_key(&record.id) && !self.gone.contains_key(record.id.as_str())
-            {
+            if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
                 // What else there is to look at is in the list, too.
                 self.see_image(record.clone(), since);
             }
@@ -90,10 +89,13 @@ impl Facts {
         shown.is_listed()
     }
 
-    /// A look at a container failed: if a list contradicted what is shown, the list is right.
-    pub(in crate::store) fn miss(&mut self, target: &Target) {
+    /// A look at a container failed: if a list that began before it contradicted what is shown, the
+    /// list is right.
+    pub(in crate::store) fn miss(&mut self, target: &Target, at: Ticket) {
         let Target::Container(id) = target else { return };
-        let Some(Contradiction { listed, since }) = self.contradictions.remove(id) else { return };
+        let asked = self.contradictions.get(id).is_some_and(|one| at > one.since);
+        let contradiction = asked.then(|| self.contradictions.remove(id)).flatten();
+        let Some(Contradiction { listed, since }) = contradiction else { return };
         let process = Process::Listed(listed);
         if let Ok(id) = ContainerId::try_from(id.as_str())
             && let Some(known) = self.containers.get_mut(&id).filter(|known| known.at <= since)

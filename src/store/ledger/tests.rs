@@ -130,6 +130,31 @@ fn images_that_could_not_be_listed_are_missing_until_they_are() {
     assert!(shown.image(&tag_name(1)).unwrap().inspected && shown.is_complete());
 }
 
+/// A look that began before the list knows nothing of it.
+#[test]
+fn looks_from_before_the_list_complete_nothing() {
+    let mut ledger = ledger(Vec::new());
+    ledger.linked();
+    for number in [2, 3] {
+        ledger.happened(EngineEvent::ContainerChanged { id: fixture::hex(number) });
+    }
+    let (first, second) = (ledger.start().unwrap(), ledger.start().unwrap());
+    ledger.listing();
+    ledger.listed(&pods(&[2, 3]));
+    for (target, ticket) in [first, second] {
+        let number = number_of(target.name());
+        ledger.looked(&target, ticket, Ok(Sight::Container(Box::new(observed(number, 5)))));
+    }
+    let shown = ledger.snapshot(&Snapshot::blank());
+    assert!(!shown.is_complete());
+    let runs = shown.container(&fixture::hex(3)).unwrap().process.is_running();
+    assert!(runs && shown.uninspected().count() == 2, "the list is newer");
+    answer(&mut ledger, |target| {
+        Ok(Sight::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    assert!(ledger.snapshot(&shown).is_complete());
+}
+
 /// The engine ended and came back, and its pods with it; one of them does not answer.
 #[test]
 fn a_list_that_contradicts_a_record_counts_when_the_look_fails() {

@@ -26,7 +26,6 @@ struct World {
     images: BTreeMap<u64, BTreeSet<u64>>,
     /// Pods' containers that have another name for now.
     renamed: BTreeSet<u64>,
-    ever_renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
     events: Vec<EngineEvent>,
@@ -48,7 +47,6 @@ impl World {
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
             renamed: BTreeSet::new(),
-            ever_renamed: BTreeSet::new(),
             next: 0,
             version: 0,
             events: Vec::new(),
@@ -97,7 +95,6 @@ impl World {
 
     fn rename(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
-            self.ever_renamed.insert(number);
             if !self.renamed.remove(&number) {
                 self.renamed.insert(number);
             }
@@ -252,6 +249,7 @@ impl World {
         for number in &self.buried {
             assert!(self.process_shown(*number).is_none(), "{number} came back");
         }
+        assert!(!self.shown.is_complete() || self.shown.is_synced());
         for number in 1..=self.next {
             let Some(version) = self.version_shown(number) else { continue };
             let before = self.seen.insert(number, version).unwrap_or_default();
@@ -281,11 +279,11 @@ impl World {
         }
     }
 
-    /// Whoever was listed and never had another name is shown at once, in the state that was listed
+    /// Whoever was listed is shown at once, in the state that was listed
     /// or in the one seen before.
     fn assert_listed(&self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
-        for number in ours.filter(|number| !self.ever_renamed.contains(number)) {
+        for number in ours {
             let shown = self.process_shown(*number).unwrap();
             let known = self.version_shown(*number).is_some();
             assert!(known || !shown.contradicts(class(self.containers[number])), "{number}");
