@@ -1,5 +1,6 @@
 //! Wiring: settings in, rooms bottom-up, serve, drain.
 
+mod cleanup;
 mod delivery;
 mod own;
 mod watch;
@@ -16,9 +17,10 @@ use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
 };
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use self::{
+    cleanup::{recover, sweep, sweep_peeks_later},
     delivery::Delivery,
     own::{OwnEngines, own_state_dir},
     watch::Watch,
@@ -37,7 +39,6 @@ use crate::{
         client::{Engine, Patience},
         lock::EngineLocks,
     },
-    error::chain,
     flight::lock::Locks,
     host::{
         cgroup::Cgroups,
@@ -216,8 +217,7 @@ pub async fn run_within(
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
-    let work = (&tracker, &stopping);
-    let sweep_every = deadlines.sweep_every;
+    let (work, sweep_every) = ((&tracker, &stopping), deadlines.sweep_every);
     let rooms = build(&settings, deadlines, work, (&engines, endpoint.address())).await?;
     let window = window(&rooms, level);
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
@@ -245,7 +245,6 @@ pub async fn run_within(
         "dockbridge serves the container runtime interface"
     );
     let (store, logs) = (rooms.runtime.store.clone(), rooms.logs);
-    let containers = rooms.runtime.containers.clone();
     let streams =
         endpoint.serve(rooms.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
@@ -261,7 +260,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         error = engines.refused() => Err(error),
-        never = sweep(&store, &logs, (&rooms.rootfs, &containers), sweep_every) => match never {},
+        never = sweep(&store, &logs, (&rooms.rootfs, &rooms.containers), sweep_every) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
         never = give_memory_back() => match never {},
@@ -290,6 +289,7 @@ struct Rooms {
     image: ImageRpc,
     logs: Logs,
     rootfs: Rootfs,
+    containers: Containers,
 }
 
 async fn build(
@@ -358,7 +358,7 @@ async fn build(
     let image = ImageRpc { images, store: store.clone(), leaving: work.1.clone() };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
-        containers,
+        containers: containers.clone(),
         streaming,
         stats: Stats::start(store.clone(), cgroups),
         store,
@@ -370,7 +370,7 @@ async fn build(
         meters: RpcMeters::default(),
         kept: Arc::default(),
     };
-    Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs })
+    Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs, containers })
 }
 
 /// The end of a container is shown when its log is complete, a pod when it is known how it is
@@ -383,69 +383,6 @@ fn gate(logs: &Logs, adopter: &Adopter) -> Gate {
             let adopter = adopter.clone();
             async move { adopter.adopt(found).await }
         })
-}
-
-/// Lets go of what is kept for containers that others have removed, and puts right what others
-/// have set back.
-async fn sweep(
-    store: &Store,
-    logs: &Logs,
-    (rootfs, containers): (&Rootfs, &Containers),
-    every: Duration,
-) -> Infallible {
-    loop {
-        if complete(store).await {
-            find_gone(store, logs).await;
-            rootfs.sweep().await;
-            containers.resized().keep(store).await;
-            containers.restore_limits().await;
-        }
-        tokio::time::sleep(every).await;
-    }
-}
-
-/// Waits until everything was inspected; says so if that takes long.
-async fn complete(store: &Store) -> bool {
-    loop {
-        match tokio::time::timeout(UNINSPECTED_PATIENCE, store.complete()).await {
-            Ok(complete) => return complete.is_some(),
-            Err(_) if !store.snapshot().has_images() => {}
-            Err(_) => {
-                let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
-                warn!(
-                    ?objects,
-                    "docker inspect does not answer for these; nothing is cleaned up until it does"
-                );
-            }
-        }
-    }
-}
-
-/// Has the engine asked for containers whose log is kept and which nothing else shows: whether one
-/// is gone, or only renamed, an inspect tells. What is gone is let go of at the store's gate.
-async fn find_gone(store: &Store, logs: &Logs) {
-    let now = store.snapshot();
-    for id in logs.known().await {
-        if now.container(id.as_str()).is_none()
-            && let Err(error) = store.refresh_container(id.as_str()).await
-        {
-            debug!(container = %id, error = chain(&error), "its log is kept, though it is not shown");
-        }
-    }
-}
-
-/// What the engine was still making for a predecessor when that was killed.
-async fn sweep_peeks_later(rootfs: &Rootfs, store: &Store) -> Infallible {
-    store.complete().await;
-    tokio::time::sleep(SWEEP_PEEKS_AFTER).await;
-    sweep_peeks(rootfs).await;
-    std::future::pending().await
-}
-
-async fn sweep_peeks(rootfs: &Rootfs) {
-    if let Err(error) = rootfs.sweep_peeks().await {
-        warn!(error = chain(&error), "remains of looks into images could not be removed");
-    }
 }
 
 /// Lists and statistics of a full node are large, and leave holes in what we have of memory.
@@ -475,18 +412,6 @@ async fn start_network(
     network
 }
 
-/// Puts right, once Docker has answered, what a lost directory or a crash left behind.
-async fn recover(sandboxes: Sandboxes, rootfs: Rootfs, store: Store, tracker: TaskTracker) {
-    if store.synced(Duration::MAX).await.is_ok() {
-        sandboxes.recover_sandboxes(&tracker).await;
-    }
-    if store.complete().await.is_some() {
-        tracker.track_future(sandboxes.clear_up()).await;
-        tracker.track_future(sweep_peeks(&rootfs)).await;
-        tracker.track_future(rootfs.put_right()).await;
-    }
-}
-
 /// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.
 fn shown(settings: &Settings) -> serde_json::Value {
     serde_json::json!({
@@ -511,12 +436,8 @@ fn sandbox_image(settings: &Settings) -> &str {
 const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked for what containers that are gone have left.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// How long inspects may take at the start before the operator hears of it, each time.
-const UNINSPECTED_PATIENCE: Duration = Duration::from_secs(60);
 /// How often memory that is not in use is given back.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
-/// How long a killed predecessor's calls may go on in the engine.
-const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
 /// Others may connect to a socket there that permits it.
 const RUN_MODE: u32 = 0o755;
 /// How long all CNI plugins of one pod may take together; longer than any that works.

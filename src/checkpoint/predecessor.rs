@@ -13,7 +13,10 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
-    host::file::{self, Durability},
+    host::{
+        error::HostError,
+        file::{self, Durability},
+    },
     model::{id::SandboxId, network::PortMapping},
 };
 
@@ -36,14 +39,16 @@ impl Predecessors {
         self.files(id).find_map(|path| read(&path)).unwrap_or_default()
     }
 
-    /// Removes what is kept of a pod. Blocks.
+    /// Removes what is kept of a pod, everywhere. Blocks.
     ///
     /// # Errors
-    /// Anything but absence.
-    pub(super) fn remove(&self, id: &SandboxId) -> Result<(), crate::host::error::HostError> {
+    /// Anything but absence; the first of several.
+    pub(super) fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         // A file that is not there may not be removable either: on a disk that is read-only.
         let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());
-        there.map(|path| file::remove_if_present(&path, Durability::Written).map(drop)).collect()
+        let removed = there.map(|path| file::remove_if_present(&path, Durability::Written));
+        let failures: Vec<HostError> = removed.filter_map(Result::err).collect();
+        failures.into_iter().next().map_or(Ok(()), Err)
     }
 
     fn files(&self, id: &SandboxId) -> impl Iterator<Item = PathBuf> {

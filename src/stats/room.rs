@@ -135,9 +135,8 @@ impl Stats {
         filter: &SandboxFilter,
         detail: Detail,
     ) -> Result<Vec<PodReading>, StatsError> {
-        let runs = |record: &&Arc<SandboxRecord>| {
-            record.process.as_ref().is_some_and(Process::is_running)
-        };
+        let runs =
+            |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
         let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
         let shapes = Shape::all(asked, now);
         self.spread(shapes, detail, Memory::pod).await
