@@ -355,12 +355,14 @@ async fn build(
     let place = (&*settings.run_dir, adopter);
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
-    let image = ImageRpc { images, store: store.clone(), leaving: work.1.clone() };
+    let stats = Stats::start(store.clone(), cgroups);
+    let (image_stats, leaving) = (stats.clone(), work.1.clone());
+    let image = ImageRpc { images, stats: image_stats, store: store.clone(), leaving };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
         containers: containers.clone(),
         streaming,
-        stats: Stats::start(store.clone(), cgroups),
+        stats,
         store,
         network,
         config,

@@ -83,24 +83,18 @@ impl Engine {
         tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
     }
 
-    /// What images and writable layers take.
+    /// Bytes that all images take, layers that they share counted once.
     ///
-    /// Slow: the engine walks its store, and before 23.0 its volumes too.
+    /// Slow: the engine walks its store, and before 23.0 its containers' layers and volumes too.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub async fn disk_usage(&self) -> Result<DiskUsage, EngineError> {
+    pub async fn image_bytes(&self) -> Result<u64, EngineError> {
         let by_type = self.version().await? >= DISK_USAGE_BY_TYPE;
-        let target = if by_type { "/system/df?type=image&type=container" } else { "/system/df" };
+        let target = if by_type { "/system/df?type=image" } else { "/system/df" };
         let usage: Usage = self.json(self.about_images("measure images", target)?).await?;
-        let bytes = |stated: i64| u64::try_from(stated).unwrap_or_default();
-        let each = usage.containers.iter().flatten().flatten().filter_map(|one| one.size_rw);
-        let stated = |part: Option<UsagePart>| part.and_then(|part| part.total_size);
-        let containers = stated(usage.container_usage).map(bytes);
-        Ok(DiskUsage {
-            images: stated(usage.image_usage).or(usage.layers_size).map(bytes).unwrap_or_default(),
-            containers: containers.unwrap_or_else(|| each.map(bytes).fold(0, u64::saturating_add)),
-        })
+        let stated = usage.image_usage.and_then(|part| part.total_size).or(usage.layers_size);
+        Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
     }
 
     fn about_images(&self, verb: &'static str, target: &str) -> Result<Exchange, EngineError> {
@@ -118,35 +112,18 @@ impl Engine {
     }
 }
 
-/// What images and writable layers take, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskUsage {
-    /// All layers of images, those that images share counted once.
-    pub images: u64,
-    /// All writable layers of containers.
-    pub containers: u64,
-}
-
 /// `GET /system/df`: the old fields, and those that replace them from API 1.52.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Usage {
     layers_size: Option<i64>,
     image_usage: Option<UsagePart>,
-    containers: Option<Vec<Option<Writable>>>,
-    container_usage: Option<UsagePart>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct UsagePart {
     total_size: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Writable {
-    size_rw: Option<i64>,
 }
 
 /// One entry of a list. One that we cannot read must not hide the others.

@@ -1,5 +1,6 @@
-//! How much space images take: measured in the background, because it costs the engine seconds
-//! on a full node, and answered from memory.
+//! How much space images take: the engine measures it in the background, because that costs it
+//! seconds on a full node, and it is answered from memory. The disk itself is looked at all the
+//! time: kubelet evicts by figures that are newer than those it saw ten seconds before.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,22 +13,16 @@ use tracing::debug;
 
 use super::error::ImageError;
 use crate::{
-    engine::{client::Engine, images::DiskUsage, storage},
+    engine::{client::Engine, storage},
     host::{clock, disk},
-    model::{
-        engine::EngineInfo,
-        image::FilesystemUsage,
-        record::{ContainerRecord, ImageRecord},
-        time::Nanos,
-    },
+    model::{engine::EngineInfo, image::FilesystemUsage, record::ImageRecord, time::Nanos},
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// The latest measurement. Clones share it.
+/// The latest figures. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Gauge {
-    latest: Arc<watch::Sender<Option<FilesystemUsage>>>,
-    /// Known sooner than what is in it.
+    image_bytes: Arc<watch::Sender<Option<u64>>>,
     disk: Arc<watch::Sender<Option<Disk>>>,
 }
 
@@ -37,95 +32,109 @@ struct Disk {
     mountpoint: PathBuf,
     /// In use on the file system, by whoever.
     inodes: Option<u64>,
+    looked_at: Nanos,
 }
 
 /// What the last measurement depended on.
 struct Seen {
     engine: Option<Arc<EngineInfo>>,
     images: Vec<Arc<ImageRecord>>,
-    containers: Vec<Arc<ContainerRecord>>,
 }
 
 impl Gauge {
-    /// Measures at the start and after each change of the images, for ever; for the writable
-    /// layers' sake also after changes of containers, but not so often.
+    /// Keeps all figures, for ever. A disk that hangs holds up no measurement.
+    pub(super) async fn keep(self, engine: Engine, store: Store) {
+        tokio::join!(self.measure(&engine, &store), self.look(&store));
+    }
+
+    /// Measures at the start and after each change of the images.
     ///
     /// Changes that come together are measured together, and measuring takes a small part of the
     /// time however slow the engine is.
-    pub(super) async fn keep(self, engine: Engine, store: Store) {
+    async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
-            let described = described(&store).await;
-            let disk = Disk::of(&described).await;
-            self.disk.send_replace(Some(disk.clone()));
+            described(store).await;
             let began = Instant::now();
-            let seen = Seen::now(&store);
-            match timeout(MEASURE_DEADLINE, engine.disk_usage()).await {
-                Ok(Ok(usage)) => {
-                    self.latest.send_replace(Some(measured(disk, usage)));
+            let seen = Seen::now(store);
+            match timeout(MEASURE_DEADLINE, engine.image_bytes()).await {
+                Ok(Ok(bytes)) => {
+                    self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    seen.outdated(&store, began).await;
+                    seen.outdated(store).await;
                     sleep(DEBOUNCE).await;
                     sleep_until(began + pause).await;
                 }
-                Ok(Err(error)) => self.fall_back(&store, disk, &error.to_string()).await,
-                Err(late) => self.fall_back(&store, disk, &late.to_string()).await,
+                Ok(Err(error)) => self.fall_back(store, &error.to_string()).await,
+                Err(late) => self.fall_back(store, &late.to_string()).await,
             }
         }
     }
 
     /// Nobody shall wait for a measurement that did not come; the next one may.
-    async fn fall_back(&self, store: &Store, disk: Disk, error: &str) {
+    async fn fall_back(&self, store: &Store, error: &str) {
         debug!(error, "cannot measure the image store");
-        self.latest.send_if_modified(|latest| {
+        self.image_bytes.send_if_modified(|latest| {
             let first = latest.is_none();
-            latest.get_or_insert_with(|| measured(disk, estimate(&store.snapshot())));
+            latest.get_or_insert_with(|| estimate(&store.snapshot()));
             first
         });
         sleep(INTERVAL).await;
     }
 
-    /// The latest measurement; a bound from the images' own sizes while there is none.
+    /// Looks at the disk again and again. While a look hangs, the time of the one before is told.
+    async fn look(&self, store: &Store) {
+        loop {
+            let disk = Disk::of(&*described(store).await).await;
+            self.disk.send_replace(Some(disk));
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The latest figures; for the images a bound from their own sizes while there is none.
     pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, ImageError> {
         let deadline = Instant::now() + FIRST_PATIENCE;
         let engine = store.wait(FIRST_PATIENCE, |snapshot| snapshot.engine.clone()).await;
         let engine = engine.ok_or(ImageError::NoFilesystem)?;
-        let mut latest = self.latest.subscribe();
-        let wait = timeout_at(deadline, latest.wait_for(Option::is_some)).await;
-        let known = wait.ok().and_then(Result::ok).and_then(|known| known.clone());
-        let estimated = || {
-            let unseen = || Disk { mountpoint: engine.root_dir.clone(), inodes: None };
-            let disk = self.disk.borrow().clone().unwrap_or_else(unseen);
-            measured(disk, estimate(&store.snapshot()))
-        };
-        Ok(known.unwrap_or_else(estimated))
+        let image_bytes = first(&self.image_bytes, deadline).await;
+        let unseen =
+            || Disk { mountpoint: engine.root_dir.clone(), inodes: None, looked_at: Nanos::UNSET };
+        let disk = first(&self.disk, deadline).await.unwrap_or_else(unseen);
+        Ok(FilesystemUsage {
+            mountpoint: disk.mountpoint,
+            image_bytes: image_bytes.unwrap_or_else(|| estimate(&store.snapshot())),
+            inodes: disk.inodes,
+            measured_at: disk.looked_at,
+        })
     }
 }
 
+/// What is known; waits for it if it never was.
+async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -> Option<T> {
+    let mut latest = latest.subscribe();
+    let known = timeout_at(deadline, latest.wait_for(Option::is_some)).await.ok()?;
+    known.ok().and_then(|known| known.clone())
+}
+
 impl Disk {
-    /// Looks at it. May hang for as long as the file system does; nobody waits for that.
+    /// Looks at it. May hang for as long as the file system does.
     async fn of(engine: &EngineInfo) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
         let place = mountpoint.clone();
         let size = spawn_blocking(move || disk::size(&place).ok()).await.ok().flatten();
-        Self { mountpoint, inodes: size.and_then(disk::Size::used_inodes) }
+        let inodes = size.and_then(disk::Size::used_inodes);
+        Self { mountpoint, inodes, looked_at: Nanos(clock::nanos()) }
     }
 }
 
 impl Seen {
     fn now(store: &Store) -> Self {
         let now = store.snapshot();
-        let (images, containers) = (now.images().to_vec(), now.containers().to_vec());
-        Self { engine: now.engine.clone(), images, containers }
+        Self { engine: now.engine.clone(), images: now.images().to_vec() }
     }
 
     /// Resolves when another measurement would come to another result.
-    async fn outdated(&self, store: &Store, began: Instant) {
-        let images = until(store, |now| now.images() != self.images || now.engine != self.engine);
-        let containers = async {
-            sleep_until(began + CALM_INTERVAL).await;
-            until(store, |now| now.containers() != self.containers).await;
-        };
-        tokio::select! { () = images => {}, () = containers => {} }
+    async fn outdated(&self, store: &Store) {
+        until(store, |now| now.images() != self.images || now.engine != self.engine).await;
     }
 }
 
@@ -150,29 +159,18 @@ async fn until(store: &Store, holds: impl Fn(&Snapshot) -> bool) {
 
 /// Layers that images share are counted more than once: too much, but never nothing, which
 /// kubelet would take for a broken file system.
-fn estimate(snapshot: &Snapshot) -> DiskUsage {
-    let sizes = snapshot.images().iter().map(|image| image.size);
-    DiskUsage { images: sizes.fold(0, u64::saturating_add), containers: 0 }
-}
-
-fn measured(disk: Disk, usage: DiskUsage) -> FilesystemUsage {
-    FilesystemUsage {
-        mountpoint: disk.mountpoint,
-        image_bytes: usage.images,
-        container_bytes: usage.containers,
-        measured_at: Nanos(clock::nanos()),
-        inodes: disk.inodes,
-    }
+fn estimate(snapshot: &Snapshot) -> u64 {
+    snapshot.images().iter().map(|image| image.size).fold(0, u64::saturating_add)
 }
 
 /// How long the first answer may wait for the first measurement.
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one measurement may take.
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
+/// Time between two looks at the disk: half of the time between two of kubelet's for evictions.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Time between two measurements, at least; also when one failed.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Time between a measurement and one that only containers call for.
-const CALM_INTERVAL: Duration = Duration::from_secs(300);
 /// Measuring takes at most the n-th part of the time.
 const SHARE: u32 = 10;
 /// A measurement comes this long after the first change, to take in those that follow.

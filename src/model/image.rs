@@ -38,7 +38,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What images and writable layers take of a file system.
+/// The file system that images and writable layers are on, and what images take of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemUsage {
     /// Directory the images are in; kubelet resolves it to a device.
@@ -47,8 +47,6 @@ pub struct FilesystemUsage {
     pub image_bytes: u64,
     /// Inodes in use on the file system, by whoever; none where it does not count them.
     pub inodes: Option<u64>,
-    /// Bytes of all containers' writable layers.
-    pub container_bytes: u64,
-    /// When it was measured.
+    /// When the file system was looked at.
     pub measured_at: Nanos,
 }

@@ -10,6 +10,7 @@ use crate::{
     host::clock,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
+    stats::room::Stats,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
@@ -20,6 +21,8 @@ use crate::{
 pub struct ImageRpc {
     /// Image verbs.
     pub images: Images,
+    /// What containers use.
+    pub stats: Stats,
     /// What is true now.
     pub store: Store,
     /// Cancelled when dockbridge ends: then lists in portions end.
@@ -102,6 +105,7 @@ impl ImageService for ImageRpc {
         _request: Request<cri::ImageFsInfoRequest>,
     ) -> Result<Response<cri::ImageFsInfoResponse>, Status> {
         let usage = self.images.filesystem().await.map_err(failed)?;
-        Ok(Response::new(render::image::filesystem(&usage, Nanos(clock::nanos()))))
+        let (layers, now) = (self.stats.layer_bytes(), Nanos(clock::nanos()));
+        Ok(Response::new(render::image::filesystem(&usage, layers, now)))
     }
 }

@@ -18,8 +18,19 @@ struct Layer {
     reading: Option<LayerReading>,
     /// Where it was.
     upper: Option<Upper>,
-    /// When a measurement last ended, whatever came of it.
-    tried: Instant,
+    /// When it is to be measured again.
+    due: Instant,
+}
+
+/// What came of a measurement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    /// None when it failed.
+    pub(super) reading: Option<LayerReading>,
+    /// Where the layer is, where that is known.
+    pub(super) upper: Option<Upper>,
+    /// How long the disk was busy with it.
+    pub(super) took: Duration,
 }
 
 /// Where a container writes, for as long as this is its main process.
@@ -39,7 +50,14 @@ impl Layers {
     /// Whether it has to be measured again by `now`.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(id).is_none_or(|layer| now.saturating_duration_since(layer.tried) >= REFRESH)
+        known.get(id).is_none_or(|layer| layer.due <= now)
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let readings = known.values().filter_map(|layer| layer.reading.as_ref());
+        readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
 
     /// Where it was when it was measured last, as long as this is the main process.
@@ -50,19 +68,14 @@ impl Layers {
     }
 
     /// Notes what came of a measurement; when nothing did, what was known before stays, but for
-    /// the place.
-    pub(super) fn note(
-        &self,
-        id: &str,
-        reading: Option<LayerReading>,
-        upper: Option<Upper>,
-        now: Instant,
-    ) {
+    /// the place. It is due again the later, the longer it took; latest where it failed.
+    pub(super) fn note(&self, id: &str, measured: Measured, now: Instant) {
+        let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
+        let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = Layer { reading: None, upper: None, tried: now };
-        let layer = known.entry(id.to_owned()).or_insert(fresh);
-        (layer.tried, layer.upper) = (now, upper);
-        layer.reading = reading.or_else(|| layer.reading.take());
+        let layer = known.entry(id.to_owned()).or_insert(Layer { reading: None, upper: None, due });
+        (layer.due, layer.upper) = (due, measured.upper);
+        layer.reading = measured.reading.or_else(|| layer.reading.take());
     }
 
     /// Forgets all others.
@@ -72,5 +85,10 @@ impl Layers {
     }
 }
 
-/// Time between the end of a measurement and the beginning of the next.
-pub(super) const REFRESH: Duration = Duration::from_secs(60);
+/// A layer is walked for at most the n-th part of the time, within these bounds.
+const SHARE: u32 = 20;
+/// Time between the end of a measurement and the beginning of the next, at least: kubelet looks for
+/// whom to evict every ten seconds.
+pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
+/// And at most: figures that are older than a minute count as lost in Kubernetes' own tests.
+pub(super) const LONGEST_REST: Duration = Duration::from_secs(30);

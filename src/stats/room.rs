@@ -147,6 +147,11 @@ impl Stats {
         self.memory.disks.at(Instant::now())
     }
 
+    /// Bytes that running containers wrote to their layers, each as measured last.
+    pub fn layer_bytes(&self) -> u64 {
+        self.memory.layers.bytes()
+    }
+
     /// What can be told on this machine at all, whether or not there is any pod.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{
     disks,
     groups::means,
-    layers::{Layers, REFRESH, Upper},
+    layers::{LONGEST_REST, Layers, Measured, SHORTEST_REST, Upper},
     pods::{Shape, parents, sum},
     rates::Rates,
     read::file::Files,
@@ -195,7 +195,7 @@ fn a_machine_tells_what_was_announced() {
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
         let shape = Shape::among(&pod, &[container(ID, 42)], &parents(&all));
-        memory.layers.note(ID, Some(LayerReading::default()), None, Instant::now());
+        memory.layers.note(ID, measured(0), Instant::now());
         let means = means(Detail::Everything);
         let mut work = Work { means: &means, files: Files::default() };
         let mut reading = memory.pod(&shape, &mut work).unwrap();
@@ -379,7 +379,7 @@ fn only_what_runs_is_remembered() {
     let memory = memory("v2-cgroupfs");
     let (pod, one) = (sandbox("6f2a", "/p"), container(ID, 42));
     read(&memory, &one, Detail::Usage).unwrap();
-    memory.layers.note(ID, Some(LayerReading::default()), None, Instant::now());
+    memory.layers.note(ID, measured(0), Instant::now());
     memory.keep(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
     let group = || memory.groups.cgroups().remembered(42, ID);
     assert!(group().is_some() && memory.rates.len() == 1);
@@ -393,15 +393,30 @@ fn only_what_runs_is_remembered() {
 fn layers_are_due_a_while_after_they_were_tried() {
     let (layers, begin) = (Layers::default(), Instant::now());
     assert!(layers.is_due(ID, begin));
-    let reading = LayerReading { bytes: 7, ..LayerReading::default() };
-    let upper = Upper { pid: 7, directory: "/x".into() };
-    layers.note(ID, Some(reading.clone()), Some(upper), begin);
-    assert!(!layers.is_due(ID, begin + REFRESH / 2) && layers.is_due(ID, begin + REFRESH));
+    let upper = Some(Upper { pid: 7, directory: "/x".into() });
+    layers.note(ID, Measured { upper, ..measured(7) }, begin);
+    let second = Duration::from_secs(1);
+    let rests = |rest| {
+        let (early, late) = (begin + rest - second, begin + rest);
+        !layers.is_due(ID, early) && layers.is_due(ID, late)
+    };
+    assert!(rests(SHORTEST_REST), "soon enough for kubelet to see who fills a disk");
     assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
-    layers.note(ID, None, None, begin + REFRESH);
-    assert!(!layers.is_due(ID, begin + REFRESH), "a failure is not tried again at once");
-    assert_eq!(layers.of(ID), Some(reading), "what was known stays");
+    layers.note(ID, Measured::default(), begin);
+    assert!(rests(LONGEST_REST), "a failure is not tried again at once");
+    assert_eq!(layers.of(ID).map(|layer| layer.bytes), Some(7), "what was known stays");
     assert_eq!(layers.upper(ID, 7), None, "but not where it was");
+    for (took, rest) in [(1, 20), (2, 30)] {
+        layers.note(ID, Measured { took: second * took, ..measured(8) }, begin);
+        assert!(rests(second * rest), "what takes {took} s rests {rest} s");
+    }
+    layers.note(OTHER, measured(5), begin);
+    assert_eq!(layers.bytes(), 13);
+}
+
+fn measured(bytes: u64) -> Measured {
+    let reading = Some(LayerReading { bytes, ..LayerReading::default() });
+    Measured { reading, ..Measured::default() }
 }
 
 /// A machine whose process 7 is in `ID`'s group, with an overlay on its root.
@@ -437,13 +452,19 @@ fn a_layer_is_measured_in_steps() {
             homes,
             cgroups: Cgroups::told_by(&proc),
         });
-        let mut job = Job { record: container(ID, 7), storage, upper: None, walk: None };
+        let mut job = Job {
+            record: container(ID, 7),
+            storage,
+            upper: None,
+            walk: None,
+            took: Duration::ZERO,
+        };
         let mut steps = 0;
         let reading = loop {
             steps += 1;
             match job.go_on(&proc, 1) {
                 Turn::More(same) => job = same,
-                Turn::Done { id, reading, upper: found } => {
+                Turn::Done { id, measured: Measured { reading, upper: found, .. } } => {
                     assert_eq!(
                         (id.as_str(), found),
                         (ID, Some(Upper { pid: 7, directory: upper.clone() }))
@@ -466,8 +487,17 @@ fn a_layer_of_nobody_we_know_is_not_measured() {
     let storage =
         Arc::new(Storage { mountpoint: "/layers".into(), homes, cgroups: Cgroups::told_by(&proc) });
     for record in [container(OTHER, 7), container(ID, 8)] {
-        let job = Job { record, storage: Arc::clone(&storage), upper: None, walk: None };
+        let job = Job {
+            record,
+            storage: Arc::clone(&storage),
+            upper: None,
+            walk: None,
+            took: Duration::ZERO,
+        };
         let turn = job.go_on(&proc, 100);
-        assert!(matches!(turn, Turn::Done { reading: None, upper: None, .. }), "{turn:?}");
+        assert!(
+            matches!(&turn, Turn::Done { measured, .. } if measured.reading.is_none() && measured.upper.is_none()),
+            "{turn:?}"
+        );
     }
 }

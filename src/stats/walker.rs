@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     groups,
-    layers::{REFRESH, Upper},
+    layers::{Measured, Upper},
     read::{file::Files, upper},
     room::Memory,
 };
@@ -84,6 +84,8 @@ pub(super) struct Job {
     /// Where it was the last time.
     pub(super) upper: Option<PathBuf>,
     pub(super) walk: Option<Walk>,
+    /// How long the disk was busy with it so far.
+    pub(super) took: Duration,
 }
 
 /// Where the engine keeps layers.
@@ -107,7 +109,7 @@ enum Begun {
 #[derive(Debug)]
 pub(super) enum Turn {
     More(Job),
-    Done { id: String, reading: Option<LayerReading>, upper: Option<Upper> },
+    Done { id: String, measured: Measured },
 }
 
 impl Rounds {
@@ -138,7 +140,7 @@ impl Rounds {
             self.busy.insert(id.to_owned());
             let upper = record.process.pid().and_then(|pid| memory.layers.upper(id, pid));
             let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
-            self.fresh.push_back(Job { record, storage, upper, walk: None });
+            self.fresh.push_back(Job { record, storage, upper, walk: None, took: Duration::ZERO });
         }
     }
 
@@ -146,7 +148,7 @@ impl Rounds {
     async fn storage(&mut self, engine: &Arc<EngineInfo>, memory: &Memory) -> Arc<Storage> {
         if let Some((at, of, known)) = &self.storage
             && Arc::ptr_eq(of, engine)
-            && at.elapsed() < REFRESH
+            && at.elapsed() < STORAGE_REFRESH
         {
             return Arc::clone(known);
         }
@@ -160,9 +162,9 @@ impl Rounds {
         for turn in turns {
             match turn {
                 Turn::More(job) => self.open.push_back(job),
-                Turn::Done { id, reading, upper } => {
+                Turn::Done { id, measured } => {
                     self.busy.remove(&id);
-                    memory.layers.note(&id, reading, upper, Instant::now());
+                    memory.layers.note(&id, measured, Instant::now());
                 }
             }
         }
@@ -201,21 +203,25 @@ impl Storage {
 impl Job {
     /// Looks at this many files.
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> Turn {
-        let id = self.record.id.to_string();
+        let (id, began) = (self.record.id.to_string(), Instant::now());
         let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
-            None => return Turn::Done { id, reading: None, upper: None },
+            None => return Turn::Done { id, measured: Measured::default() },
             Some(Begun::Counted(size)) => size,
             Some(Begun::Walk(mut walk)) => match walk.step(entries) {
-                None => return Turn::More(Self { walk: Some(walk), ..self }),
+                None => {
+                    let took = self.took + began.elapsed();
+                    return Turn::More(Self { walk: Some(walk), took, ..self });
+                }
                 Some(size) => size,
             },
         };
+        let took = self.took + began.elapsed();
         let mountpoint = self.storage.mountpoint.clone();
         let (bytes, inodes) = (size.bytes, size.inodes);
         let reading = LayerReading { at: groups::now(), mountpoint, bytes, inodes };
         let upper = self.record.process.pid().zip(self.upper);
         let upper = upper.map(|(pid, directory)| Upper { pid, directory });
-        Turn::Done { id, reading: Some(reading), upper }
+        Turn::Done { id, measured: Measured { reading: Some(reading), upper, took } }
     }
 
     fn begin(&mut self, proc: &Path) -> Option<Begun> {
@@ -243,6 +249,8 @@ fn measured(upper: &Path) -> Result<Begun, HostError> {
         .map_or_else(|| Walk::begin(upper).map(Begun::Walk), |size| Ok(Begun::Counted(size)))
 }
 
+/// What the engine says of layers is compared with the disk this often.
+const STORAGE_REFRESH: Duration = Duration::from_secs(60);
 /// How often is looked for what is due: what comes together costs less.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// And where something has changed, while others are being measured.

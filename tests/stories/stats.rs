@@ -119,8 +119,27 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     ensure!(layer.timestamp > 0, "no time");
     let (images, _) = stage.cri.disk().await?;
     ensure_eq!(layer.fs_id, images.fs_id);
+    fills_it(&stage, &ids[0], (bytes, images.timestamp)).await?;
     stage.cri.clear().await?;
     stage.leaves_nothing().await
+}
+
+/// Who fills a disk is seen soon enough to be evicted, and by figures that are newer than those
+/// kubelet saw ten seconds before; it leaves out all others.
+async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
+    stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
+    let mut told = String::new();
+    while looks.again().await {
+        let layer = stage.cri.stats(id).await?.writable_layer.unwrap_or_default();
+        let (images, layers) = stage.cri.disk().await?;
+        let used = (value(layer.used_bytes), value(layers.used_bytes));
+        if used.0 >= bytes + (32 << 20) && used.1 >= used.0 && images.timestamp > seen {
+            return Ok(());
+        }
+        told = format!("{used:?} at {}", images.timestamp);
+    }
+    Err(Failure(format!("not seen in time: {told}; it was {bytes} at {seen}")))
 }
 
 /// The pod's group, its interfaces, its processes and its containers.

@@ -42,8 +42,9 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
 
 /// ImageFsInfo. Images and writable layers are on one file system: two mount points would make
 /// kubelet believe in a split disk. Inodes are the whole file system's, as kubelet counts them where
-/// it looks itself. `now` dates figures that carry no time of their own.
-pub fn filesystem(usage: &FilesystemUsage, now: Nanos) -> cri::ImageFsInfoResponse {
+/// it looks itself. `layers` is what containers wrote, in bytes; `now` dates figures that carry no time
+/// of their own.
+pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();
     let filesystem = |bytes: u64| cri::FilesystemUsage {
@@ -54,7 +55,7 @@ pub fn filesystem(usage: &FilesystemUsage, now: Nanos) -> cri::ImageFsInfoRespon
     };
     cri::ImageFsInfoResponse {
         image_filesystems: vec![filesystem(usage.image_bytes)],
-        container_filesystems: vec![filesystem(usage.container_bytes)],
+        container_filesystems: vec![filesystem(layers)],
     }
 }
 

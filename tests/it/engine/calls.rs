@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dockbridge::{
-    engine::{
-        error::{Clash, EngineError, Subject},
-        images::DiskUsage,
-    },
+    engine::error::{Clash, EngineError, Subject},
     error::Kind,
     model::{
         engine::{ApiVersion, CgroupDriver, Claim, ListedContainer},
@@ -273,17 +270,16 @@ async fn the_engine_describes_itself() {
 }
 
 #[tokio::test]
-async fn disk_usage_is_found_in_every_age() {
+async fn what_images_take_is_found_in_every_age() {
     for (newest, asks) in [(41, false), (42, true), (51, true), (53, true)] {
         let docker = FakeDockerd::start_speaking(newest, 24).await;
         docker.world(|world| {
             world.add_image("busybox:1.36");
-            world.add_container("one", json!({ "Image": "busybox:1.36" }));
-            world.add_container("other", json!({ "Image": "busybox:1.36" }));
         });
-        let usage = DiskUsage { images: 1_234_567, containers: 2000 };
-        assert_eq!(engine(&docker).disk_usage().await.unwrap(), usage, "1.{newest}");
+        assert_eq!(engine(&docker).image_bytes().await.unwrap(), 1_234_567, "1.{newest}");
         let request = &docker.matching("GET /system/df")[0];
-        assert_eq!(request.query.contains_key("type"), asks, "1.{newest}");
+        let wanted = asks.then_some("image");
+        let types = request.query.get("type").map(String::as_str);
+        assert_eq!(types, wanted, "1.{newest}: containers' layers are not walked for it");
     }
 }

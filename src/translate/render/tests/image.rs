@@ -38,10 +38,9 @@ fn images_and_layers_share_a_mount_point() {
         mountpoint: "/var/lib/docker".into(),
         image_bytes: 10,
         inodes: Some(4),
-        container_bytes: 3,
         measured_at: Nanos::UNSET,
     };
-    let answer = image::filesystem(&usage, Nanos(9));
+    let answer = image::filesystem(&usage, 3, Nanos(9));
     let (images, layers) = (&answer.image_filesystems[0], &answer.container_filesystems[0]);
     assert_eq!(images.fs_id, layers.fs_id);
     assert_eq!(images.fs_id.as_ref().unwrap().mountpoint, "/var/lib/docker");
@@ -50,6 +49,6 @@ fn images_and_layers_share_a_mount_point() {
     assert_eq!(layers.inodes_used, images.inodes_used);
     assert_eq!(layers.used_bytes.unwrap().value, 3);
     let dated = FilesystemUsage { measured_at: Nanos(5), inodes: None, ..usage };
-    let images = &image::filesystem(&dated, Nanos(9)).image_filesystems[0];
+    let images = &image::filesystem(&dated, 3, Nanos(9)).image_filesystems[0];
     assert_eq!((images.timestamp, images.inodes_used), (5, None));
 }
