@@ -321,13 +321,7 @@ async fn build(
     let images = Images::new(
         engine.clone(),
         store.clone(),
-        ImageSettings {
-            sandbox_image: settings.sandbox_image.clone(),
-            pull_stall: settings.pull_stall,
-            registry_config: settings.registry_config.clone(),
-            pins: settings.pins.clone(),
-            collect: settings.collect,
-        },
+        image_settings(settings),
         Pulled::load(checkpoints.clone()).await,
         tracker,
     );
@@ -356,8 +350,8 @@ async fn build(
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let (image_stats, leaving) = (stats.clone(), work.1.clone());
-    let image = ImageRpc { images, stats: image_stats, store: store.clone(), leaving };
+    let leaving = work.1.clone();
+    let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
         containers: containers.clone(),
@@ -373,6 +367,16 @@ async fn build(
         kept: Arc::default(),
     };
     Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs, containers })
+}
+
+fn image_settings(settings: &Settings) -> ImageSettings {
+    ImageSettings {
+        sandbox_image: settings.sandbox_image.clone(),
+        pull_stall: settings.pull_stall,
+        registry_config: settings.registry_config.clone(),
+        pins: settings.pins.clone(),
+        collect: settings.collect,
+    }
 }
 
 /// The end of a container is shown when its log is complete, a pod when it is known how it is
