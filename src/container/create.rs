@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::{Kind, chain},
+    logs::error::LogError,
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
@@ -72,9 +73,14 @@ impl Containers {
     ) -> Result<ContainerId, ContainerError> {
         let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         make_mount_sources(&plan).await?;
-        if let Err(error) = self.logs.prepare(&plan.document.spec).await {
-            let error = chain(&error);
-            warn!(name = plan.name, error, "the log will not be visible to the kubelet");
+        match self.logs.prepare(&plan.document.spec).await {
+            // What hangs for us would hang for the engine and the kubelet.
+            Err(error @ LogError::Hung { .. }) => return Err(Arc::new(error).into()),
+            Err(error) => {
+                let error = chain(&error);
+                warn!(name = plan.name, error, "the log will not be visible to the kubelet");
+            }
+            Ok(()) => {}
         }
         let judge = |observed: &Observed| judge_holder(&plan.document, observed);
         let (engine, body) = (&self.engine, &plan.body);

@@ -27,6 +27,15 @@ pub enum LogError {
     /// The engine has stopped telling, though the container runs.
     #[error("the engine has ended its answer while the container runs")]
     Interrupted,
+    /// The file system of a log does not answer.
+    #[error(
+        "the log directory {} does not answer: its file system hangs, look at what is mounted there",
+        directory.display()
+    )]
+    Hung {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Nobody writes this log.
     #[error("no log is written for container {id}")]
     Unknown {
@@ -45,6 +54,7 @@ impl LogError {
             Self::SourceAbsent { .. } => Kind::NotFound,
             Self::Source(error) | Self::Target(error) => error.kind(),
             Self::Engine(error) => error.kind(),
+            Self::Hung { .. } => Kind::DeadlineExceeded,
             Self::Interrupted | Self::Closed => Kind::Unavailable,
             Self::Unknown { .. } => Kind::FailedPrecondition,
         }

@@ -1,6 +1,6 @@
 //! What is known and wanted of one log between its turns, and what follows from a turn.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
@@ -134,6 +134,11 @@ impl Followed {
             true => log.close(positions),
             false => positions.remove(&log.subject.id),
         }
+    }
+
+    /// What its directory is, as far as nobody has it for a turn.
+    pub(super) fn is_in(&self, directory: impl Fn(&Path) -> bool) -> bool {
+        self.log.as_ref().is_some_and(|log| directory(log.subject.target.root()))
     }
 
     /// For a turn; none while it has one, or when there is nothing to do: a log that is complete

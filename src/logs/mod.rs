@@ -32,7 +32,9 @@ pub mod sink;
 pub mod tail;
 
 mod command;
+mod directories;
 mod followed;
+mod lent;
 mod positions;
 mod progress;
 mod pump;

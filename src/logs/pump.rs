@@ -6,15 +6,16 @@ use std::collections::{HashMap, VecDeque};
 use tokio::{
     sync::{mpsc, oneshot},
     task::{self, JoinError, JoinSet},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout_at},
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     command::{Command, Watched},
     convert::Buffers,
     error::LogError,
     followed::{Followed, Reopened, Verdict},
+    lent::Lent,
     positions::Saved,
     roster::{Roster, Then},
     subject::{Run, Subject},
@@ -39,7 +40,7 @@ pub(super) struct Pump {
     saved: HashMap<ContainerId, Saved>,
     tails: HashMap<Tail, ContainerId>,
     turns: JoinSet<Turned>,
-    lent: HashMap<task::Id, Subject>,
+    lent: Lent,
     buffers: Vec<Buffers>,
     /// Let go of not long ago, the latest last: a look that began before a removal may still tell
     /// of them. Ids are never given twice.
@@ -70,7 +71,7 @@ impl Pump {
             saved: HashMap::new(),
             tails: HashMap::new(),
             turns: JoinSet::new(),
-            lent: HashMap::new(),
+            lent: Lent::default(),
             buffers: Vec::new(),
             departed: VecDeque::new(),
             unwatched: false,
@@ -83,7 +84,7 @@ impl Pump {
         self.saved = task::spawn_blocking(move || positions.load()).await.unwrap_or_default();
         let closed = loop {
             self.start_turns();
-            let due = self.roster.next_due();
+            let (due, late) = (self.roster.next_due(), self.lent.next_late());
             tokio::select! {
                 order = orders.recv() => match order {
                     None => break None,
@@ -95,6 +96,9 @@ impl Pump {
                 Some(turned) = self.turns.join_next_with_id() => self.take_back(turned),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.roster.due(Instant::now());
+                }
+                () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
+                    self.go_on_without();
                 }
             }
         };
@@ -189,14 +193,19 @@ impl Pump {
 
     /// Gives all whose turn is under way another one.
     fn wake_lent(&mut self) {
-        for subject in self.lent.values() {
+        for subject in self.lent.subjects() {
             self.roster.wake(&subject.id);
         }
     }
 
     fn start_turns(&mut self) {
         while let Some(id) = self.roster.start() {
-            let Some((mut log, wish)) = self.logs.get_mut(&id).and_then(Followed::lend) else {
+            let followed = self.logs.get_mut(&id);
+            if followed.as_ref().is_some_and(|log| log.is_in(|root| self.lent.holds(root))) {
+                self.roster.finish(&id, Then::Rest(Instant::now() + WHILE_IT_HANGS));
+                continue;
+            }
+            let Some((mut log, wish)) = followed.and_then(Followed::lend) else {
                 self.roster.finish(&id, Then::Sleep);
                 continue;
             };
@@ -207,14 +216,16 @@ impl Pump {
                 let outcome = log.turn(wish, &tools, &mut buffers);
                 Turned { log, buffers, outcome }
             });
-            self.lent.insert(turn.id(), subject);
+            self.lent.begin(turn.id(), subject);
         }
     }
 
     fn take_back(&mut self, turned: Result<(task::Id, Turned), JoinError>) {
         let Turned { log, buffers, outcome } = match turned {
             Ok((turn, turned)) => {
-                self.lent.remove(&turn);
+                if let Some((subject, true)) = self.lent.end(turn) {
+                    info!(container = %subject.id, "the file system of its log answers again");
+                }
                 turned
             }
             Err(error) => return self.bear(&error),
@@ -259,7 +270,7 @@ impl Pump {
     /// A turn panicked: a bug, but not the end of all logs, nor of this one.
     fn bear(&mut self, error: &JoinError) {
         warn!(%error, "a turn of a log broke");
-        let Some(subject) = self.lent.remove(&error.id()) else { return };
+        let Some((subject, _)) = self.lent.end(error.id()) else { return };
         let id = subject.id.clone();
         if let Some(followed) = self.logs.get_mut(&id) {
             let saved = self.tools.positions.read(&id).unwrap_or_default();
@@ -278,10 +289,27 @@ impl Pump {
         }
     }
 
-    /// Lets the turns under way end, and saves all positions of logs that go on.
+    /// Gives the places of turns that do not come back to others.
+    fn go_on_without(&mut self) {
+        for subject in self.lent.become_late(Instant::now()) {
+            warn!(
+                container = %subject.id, directory = %subject.target.root().display(),
+                "its log stands still: a file system does not answer; other logs go on"
+            );
+            self.roster.make_room(&subject.id);
+        }
+    }
+
+    /// Lets the turns under way end, but for those that hang, and saves all positions of logs that
+    /// go on.
     async fn close(mut self) {
-        while let Some(turned) = self.turns.join_next_with_id().await {
-            self.take_back(turned);
+        while self.lent.has_punctual() {
+            let late = self.lent.next_late().unwrap_or_else(Instant::now);
+            match timeout_at(late, self.turns.join_next_with_id()).await {
+                Ok(Some(turned)) => self.take_back(turned),
+                Ok(None) => break,
+                Err(_late) => self.go_on_without(),
+            }
         }
         let positions = self.tools.positions.clone();
         let logs: Vec<Followed> = self.logs.drain().map(|(_, log)| log).collect();
@@ -302,6 +330,8 @@ async fn tell(tidings: &mut Option<Tidings>) -> Option<Told> {
     }
 }
 
+/// How often it is looked whether a directory that hangs does so still.
+const WHILE_IT_HANGS: std::time::Duration = std::time::Duration::from_secs(1);
 /// How many of the departed are remembered: more than are removed while one look is under way.
 const REMEMBERED: usize = 1024;
 /// Before a log whose turn broke is tried again.

@@ -11,6 +11,7 @@ use tracing::warn;
 
 use super::{
     command::{Command, Watched},
+    directories::Directories,
     error::LogError,
     link,
     meters::LogMeters,
@@ -38,6 +39,7 @@ pub struct Logs {
     /// None when the paths are links.
     pump: Option<mpsc::Sender<Command>>,
     meters: LogMeters,
+    directories: Directories,
 }
 
 impl Logs {
@@ -47,7 +49,8 @@ impl Logs {
         let positions = Positions::new(directory);
         if format == ContainerLogFormat::Docker {
             task::spawn_blocking(move || positions.clear());
-            return Self { pump: None, meters: LogMeters::default() };
+            let (meters, directories) = (LogMeters::default(), Directories::default());
+            return Self { pump: None, meters, directories };
         }
         let (watch, tidings) = match TailWatch::open() {
             Ok((watch, tidings)) => (Some(watch), Some(tidings)),
@@ -64,7 +67,7 @@ impl Logs {
         let tools = Tools { engine, positions, watch, woken: waker, meters: meters.clone() };
         let (pump, orders) = mpsc::channel(COMMANDS);
         task::spawn(Pump::new(tools, tidings, woken).run(orders));
-        Self { pump: Some(pump), meters }
+        Self { pump: Some(pump), meters, directories: Directories::default() }
     }
 
     /// What is counted of them.
@@ -83,12 +86,12 @@ impl Logs {
     /// Makes the directory of a log that will be wanted: a bare client may not have done so.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made, or its file system does not answer.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
         let Some(place) = place else { return Ok(()) };
-        blocking(move || link::make_directory(&place)).await
+        self.directories.ask(place, link::make_directory).await
     }
 
     /// What has to be true before a container is shown as it is in `record`: nothing of one that
@@ -117,7 +120,7 @@ impl Logs {
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((subject, run)) = wanted(record) else { return Ok(()) };
         if self.pump.is_none() {
-            return make_link(subject).await;
+            return self.make_link(subject).await;
         }
         let id = subject.id.clone();
         let Some(watched) = self.watched(subject, run).await else { return Ok(()) };
@@ -131,19 +134,21 @@ impl Logs {
     /// container wrote before may still go to the file that had the path.
     ///
     /// # Errors
-    /// The file cannot be made, or nobody wants a log of this container.
+    /// The file cannot be made, its file system does not answer, or nobody wants a log of this
+    /// container.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (subject, run) = wanted(record).ok_or_else(unknown)?;
         if self.pump.is_none() {
-            return Ok(make_link(subject).await?);
+            return Ok(self.make_link(subject).await?);
         }
-        let id = subject.id.clone();
+        let (id, directory) = (subject.id.clone(), subject.target.root().to_owned());
         // The store may be about to show it for the first time.
         self.watched(subject, run).await.ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
         self.send(Command::Reopen { id, reply }).await;
-        answer.await.map_err(|_| LogError::Closed)?.0
+        let answer = timeout(NEW_FILE, answer).await.map_err(|_| LogError::Hung { directory })?;
+        answer.map_err(|_| LogError::Closed)?.0
     }
 
     /// Lets go of a container that is gone, after a last look at what is held open of its log.
@@ -157,7 +162,7 @@ impl Logs {
 
     async fn let_go(&self, record: &ContainerRecord) {
         if let Some((subject, _)) = wanted(record)
-            && let Err(error) = blocking(move || link::remove(&subject.target)).await
+            && let Err(error) = self.directories.ask(subject.target, link::remove).await
         {
             warn!(container = %record.id, error = chain(&error), "the log link stays behind");
         }
@@ -192,6 +197,11 @@ impl Logs {
         }
     }
 
+    async fn make_link(&self, subject: Subject) -> Result<(), LogError> {
+        let Some(source) = subject.source else { return Ok(()) };
+        self.directories.ask(subject.target, move |at| link::make(at, &source)).await
+    }
+
     /// None when logs are no longer written, or are links.
     async fn watched(&self, subject: Subject, run: Run) -> Option<Watched> {
         let (reply, answer) = oneshot::channel();
@@ -212,17 +222,6 @@ fn wanted(record: &ContainerRecord) -> Option<(Subject, Run)> {
     Subject::of(record).zip(Run::of(&record.process))
 }
 
-async fn make_link(subject: Subject) -> Result<(), LogError> {
-    let Some(source) = subject.source else { return Ok(()) };
-    blocking(move || link::make(&subject.target, &source)).await
-}
-
-async fn blocking(
-    work: impl FnOnce() -> Result<(), LogError> + Send + 'static,
-) -> Result<(), LogError> {
-    task::spawn_blocking(work).await.unwrap_or(Err(LogError::Closed))
-}
-
 fn tell_late(id: &ContainerId, Impatient(progress): Impatient) {
     warn!(
         container = %id, written = progress.moved, left = progress.left,
@@ -232,5 +231,7 @@ fn tell_late(id: &ContainerId, Impatient(progress): Impatient) {
 
 /// Commands waiting for the pump before their senders wait too.
 const COMMANDS: usize = 256;
+/// How long a new file may take: all others may have a turn before it.
+const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last look at a log may hold anybody up.
 const LAST_LOOK: Duration = Duration::from_secs(3);

@@ -45,7 +45,7 @@ pub(super) enum Then {
 enum Turn {
     Asleep,
     Queued,
-    Running { again: bool },
+    Running { again: bool, late: bool },
     Resting(Instant),
 }
 
@@ -55,7 +55,7 @@ impl Roster {
         let turn = self.turns.entry(id.clone()).or_insert(Turn::Asleep);
         match turn {
             Turn::Queued => {}
-            Turn::Running { again } => *again = true,
+            Turn::Running { again, .. } => *again = true,
             Turn::Asleep | Turn::Resting(_) => {
                 *turn = Turn::Queued;
                 self.queue.push_back(id.clone());
@@ -77,7 +77,7 @@ impl Roster {
             let id = self.queue.pop_front()?;
             // Who was removed meanwhile still stands in the queue.
             if let Some(turn @ Turn::Queued) = self.turns.get_mut(&id) {
-                *turn = Turn::Running { again: false };
+                *turn = Turn::Running { again: false, late: false };
                 self.running += 1;
                 return Some(id);
             }
@@ -87,9 +87,14 @@ impl Roster {
 
     /// A turn is over. Who was woken during it gets another one, whatever `then` says.
     pub(super) fn finish(&mut self, id: &ContainerId, then: Then) {
-        self.running = self.running.saturating_sub(1);
         let Some(turn) = self.turns.get_mut(id) else { return };
-        let woken = *turn == Turn::Running { again: true };
+        let (woken, late) = match turn {
+            Turn::Running { again, late } => (*again, *late),
+            _ => (false, false),
+        };
+        if !late {
+            self.running = self.running.saturating_sub(1);
+        }
         match then {
             _ if woken => *turn = Turn::Queued,
             Then::Again => *turn = Turn::Queued,
@@ -101,6 +106,14 @@ impl Roster {
         }
         if *turn == Turn::Queued {
             self.queue.push_back(id.clone());
+        }
+    }
+
+    /// A turn does not come back: its place is another's.
+    pub(super) fn make_room(&mut self, id: &ContainerId) {
+        if let Some(Turn::Running { late: late @ false, .. }) = self.turns.get_mut(id) {
+            *late = true;
+            self.running = self.running.saturating_sub(1);
         }
     }
 
@@ -131,7 +144,7 @@ impl Roster {
     }
 }
 
-/// Turns under way at the same time. Each is a thread that reads, converts and writes; more of
+/// Turns under way at the same time, those that a file system keeps apart. Each is a thread that reads, converts and writes; more of
 /// them would take the machine away from those who write.
 const AT_ONCE: usize = 2;
 

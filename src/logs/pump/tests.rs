@@ -98,3 +98,50 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
         assert_eq!(positions.read(&id).is_none(), leaves);
     }
 }
+
+/// A FIFO that nobody writes to: whoever opens it to read waits, as on a dead NFS.
+fn hanging(directory: &Path, number: u32) -> Subject {
+    let root = directory.join(format!("hung{number}"));
+    std::fs::create_dir(&root).unwrap();
+    let source = root.join("json.log");
+    nix::unistd::mkfifo(&source, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let log = root.join("main/0.log");
+    Subject {
+        id: ContainerId::try_from(format!("{number:064x}")).unwrap(),
+        source: Some(source),
+        target: LogPath::of(&log, Some(&root)).unwrap(),
+        tty: false,
+    }
+}
+
+#[tokio::test]
+async fn directories_that_hang_keep_no_other_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let (pump, _tidings) = pump(directory.path());
+    let (orders, received) = mpsc::channel(16);
+    let running = tokio::spawn(pump.run(received));
+    let (healthy, mut observed) = (subject(directory.path()), Vec::new());
+    write(&directory.path().join("json.log"));
+    let hung: Vec<Subject> = (0..5).map(|number| hanging(directory.path(), number)).collect();
+    for subject in hung.iter().chain([&healthy]).cloned() {
+        let (reply, answer) = oneshot::channel();
+        let subject = Box::new(subject);
+        let order = Command::Observe { subject, run: Run::Underway(Nanos(1)), reply };
+        orders.send(order).await.unwrap();
+        observed.push(answer.await.unwrap());
+    }
+    let mut progress = observed.pop().unwrap().progress;
+    let written = progress.wait_for(|now| now.moved > 0);
+    let written = tokio::time::timeout(std::time::Duration::from_secs(30), written).await.is_ok();
+    let (reply, closed) = oneshot::channel();
+    orders.send(Command::Close { reply }).await.unwrap();
+    let closed = tokio::time::timeout(std::time::Duration::from_secs(30), closed).await.is_ok();
+    for subject in &hung {
+        // Who waits for a writer has one.
+        drop(OpenOptions::new().read(true).write(true).open(subject.source.as_ref().unwrap()));
+    }
+    running.await.unwrap();
+    assert!(written, "a log that could be written stood still");
+    assert!(closed, "the end waited for what hangs");
+    assert!(healthy.target.full().exists());
+}

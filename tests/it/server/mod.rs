@@ -13,6 +13,7 @@ mod exec;
 mod faults;
 mod frames;
 mod hostile;
+mod hung;
 mod joins;
 mod lists;
 mod logs;
