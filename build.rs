@@ -21,9 +21,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             (items.r#type, items.type_name) = (Some(BYTES), None);
         }
     }
-    let builder = ENCODED.iter().fold(tonic_prost_build::configure(), |builder, name| {
-        builder.bytes(format!(".runtime.v1.{name}"))
-    });
+    for field in files
+        .file
+        .iter_mut()
+        .flat_map(|file| &mut file.message_type)
+        .filter(|message| message.name() == EVENT)
+        .flat_map(|message| &mut message.field)
+        .filter(|field| field.r#type == Some(MESSAGE))
+    {
+        (field.r#type, field.type_name) = (Some(BYTES), None);
+    }
+    let builder =
+        ENCODED.iter().chain([&EVENT]).fold(tonic_prost_build::configure(), |builder, name| {
+            builder.bytes(format!(".runtime.v1.{name}"))
+        });
     builder
         .generate_default_stubs(true)
         // Sorted, as records keep them: an answer is a copy, and equal ones are the same bytes.
@@ -42,5 +53,8 @@ const ENCODED: [&str; 4] = [
     "StreamContainersResponse",
     "StreamPodSandboxesResponse",
 ];
-/// `TYPE_BYTES` of protobuf's `descriptor.proto`.
+/// What every listener is told, encoded once for all of them: the messages in it.
+const EVENT: &str = "ContainerEventResponse";
+/// `TYPE_MESSAGE` and `TYPE_BYTES` of protobuf's `descriptor.proto`.
+const MESSAGE: i32 = 11;
 const BYTES: i32 = 12;

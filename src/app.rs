@@ -52,6 +52,7 @@ use crate::{
     network::service::{Network, NetworkSettings},
     rootfs::room::Rootfs,
     rpc::{
+        events::Events,
         image::ImageRpc,
         listener::{ListenError, Socket},
         meters::RpcMeters,
@@ -350,7 +351,9 @@ async fn build(
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let leaving = work.1.clone();
+    let (leaving, meters) = (work.1.clone(), RpcMeters::default());
+    let events =
+        Events::new(store.clone(), containers.clone(), leaving.clone(), meters.events.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
@@ -363,7 +366,8 @@ async fn build(
         sandbox_image: sandbox_image(settings).into(),
         checkpoints,
         leaving: work.1.clone(),
-        meters: RpcMeters::default(),
+        events,
+        meters,
         kept: Arc::default(),
     };
     Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs, containers })

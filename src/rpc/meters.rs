@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Duration};
 use tonic::Code;
 
 use crate::telemetry::{
-    meter::{By, Gauge, Meters, Timed, Timings},
+    meter::{By, Counter, Gauge, Meters, Timed, Timings},
     registry::Registry,
     underway::{Ongoing, Underway},
 };
@@ -17,6 +17,8 @@ pub struct RpcMeters {
     underway: Underway,
     /// Those who listen to events.
     pub(super) listeners: Gauge,
+    /// Events, each once, however many are told.
+    pub events: Counter,
 }
 
 impl RpcMeters {
@@ -52,6 +54,11 @@ impl Meters for RpcMeters {
             "dockbridge_event_listeners",
             "Clients that listen to container events now",
             &self.listeners,
+        );
+        registry.show(
+            "dockbridge_events_total",
+            "Container events that were told, each counted once however many listen",
+            &self.events,
         );
         registry.watch(&self.underway);
     }

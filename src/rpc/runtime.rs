@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use tracing::warn;
 
 use super::{
-    events::{events, held, pod},
+    events::{Events, held, pod},
     kept::Kept,
     layer::about,
     meters::RpcMeters,
@@ -55,6 +55,8 @@ pub struct RuntimeRpc {
     pub checkpoints: Checkpoints,
     /// Cancelled when dockbridge ends: then streams of events end.
     pub leaving: CancellationToken,
+    /// Tells what happens.
+    pub events: Events,
     /// What is counted of calls.
     pub meters: RpcMeters,
     /// What lists told last.
@@ -303,9 +305,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::GetEventsRequest>,
     ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
-        let (store, containers) = (self.store.clone(), self.containers.clone());
-        let listening = self.meters.listeners.one();
-        Ok(Response::new(events(store, containers, self.leaving.clone(), listening).await?))
+        Ok(Response::new(self.events.listen(self.meters.listeners.one()).await?))
     }
 
     async fn exec_sync(

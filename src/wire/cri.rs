@@ -1,5 +1,5 @@
-//! The CRI v1 messages and services, generated from `proto/api.proto`. The items of some lists stay
-//! encoded (`build.rs` says which): [`items`] decodes them.
+//! The CRI v1 messages and services, generated from `proto/api.proto`. The items of some lists, and
+//! the statuses in an event, stay encoded (`build.rs` says which): [`items`] decodes them.
 //!
 //! Only `translate::parse`, `translate::render` and `rpc` may name these types; everything else
 //! speaks `model`.
@@ -17,6 +17,11 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cri.des
 /// When one of them is not what it should be.
 pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, DecodeError> {
     encoded.into_iter().map(T::decode).collect()
+}
+
+/// Encodes what is told in a field that holds it so.
+pub fn encoded<T: Message>(message: &T) -> Bytes {
+    message.encode_to_vec().into()
 }
 
 impl std::fmt::Debug for AuthConfig {

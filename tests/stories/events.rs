@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use dockbridge::wire::cri::{self, ContainerEventType as E, ContainerState as C};
+use dockbridge::wire::cri::{self, ContainerEventType as E, ContainerState as C, items};
+use prost::Message as _;
 use tokio::time::timeout;
 use tonic::Streaming;
 
@@ -44,7 +45,7 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ear.hears(&ids[1], &[&over[..], &[E::ContainerDeletedEvent]].concat()).await?;
     ear.hears(&sandbox, &[&over[..], &[E::ContainerDeletedEvent]].concat()).await?;
     let last = ear.last(&sandbox)?;
-    let name = last.pod_sandbox_status.clone().and_then(|status| status.metadata);
+    let name = cri::PodSandboxStatus::decode(last.pod_sandbox_status.clone())?.metadata;
     ensure_eq!(name.map(|metadata| metadata.name), Some("told".to_owned()));
 
     stage.engine.docker(&["rm", "-f", &before]).await?;
@@ -119,11 +120,12 @@ impl Ear {
     async fn take(&mut self, event: cri::ContainerEventResponse) -> Outcome {
         let (id, kind) = (event.container_id.clone(), event.container_event_type());
         ensure!(event.created_at > 0, "no time");
-        let pod = event.pod_sandbox_status.clone().unwrap_or_default();
+        let pod = cri::PodSandboxStatus::decode(event.pod_sandbox_status.clone())?;
         ensure!(pod.metadata.is_some() && !pod.id.is_empty(), "no pod: {event:?}");
         if id != pod.id && kind == E::ContainerStoppedEvent {
-            let told = event.containers_statuses.iter().find(|status| status.id == id);
-            let told = told.map(cri::ContainerStatus::state);
+            let statuses = items::<cri::ContainerStatus>(event.containers_statuses.clone())?;
+            let told =
+                statuses.iter().find(|status| status.id == id).map(cri::ContainerStatus::state);
             ensure!(matches!(told, None | Some(C::ContainerExited)), "stopped, but {told:?}");
             // Gone by now, or shown as ended: never as running.
             let shown = self.cri.container(&id).await.map(|status| status.state());
@@ -145,8 +147,9 @@ impl Ear {
 
     /// The status of a container in the last event of its own.
     fn status(&self, id: &str) -> Outcome<cri::ContainerStatus> {
-        let found = self.last(id)?.containers_statuses.iter().find(|status| status.id == id);
-        found.cloned().ok_or_else(|| Failure(format!("the event of {id} lacks its status")))
+        let statuses = items::<cri::ContainerStatus>(self.last(id)?.containers_statuses.clone())?;
+        let found = statuses.into_iter().find(|status| status.id == id);
+        found.ok_or_else(|| Failure(format!("the event of {id} lacks its status")))
     }
 
     async fn is_over(&mut self) -> Outcome<bool> {

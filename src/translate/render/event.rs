@@ -17,7 +17,7 @@ pub struct Pod<'a> {
     pub containers: Vec<Held<'a>>,
 }
 
-/// One event. `now` is when the pod was as told, which kubelet takes for the age of all of it.
+/// One event, its statuses encoded. `now` is when the pod was as told, which kubelet takes for the age of all of it.
 pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerEventResponse {
     let kind = match step {
         Step::Created => cri::ContainerEventType::ContainerCreatedEvent,
@@ -29,8 +29,8 @@ pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerE
         container_id: id.to_owned(),
         container_event_type: kind.into(),
         created_at: now.0,
-        pod_sandbox_status: Some(sandbox::status(pod.sandbox)),
-        containers_statuses: statuses(pod),
+        pod_sandbox_status: cri::encoded(&sandbox::status(pod.sandbox)),
+        containers_statuses: statuses(pod).iter().map(cri::encoded).collect(),
     }
 }
 

@@ -229,3 +229,42 @@ async fn free_address() -> SocketAddr {
 
 /// Less than a client may take to say what it wants.
 const SOONER: Duration = Duration::from_secs(3);
+
+/// Those who read are told the same, and rendering it is done once; who does not read costs nobody
+/// anything.
+#[tokio::test]
+async fn an_event_is_rendered_once_for_all_listeners() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let listen = || async {
+        let request = cri::GetEventsRequest {};
+        bridge.runtime.clone().get_container_events(request).await.unwrap().into_inner()
+    };
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(listen().await);
+    }
+    let mut ears = [listen().await, listen().await];
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    bridge.stop_pod(&sandbox).await.unwrap();
+    bridge.remove_pod(&sandbox).await.unwrap();
+    let gone = cri::ContainerEventType::ContainerDeletedEvent;
+    let mut counts = Vec::new();
+    for ear in &mut ears {
+        let mut heard = 0;
+        loop {
+            let event = timeout(LONG, ear.message()).await.unwrap().unwrap().unwrap();
+            heard += 1;
+            assert_eq!(event.container_id, sandbox);
+            if event.container_event_type() == gone {
+                break;
+            }
+        }
+        counts.push(heard);
+    }
+    assert_eq!(counts, [4, 4], "made, started, stopped, removed");
+    let text = body(&ask(&bridge, "GET", "/metrics").await);
+    assert_eq!(figure(&text, "dockbridge_events_total"), 4.0);
+    assert_eq!(figure(&text, "dockbridge_event_listeners"), 52.0);
+    bridge.clear(&docker).await;
+}
