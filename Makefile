@@ -107,6 +107,12 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
 	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
+.PHONY: chaos
+chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, ENGINE=…)
+	$(CARGO) test --test stories --no-run
+	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) $(if $(SEED),STORY_SEED=$(SEED)) \
+	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::
+
 .PHONY: bench
 bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
 	$(MEASURE) --bench lifecycle --bench logs --no-run

@@ -16,6 +16,7 @@
 )]
 
 mod cdi;
+mod chaos;
 mod confinement;
 mod conflicts;
 mod crashes;
@@ -51,7 +52,6 @@ mod window;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
 
-use slow_engine::size::Size;
 use support::{
     failure::{Failure, Outcome},
     patience::patient,
@@ -112,6 +112,7 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_killed,
     crashes::sandbox_removed,
     crashes::at_random_moments,
+    chaos::loses_nothing,
     slow_engine::first_answers_are_true,
     slow_engine::what_hangs_is_listed,
     slow_engine::others::live_on,
@@ -242,9 +243,10 @@ fn main() -> ExitCode {
 /// Tells one story in a runtime of its own.
 fn tell(world: &World, name: &str, story: Story) -> Outcome {
     let begun = Instant::now();
-    let patience = patient(match name.starts_with("slow_engine::") {
-        true => Size::stated().patience(),
-        false => stage::PATIENCE,
+    let patience = patient(match name.split("::").next() {
+        Some("slow_engine") => slow_engine::size::Size::stated().patience(),
+        Some("chaos") => chaos::size::Size::stated().patience(),
+        _ => stage::PATIENCE,
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let outcome = runtime.block_on(async {

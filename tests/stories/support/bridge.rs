@@ -212,6 +212,12 @@ impl Bridge {
         self.cri().await
     }
 
+    /// Its log, of all its starts.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// The last lines of its log.
     pub(crate) fn tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
@@ -219,7 +225,8 @@ impl Bridge {
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
-    async fn await_answer(&mut self) -> Outcome {
+    /// Waits until it answers, after [`Self::launch`].
+    pub(crate) async fn await_answer(&mut self) -> Outcome {
         let deadline = Instant::now() + patient(PATIENCE);
         loop {
             if let Ok(cri) = Cri::connect(&self.socket).await

@@ -47,6 +47,12 @@ impl Engine {
         Ok(ids.lines().map(str::to_owned).collect())
     }
 
+    /// The daemon's process.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) fn pid(&self) -> Outcome<i32> {
+        Ok(std::fs::read_to_string(self.world.root.join("pids/dockerd"))?.trim().parse()?)
+    }
+
     /// `start`, `stop`, `kill` or `restart`, with flags for the daemon.
     pub(crate) async fn control(&self, arguments: &[&str]) -> Outcome {
         // The daemon keeps whatever it inherits, so no pipe may be handed down.

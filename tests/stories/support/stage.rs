@@ -91,9 +91,15 @@ impl Stage {
     }
 
     /// Ends the story: dockbridge stops as told, and nothing is left.
-    pub(crate) async fn leaves_nothing(mut self) -> Outcome {
+    pub(crate) async fn leaves_nothing(self) -> Outcome {
+        self.leaves_nothing_but(|_| false).await
+    }
+
+    /// Likewise, but for what is not dockbridge's to clear away.
+    pub(crate) async fn leaves_nothing_but(mut self, others: impl Fn(&str) -> bool) -> Outcome {
         self.bridge.stop().await?;
-        let left = leftovers::search(&self.world, &self.engine, &self.folders).await?;
+        let mut left = leftovers::search(&self.world, &self.engine, &self.folders).await?;
+        left.retain(|thing| !others(thing));
         ensure!(left.is_empty(), "left behind:\n  {}", left.join("\n  "));
         Ok(())
     }
@@ -108,7 +114,7 @@ pub(crate) async fn sweep(world: &World) {
     }
     let root = world.root.display();
     let line = format!(
-        "grep -o ' {root}/tmp/[^ ]*/run/[^ ]*' /proc/self/mountinfo | xargs -r -n1 umount -l; \
+        "grep -o ' {root}/tmp/[^ ]*' /proc/self/mountinfo | xargs -r -n1 umount -l; \
          rm -rf {root}/tmp/* {leases}/[0-9]* {cache}/results; \
          iptables -t nat -F CNI-HOSTPORT-DNAT; \
          for c in $(iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'); \

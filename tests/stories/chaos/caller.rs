@@ -1,0 +1,292 @@
+//! One of several callers: makes pods, uses them, ends them, as chance will have it. What fails is
+//! asked for again, as kubelet does.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use dockbridge::wire::cri;
+use rand::{Rng, rngs::StdRng};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::told::Told;
+use crate::support::{
+    cri::{Answer, Cri},
+    cri_log::CriLog,
+    patience::patient,
+    pod::{self, Recipes, namespaces_of},
+    stage::Stage,
+};
+
+/// A caller and its pods.
+pub(super) struct Caller {
+    socket: PathBuf,
+    recipes: Recipes,
+    image: String,
+    told: Arc<Told>,
+    number: u32,
+    random: StdRng,
+    pods: Vec<Pod>,
+    made: u32,
+    rotations: u32,
+}
+
+/// A pod that was told to be ready.
+#[derive(Clone, Debug)]
+pub(super) struct Pod {
+    pub(super) config: cri::PodSandboxConfig,
+    pub(super) id: String,
+    pub(super) containers: Vec<Container>,
+}
+
+/// A container that was told to run.
+#[derive(Clone, Debug)]
+pub(super) struct Container {
+    pub(super) config: cri::ContainerConfig,
+    pub(super) id: String,
+    /// Whether it listens at [`PORT`].
+    pub(super) serves: bool,
+}
+
+impl Caller {
+    /// A caller with a number and chance of its own.
+    pub(super) fn new(stage: &Stage, told: Arc<Told>, (number, random): (u32, StdRng)) -> Self {
+        Self {
+            socket: stage.bridge.socket().to_owned(),
+            recipes: stage.recipes.clone(),
+            image: format!("{}/busybox:1", stage.world.registry),
+            told,
+            number,
+            random,
+            pods: Vec::new(),
+            made: 0,
+            rotations: 0,
+        }
+    }
+
+    /// Does one thing after the other until it is enough; the pods it has then.
+    pub(super) async fn live(mut self, enough: CancellationToken) -> Vec<Pod> {
+        while !enough.is_cancelled() {
+            let has_pods = !self.pods.is_empty();
+            match self.random.random_range(0..100) {
+                0..25 if self.pods.len() < MOST_PODS => self.make().await,
+                25..45 if has_pods => self.exec().await,
+                45..60 if has_pods => self.replace().await,
+                60..70 if has_pods => self.look().await,
+                70..80 if has_pods => self.rotate().await,
+                80..85 => self.pull().await,
+                85..100 if has_pods => self.end().await,
+                _ => {}
+            }
+            let pause = self.random.random_range(0..200);
+            sleep(patient(Duration::from_millis(pause))).await;
+        }
+        self.pods
+    }
+
+    async fn make(&mut self) {
+        self.made += 1;
+        let mut config = self.recipes.pod(&format!("c{}p{}", self.number, self.made));
+        let serves = match self.random.random_range(0..10) {
+            0..2 => {
+                namespaces_of(&mut config).network = cri::NamespaceMode::Node.into();
+                false
+            }
+            2..5 => {
+                let offset = u16::try_from(self.number * 100 + self.made % 100).unwrap_or(0);
+                config.port_mappings = vec![pod::port(20_000 + offset, PORT)];
+                true
+            }
+            _ => true,
+        };
+        let Some(id) =
+            self.insist("RunPodSandbox", || true, async |cri| cri.run(&config).await).await
+        else {
+            return;
+        };
+        self.told.created(&id);
+        self.told.up(&id);
+        let mut made = Pod { config, id, containers: Vec::new() };
+        for name in ["main", "side"].iter().take(self.random.random_range(1..=2)) {
+            let serves = serves && *name == "main";
+            self.begin(&mut made, self.container(name, serves), serves).await;
+        }
+        self.pods.push(made);
+    }
+
+    fn container(&self, name: &str, serves: bool) -> cri::ContainerConfig {
+        let serve = if serves { format!("httpd -h /www -p {PORT};") } else { String::new() };
+        let line = format!(
+            "trap 'exit 0' TERM; {serve} i=0; while :; do i=$((i+1)); echo $i; sleep 0.2 & wait $!; done"
+        );
+        self.recipes.container(name, &line)
+    }
+
+    async fn begin(&self, pod: &mut Pod, config: cri::ContainerConfig, serves: bool) {
+        // In a pod that ended with the engine nothing can be created or started any more.
+        let possible = || self.told.is_up(&pod.id);
+        let create = async |cri: &Cri| cri.create(&pod.id, &config, &pod.config).await;
+        let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
+        self.told.created(&id);
+        let start = async |cri: &Cri| cri.start(&id).await;
+        let started = self.insist("StartContainer", possible, start).await;
+        if started.is_some() {
+            self.told.up(&id);
+        }
+        pod.containers.push(Container { config, id, serves });
+    }
+
+    /// A command in a container answers with what it was told to.
+    async fn exec(&mut self) {
+        let Some(one) = self.any() else { return };
+        let (word, up) = (self.random.random::<u32>().to_string(), self.told.is_up(&one.id));
+        let run = async |cri: &Cri| cri.exec_sync(&one.id, &["echo", &word], 10).await;
+        let calm = self.told.weather.moment();
+        if let Some(answer) = self.ask("ExecSync", up, run).await
+            && self.told.weather.lasted(calm)
+            && (answer.exit_code, answer.stdout.as_slice()) != (0, format!("{word}\n").as_bytes())
+        {
+            self.told.breaks(format!("ExecSync of echo {word} answered {answer:?}"));
+        }
+    }
+
+    /// A container is ended, and another one comes in its place.
+    async fn replace(&mut self) {
+        let place = self.random.random_range(0..self.pods.len());
+        let mut pod = self.pods.remove(place);
+        if let Some(mut one) = pod.containers.pop() {
+            self.told.stops(&one.id);
+            let grace = self.random.random_range(0..3);
+            let stop = async |cri: &Cri| cri.stop_container(&one.id, grace).await;
+            let stopped = self.insist("StopContainer", || true, stop).await;
+            self.told.leaves(&one.id);
+            let remove = async |cri: &Cri| cri.remove_container(&one.id).await;
+            if stopped.is_some() && self.insist("RemoveContainer", || true, remove).await.is_some()
+            {
+                self.told.gone(&one.id);
+            }
+            one.config.metadata.get_or_insert_default().attempt += 1;
+            let attempt = one.config.metadata.clone().unwrap_or_default();
+            one.config.log_path = format!("{}-{}/0.log", attempt.name, attempt.attempt);
+            self.begin(&mut pod, one.config, one.serves).await;
+        }
+        self.pods.push(pod);
+    }
+
+    /// A status tells the same as lists do.
+    async fn look(&mut self) {
+        let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
+        let before = self.told.promises();
+        let status = async |cri: &Cri| cri.sandbox(&pod.id).await;
+        if let Some(status) = self.ask("PodSandboxStatus", true, status).await {
+            let state = status.state().as_str_name().to_owned();
+            self.told.compare_one(&before, &pod.id, &state);
+        }
+        for one in pod.containers {
+            let before = self.told.promises();
+            let status = async |cri: &Cri| cri.container(&one.id).await;
+            // What a replacement left behind may be on its way.
+            if let Some(status) = self.ask("ContainerStatus", false, status).await {
+                let state = status.state().as_str_name().to_owned();
+                self.told.compare_one(&before, &one.id, &state);
+            }
+        }
+    }
+
+    async fn rotate(&mut self) {
+        let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
+        let Some(one) = pod.containers.last() else { return };
+        let Ok(cri) = Cri::connect(&self.socket).await else { return };
+        self.rotations += 1;
+        let mut log = CriLog::of(&pod.config, &one.config).rotated(self.rotations);
+        // It is there when something was written.
+        if log.path().exists() && log.rotate(&cri, &one.id).await.is_ok_and(|it| it.is_ok()) {
+            self.told.count("rotations");
+        }
+    }
+
+    async fn pull(&mut self) {
+        let pull = async |cri: &Cri| cri.pull(&self.image, None).await;
+        self.ask("PullImage", true, pull).await;
+    }
+
+    async fn end(&mut self) {
+        let place = self.random.random_range(0..self.pods.len());
+        let pod = self.pods.remove(place);
+        let ids = || pod.containers.iter().map(|one| &one.id).chain([&pod.id]);
+        ids().for_each(|id| self.told.stops(id));
+        let stop = async |cri: &Cri| cri.stop(&pod.id).await;
+        if self.insist("StopPodSandbox", || true, stop).await.is_none() {
+            return;
+        }
+        ids().for_each(|id| self.told.leaves(id));
+        let remove = async |cri: &Cri| cri.remove(&pod.id).await;
+        if self.insist("RemovePodSandbox", || true, remove).await.is_some() {
+            ids().for_each(|id| self.told.gone(id));
+        }
+    }
+
+    fn any(&mut self) -> Option<Container> {
+        let pod = &self.pods[self.random.random_range(0..self.pods.len())];
+        pod.containers.last().cloned()
+    }
+
+    /// Asks again until it is answered, or for too long.
+    async fn insist<T>(
+        &self,
+        what: &'static str,
+        possible: impl Fn() -> bool,
+        call: impl AsyncFn(&Cri) -> Answer<T>,
+    ) -> Option<T> {
+        for _ in 0..MOST_TRIES {
+            if !possible() {
+                break;
+            }
+            if let Some(answer) = self.ask(what, true, &call).await {
+                return Some(answer);
+            }
+            sleep(patient(Duration::from_millis(300))).await;
+        }
+        self.told.count("given up");
+        None
+    }
+
+    /// Asks once. Where nothing is wrong it must be answered, if it can be at all.
+    async fn ask<T>(
+        &self,
+        what: &'static str,
+        possible: bool,
+        call: impl AsyncFn(&Cri) -> Answer<T>,
+    ) -> Option<T> {
+        let calm = self.told.weather.moment();
+        let asked = async {
+            let cri = Cri::connect(&self.socket).await.map_err(|error| error.to_string())?;
+            call(&cri).await.map_err(|refused| refused.to_string())
+        };
+        let why = match timeout(patient(LONGEST_CALL), asked).await {
+            Ok(Ok(answer)) => {
+                self.told.count(what);
+                return Some(answer);
+            }
+            Ok(Err(why)) => why,
+            Err(_late) => format!("no answer within {LONGEST_CALL:?}"),
+        };
+        // An engine that dies while it starts a container has forgotten that when it is back; what
+        // it started is still there.
+        let is_lost = what == "StartContainer" && why.contains("already exists");
+        if is_lost && self.told.engine_died() {
+            self.told.count("containers the engine lost");
+            return None;
+        }
+        if possible && self.told.weather.lasted(calm) {
+            self.told.breaks(format!("{what} failed though nothing was wrong: {why}"));
+        }
+        self.told.count("failed calls");
+        None
+    }
+}
+
+/// Where containers listen.
+pub(super) const PORT: u16 = 8080;
+const MOST_PODS: usize = 3;
+const MOST_TRIES: u32 = 60;
+const LONGEST_CALL: Duration = Duration::from_secs(60);

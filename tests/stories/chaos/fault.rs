@@ -1,0 +1,227 @@
+//! What goes wrong.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rand::{Rng, rngs::StdRng};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    LIVE_RESTORE,
+    size::Size,
+    told::{DEATHS, Told},
+};
+use crate::support::{
+    failure::Outcome,
+    patience::patient,
+    slow_proxy::{Mood, SlowProxy},
+    stage::Stage,
+};
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// dockbridge is killed and started again.
+    Kill,
+    /// The engine does not get on for a while.
+    FreezeEngine,
+    /// The engine is killed and started again.
+    KillEngine,
+    /// The engine is stopped and started again.
+    RestartEngine,
+    /// Inspects are answered late, never, or by failures, for a while.
+    HoldInspects,
+    /// CNI plugins are killed for a while.
+    KillPlugins,
+    /// The disk of the state is full for a while.
+    FillDisk,
+}
+
+impl Event {
+    /// All that is to happen, in no good order.
+    pub(super) fn plan(size: Size) -> Vec<Self> {
+        const ENGINE: [Event; 4] =
+            [Event::FreezeEngine, Event::KillEngine, Event::RestartEngine, Event::HoldInspects];
+        let count = |number: u32| usize::try_from(number).unwrap_or(0);
+        let kills = std::iter::repeat_n(Self::Kill, count(size.kills));
+        let faults = ENGINE.into_iter().cycle().take(count(size.faults));
+        let others = [Self::KillPlugins, Self::FillDisk].into_iter().cycle();
+        let others = others.take(count(size.faults.div_ceil(4) * 2));
+        kills.chain(faults).chain(others).collect()
+    }
+}
+
+/// Does it.
+pub(super) struct Disturber<'a> {
+    stage: &'a mut Stage,
+    proxy: &'a SlowProxy,
+    told: Arc<Told>,
+    /// Whether containers outlive a stop of the engine.
+    live: bool,
+}
+
+impl<'a> Disturber<'a> {
+    /// For an engine that runs with live-restore.
+    pub(super) const fn new(stage: &'a mut Stage, proxy: &'a SlowProxy, told: Arc<Told>) -> Self {
+        Self { stage, proxy, told, live: true }
+    }
+
+    /// Does it, and mends it; in a few words what it was.
+    pub(super) async fn disturb(&mut self, event: Event, random: &mut StdRng) -> Outcome<String> {
+        self.told.weather.disturb();
+        let with_kill = random.random_range(0..3) == 0;
+        let rest = patient(Duration::from_millis(random.random_range(100..4000)));
+        let words = match event {
+            Event::Kill => self.kill().await.map(|()| String::new())?,
+            Event::FreezeEngine => self.freeze(rest, with_kill).await?,
+            Event::KillEngine | Event::RestartEngine => {
+                let lives = random.random_range(0..4) > 0;
+                self.restart_engine(event, (rest, lives), with_kill).await?
+            }
+            Event::HoldInspects => self.hold_inspects(rest, with_kill, random).await?,
+            Event::KillPlugins => self.kill_plugins(rest).await,
+            Event::FillDisk => self.fill_disk(rest, with_kill).await?,
+        };
+        // Without an engine it would not.
+        self.stage.bridge.await_answer().await?;
+        self.told.weather.calm();
+        Ok(words)
+    }
+
+    async fn kill(&mut self) -> Outcome {
+        self.told.count("kills");
+        self.stage.bridge.kill().await?;
+        self.stage.bridge.launch()
+    }
+
+    /// Waits, and kills dockbridge in the middle of it if so wished.
+    async fn meanwhile(&mut self, rest: Duration, with_kill: bool) -> Outcome {
+        sleep(rest / 2).await;
+        if with_kill {
+            self.kill().await?;
+        }
+        sleep(rest / 2).await;
+        Ok(())
+    }
+
+    async fn freeze(&mut self, rest: Duration, with_kill: bool) -> Outcome<String> {
+        let pid = Pid::from_raw(self.stage.engine.pid()?);
+        kill(pid, Signal::SIGSTOP)?;
+        let waited = self.meanwhile(rest, with_kill).await;
+        kill(pid, Signal::SIGCONT)?;
+        waited?;
+        Ok(format!("for {rest:.1?}, dockbridge killed: {with_kill}"))
+    }
+
+    async fn restart_engine(
+        &mut self,
+        how: Event,
+        (rest, lives): (Duration, bool),
+        with_kill: bool,
+    ) -> Outcome<String> {
+        // Who is killed ends nothing, but who comes next may.
+        let survive = lives && (self.live || how == Event::KillEngine);
+        if !survive {
+            self.told.all_may_end(true);
+        }
+        self.told.count(DEATHS);
+        let word = if how == Event::KillEngine { "kill" } else { "stop" };
+        self.stage.engine.control(&[word]).await?;
+        self.meanwhile(rest, with_kill).await?;
+        let flags: &[&str] = if lives { &["start", LIVE_RESTORE] } else { &["start"] };
+        self.stage.engine.control(flags).await?;
+        self.live = lives;
+        if !survive {
+            self.told.all_may_end(false);
+        }
+        Ok(format!("away for {rest:.1?}, pods survive: {survive}, dockbridge killed: {with_kill}"))
+    }
+
+    async fn hold_inspects(
+        &mut self,
+        rest: Duration,
+        with_kill: bool,
+        random: &mut StdRng,
+    ) -> Outcome<String> {
+        let mut mood = Mood::default();
+        for id in self.stage.engine.containers().await? {
+            match random.random_range(0..10) {
+                0 => drop(mood.hanging.insert(id)),
+                1 => drop(mood.failing.insert(id)),
+                _ => {
+                    let delay = Duration::from_millis(random.random_range(0..3000));
+                    mood.delays.insert(id, patient(delay));
+                }
+            }
+        }
+        let words = format!("of {}, dockbridge killed: {with_kill}", words(&mood));
+        self.proxy.slow(mood);
+        let waited = self.meanwhile(rest, with_kill).await;
+        self.proxy.quick();
+        waited?;
+        Ok(words)
+    }
+
+    async fn kill_plugins(&mut self, rest: Duration) -> String {
+        let (until, folder) = (Instant::now() + rest, self.stage.world.cni_bin.clone());
+        let mut killed = 0;
+        while Instant::now() < until {
+            killed += running_from(&folder)
+                .into_iter()
+                .filter(|pid| kill(*pid, Signal::SIGKILL).is_ok())
+                .count();
+            sleep(Duration::from_millis(5)).await;
+        }
+        format!("{killed} of them")
+    }
+
+    async fn fill_disk(&mut self, rest: Duration, with_kill: bool) -> Outcome<String> {
+        let filler = self.stage.folders.state.join("filler");
+        let written = fill(&filler)?;
+        let waited = self.meanwhile(rest, with_kill).await;
+        fs::remove_file(&filler)?;
+        waited?;
+        Ok(format!("with {written} bytes, dockbridge killed: {with_kill}"))
+    }
+}
+
+fn words(mood: &Mood) -> String {
+    let count = |ids: &BTreeSet<String>| ids.len();
+    let late: &BTreeMap<_, _> = &mood.delays;
+    format!(
+        "{} late, {} hanging, {} failing",
+        late.len(),
+        count(&mood.hanging),
+        count(&mood.failing)
+    )
+}
+
+/// Processes whose program is in a folder.
+fn running_from(folder: &Path) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let program = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    pids.filter(|pid| program(pid).starts_with(folder)).map(Pid::from_raw).collect()
+}
+
+/// Writes until there is no more room.
+fn fill(path: &PathBuf) -> Outcome<usize> {
+    let mut file = fs::File::create(path)?;
+    let mut written = 0;
+    for size in [64 << 10, 4096] {
+        while let Ok(more) = file.write(&vec![0; size]) {
+            written += more;
+        }
+    }
+    Ok(written)
+}

@@ -1,0 +1,225 @@
+//! Everything at once, by chance: callers who make and end pods, a dockbridge that is killed, an
+//! engine that is frozen, killed and restarted, inspects that are held, plugins that are killed, a
+//! full disk. What callers were told holds all the time, and nothing is left at the end.
+
+pub(crate) mod size;
+
+mod caller;
+mod fault;
+mod told;
+mod weather;
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use tokio::{
+    process::Command,
+    runtime::Handle,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    caller::{Caller, Pod},
+    fault::{Disturber, Event},
+    size::Size,
+    told::Told,
+};
+use crate::support::{
+    chance::seeded,
+    cri_log::CriLog,
+    failure::{Failure, Outcome, ensure, ensure_eq, fail},
+    http,
+    patience::{Looks, patient},
+    slow_proxy::SlowProxy,
+    stage::Stage,
+    world::World,
+};
+
+/// Whatever was told ready stays ready, whatever was removed stays removed, and all can go.
+pub(crate) async fn loses_nothing(world: World) -> Outcome {
+    let (size, mut random) = (Size::stated(), seeded());
+    println!("  {size:?}");
+    let state = world.root.join("tmp/chaos/state");
+    fs::create_dir_all(&state)?;
+    mount(&["-t", "tmpfs", "-o", STATE_DISK, "chaos"], &state).await?;
+    let proxy = SlowProxy::start(&world.root.join("tmp/chaos.sock"), &world.docker)?;
+    let mut stage = Stage::behind(&world, "chaos", proxy.socket()).await?;
+    stage.engine.control(&["restart", LIVE_RESTORE]).await?;
+    let outcome = Chaos::new(size).run(&mut stage, &proxy, &mut random).await;
+    stage.engine.control(&["restart"]).await?;
+    outcome?;
+    let (state, log) = (stage.folders.state.clone(), stage.bridge.log().to_owned());
+    stage.leaves_nothing_but(is_group).await?;
+    let panics = panics(&log)?;
+    ensure!(panics.is_empty(), "it panicked:\n  {}", panics.join("\n  "));
+    ensure!(Command::new("umount").arg(&state).status().await?.success(), "the state is in use");
+    Ok(())
+}
+
+struct Chaos {
+    size: Size,
+    told: Arc<Told>,
+    /// Cancelled when callers are to come to an end.
+    enough: CancellationToken,
+    /// What was done when, for whoever reads of a failure.
+    diary: String,
+    begun: Instant,
+}
+
+impl Chaos {
+    fn new(size: Size) -> Self {
+        let (told, enough) = (Arc::default(), CancellationToken::new());
+        Self { size, told, enough, diary: String::new(), begun: Instant::now() }
+    }
+
+    async fn run(mut self, stage: &mut Stage, proxy: &SlowProxy, random: &mut StdRng) -> Outcome {
+        let mut callers = JoinSet::new();
+        for number in 0..self.size.callers {
+            let random = StdRng::seed_from_u64(random.random());
+            let caller = Caller::new(stage, Arc::clone(&self.told), (number, random));
+            let (enough, runtime) = (self.enough.clone(), Handle::current());
+            // Its calls are closures over references, which no task can carry to another thread.
+            callers.spawn_blocking(move || runtime.block_on(caller.live(enough)));
+        }
+        let (socket, told) = (stage.bridge.socket().to_owned(), Arc::clone(&self.told));
+        let watching = tokio::spawn(async move { told.watch(&socket).await });
+        let done = self.disturb(stage, proxy, random).await;
+        self.enough.cancel();
+        let pods: Vec<Pod> = callers.join_all().await.into_iter().flatten().collect();
+        stage.cri = stage.bridge.cri().await?;
+        watching.abort();
+        println!("  {}; {} pods at the end", self.told.summary(), pods.len());
+        let ended = async {
+            done?;
+            self.works(stage, &pods).await?;
+            self.all_can_go(stage).await
+        };
+        let mut faults = self.told.broken();
+        faults.extend(ended.await.err().map(|Failure(why)| why));
+        if !faults.is_empty() {
+            fail!("{}\n{}", faults.join("\n"), self.diary);
+        }
+        Ok(())
+    }
+
+    /// Does what was planned, one after the other; some of it while something else goes on.
+    async fn disturb(
+        &mut self,
+        stage: &mut Stage,
+        proxy: &SlowProxy,
+        random: &mut StdRng,
+    ) -> Outcome {
+        let mut disturber = Disturber::new(stage, proxy, Arc::clone(&self.told));
+        let mut plan = Event::plan(self.size);
+        plan.shuffle(random);
+        for event in plan {
+            sleep(patient(Duration::from_millis(random.random_range(0..LONGEST_PAUSE)))).await;
+            let at = self.begun.elapsed().as_secs_f32();
+            self.diary += &format!("  {at:.1} s: {event:?}");
+            let what = disturber.disturb(event, random).await?;
+            self.diary +=
+                &format!(" {what} - over at {:.1} s\n", self.begun.elapsed().as_secs_f32());
+        }
+        // A call that fails from now on has no excuse.
+        sleep(patient(weather::GRACE)).await;
+        Ok(())
+    }
+
+    /// What was told to be there works: pods answer, commands run, logs are what the engine has.
+    async fn works(&self, stage: &Stage, pods: &[Pod]) -> Outcome {
+        let (mut asked, mut compared) = (0, 0);
+        for pod in pods {
+            if self.told.is_up(&pod.id)
+                && let Some(address) = self.address(stage, pod).await?
+            {
+                http::get(&address).await?;
+                asked += 1;
+            }
+            for one in pod.containers.iter().filter(|one| self.told.is_up(&one.id)) {
+                let answer = stage.cri.exec_sync(&one.id, &["echo", "still"], 10).await?;
+                ensure_eq!(answer.stdout, b"still\n");
+                stage.cri.stop_container(&one.id, 5).await?;
+                let ours = CriLog::of(&pod.config, &one.config).text("stdout")?;
+                let engines = stage.engine.docker(&["logs", &one.id]).await?;
+                ensure_eq!(first_difference(ours.trim_end(), &engines), None, "{}", one.id);
+                compared += 1;
+            }
+        }
+        println!("  {asked} pods answered, {compared} logs compared");
+        Ok(())
+    }
+
+    /// Where a pod listens, if it does.
+    async fn address(&self, stage: &Stage, pod: &Pod) -> Outcome<Option<String>> {
+        let serves = pod.containers.iter().any(|one| one.serves && self.told.is_up(&one.id));
+        let ip = stage.cri.sandbox(&pod.id).await?.network.unwrap_or_default().ip;
+        ensure!(!serves || !ip.is_empty(), "pod {} has no address", pod.id);
+        Ok(serves.then(|| format!("{ip}:{}", caller::PORT)))
+    }
+
+    /// Also what nobody was told of: calls that died may have come true in the engine.
+    async fn all_can_go(&self, stage: &Stage) -> Outcome {
+        let mut left = Vec::new();
+        let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
+        while looks.again().await {
+            stage.cri.clear().await?;
+            left = stage.engine.containers().await?;
+            if left.is_empty() {
+                return forget_image(stage).await;
+            }
+        }
+        fail!("the engine still has {left:?}");
+    }
+}
+
+/// Only the name that was pulled: other stories need the image.
+async fn forget_image(stage: &Stage) -> Outcome {
+    let name = format!("{}/busybox:1", stage.world.registry);
+    if stage.cri.image(&name).await?.is_some() {
+        stage.engine.docker(&["rmi", &name]).await?;
+    }
+    Ok(())
+}
+
+/// The number of the first line in which two texts differ, with both lines.
+fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)> {
+    let (mut one, mut other) = (ours.lines(), engines.lines());
+    for number in 1.. {
+        match (one.next(), other.next()) {
+            (None, None) => return None,
+            (ours, engines) if ours == engines => {}
+            (ours, engines) => {
+                let text = |line: Option<&str>| line.unwrap_or("(end)").to_owned();
+                return Some((number, text(ours), text(engines)));
+            }
+        }
+    }
+    None
+}
+
+/// Groups are the engine's: one that dies while it starts a container forgets it, and leaves even
+/// its processes running.
+fn is_group(left: &str) -> bool {
+    left.starts_with("cgroup ")
+}
+
+/// Lines of the log that tell of a panic.
+fn panics(log: &Path) -> Outcome<Vec<String>> {
+    let text = fs::read(log)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect())
+}
+
+async fn mount(arguments: &[&str], place: &Path) -> Outcome {
+    let status = Command::new("mount").args(arguments).arg(place).status().await?;
+    ensure!(status.success(), "mount {arguments:?} {}: {status}", place.display());
+    Ok(())
+}
+
+const LIVE_RESTORE: &str = "--live-restore";
+/// A disk of its own, so that it can be full.
+const STATE_DISK: &str = "size=4m";
+/// Between two events, in milliseconds.
+const LONGEST_PAUSE: u64 = 1200;

@@ -1,0 +1,39 @@
+//! How much chaos there is: `make test` has a minute for it, `make chaos` gives more.
+
+use std::{env, str::FromStr, time::Duration};
+
+use crate::support::stage;
+
+/// What the story is told to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Those who make and end pods at the same time.
+    pub(crate) callers: u32,
+    /// How often dockbridge is killed.
+    pub(crate) kills: u32,
+    /// How often something happens to the engine; to plugins and the disk a quarter as often each.
+    pub(crate) faults: u32,
+}
+
+impl Size {
+    /// As the environment says, else a small one.
+    pub(crate) fn stated() -> Self {
+        Self {
+            callers: stated("DOCKBRIDGE_CHAOS_CALLERS", 4),
+            kills: stated("DOCKBRIDGE_CHAOS_KILLS", 10),
+            faults: stated("DOCKBRIDGE_CHAOS_FAULTS", 4),
+        }
+    }
+
+    /// How long the story may take.
+    pub(crate) fn patience(self) -> Duration {
+        stage::PATIENCE + KILL.saturating_mul(self.kills) + FAULT.saturating_mul(self.faults)
+    }
+}
+
+fn stated<T: FromStr>(name: &str, usual: T) -> T {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+const KILL: Duration = Duration::from_secs(5);
+const FAULT: Duration = Duration::from_secs(40);
