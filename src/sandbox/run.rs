@@ -128,8 +128,8 @@ impl Sandboxes {
         let doomed = created.clone();
         undo.push("remove the sandbox container", async move { room.discard(&doomed).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
-        // Listed from now on, and not to be stopped or filled before it is whole.
-        let _held = self.locks.write(id.as_str()).await;
+        // Listed from now on, and not to be stopped or filled before it is whole, or gone again.
+        undo.hold(self.locks.write(id.as_str()).await);
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
         } else {

@@ -4,12 +4,15 @@
 
 use std::{error::Error, future::Future, pin::Pin};
 
+use tokio::sync::OwnedRwLockWriteGuard;
+
 use crate::error::chain;
 
 /// Releases of what a verb has acquired so far.
 #[derive(Default)]
 pub struct Undo {
     steps: Vec<Step>,
+    locks: Vec<OwnedRwLockWriteGuard<()>>,
 }
 
 struct Step {
@@ -26,6 +29,11 @@ impl Undo {
     ) {
         let release = Box::pin(async move { release.await.map_err(|error| chain(&error)) });
         self.steps.push(Step { what, release });
+    }
+
+    /// Keeps a lock until what it guards is whole, or released.
+    pub fn hold(&mut self, lock: OwnedRwLockWriteGuard<()>) {
+        self.locks.push(lock);
     }
 
     /// Releases everything, newest first; returns what could not be released and why.

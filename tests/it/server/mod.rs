@@ -19,6 +19,7 @@ mod lists;
 mod logs;
 mod networks;
 mod outages;
+mod pods;
 mod random;
 mod second;
 mod stats;

@@ -47,7 +47,7 @@ impl Resident {
 }
 
 /// An engine whose pods live in a namespace of their own, and a server with CNI.
-async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
+pub(super) async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
     let resident = Resident::new()?;
     let docker = docker().await;
     docker.world(|world| world.pid = resident.tid);
@@ -59,7 +59,7 @@ async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
 }
 
 /// A plugin that keeps one file for each address it gave away.
-fn script(node: &Node, add: &str, del: &str) {
+pub(super) fn script(node: &Node, add: &str, del: &str) {
     let leases = node.path("host").display().to_string();
     node.plugin(
         "fake",
@@ -78,11 +78,12 @@ pub(super) fn well(node: &Node) {
     script(node, ANSWER, "");
 }
 
-fn leases(bridge: &Bridge) -> usize {
+pub(super) fn leases(bridge: &Bridge) -> usize {
     fs::read_dir(bridge.node().path("host")).unwrap().count()
 }
 
-const ANSWER: &str = r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
+pub(super) const ANSWER: &str =
+    r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
 
 /// Every way to fail a command.
 fn faults() -> Vec<(&'static str, &'static str)> {
