@@ -34,20 +34,25 @@ impl Containers {
                 return Ok(());
             }
         }
-        let grace = grace.min(LONGEST_GRACE);
+        self.stop_within(id, grace.min(LONGEST_GRACE)).await
+    }
+
+    async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), ContainerError> {
         // Held until the call is over: while anybody holds it, later calls find it.
         let deadline = self.deadline(&id, Instant::now() + grace);
-        let (room, shared) = (self.clone(), Arc::clone(&deadline));
-        let stop = async move { room.stop_known(&container.id, grace, &shared).await };
+        let (room, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
+        let stop = async move { room.stop_known(&held, grace, &shared).await };
         self.stopping.run(id, stop).await?
     }
 
-    /// Kills a container at once and waits until the store shows it ended.
+    /// Kills a container at once, in whatever state it is shown, and waits until the store does not
+    /// show it running.
     ///
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
     pub async fn kill(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        self.stop(id.as_str(), Duration::ZERO).await
+        let Some(container) = self.find(id.as_str()).await? else { return Ok(()) };
+        self.stop_within(container.id.clone(), Duration::ZERO).await
     }
 
     async fn stop_known(

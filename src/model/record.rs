@@ -166,6 +166,11 @@ impl Process {
             (Self::Created | Self::Listed(Listed::Created), Listed::Created)
                 // A start that failed: the list goes on saying created.
                 | (Self::Exited { reason: ExitReason::CannotRun, .. }, Listed::Created)
+    /// Whether its process was seen to be over.
+    pub const fn has_ended(&self) -> bool {
+        matches!(self, Self::Exited { .. } | Self::Listed(Listed::Exited { .. }))
+    }
+
                 | (Self::Running { .. } | Self::Listed(Listed::Running), Listed::Running)
                 | (Self::Exited { .. } | Self::Listed(Listed::Exited { .. }), Listed::Exited { .. })
         )

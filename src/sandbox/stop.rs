@@ -71,6 +71,8 @@ impl Sandboxes {
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
             // Docker lost it and now nothing shows it: nobody will ask for its removal.
             self.forget(id).await?;
+    /// Kills whatever is not known to have ended. One that is shown as created may run: the look
+    /// after its start may have failed.
         }
         Ok(())
     }
@@ -80,7 +82,7 @@ impl Sandboxes {
         let kills = snapshot
             .containers_of(id)
             .iter()
-            .filter(|container| container.process.is_running())
+            .filter(|container| !container.process.has_ended())
             .map(|container| self.rooms.containers.kill(&container.id));
         let ended = futures_util::future::join_all(kills).await;
         ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()

@@ -3,7 +3,13 @@
 use std::{fs, path::Path, time::Duration};
 
 use super::networks::{script, stage};
-use crate::support::{bridge::pod, fake_dockerd::server::eventually};
+use crate::support::{
+    bridge::{Bridge, container, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::eventually,
+    },
+};
 
 /// Plugins of one pod must be called one after the other.
 #[tokio::test]
@@ -34,4 +40,24 @@ async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
     stop.unwrap();
     assert!(!Path::new(&at("overlap")).exists(), "two DEL of one pod at a time");
     bridge.assert_clean(&docker);
+}
+
+#[tokio::test]
+async fn a_container_that_was_not_seen_to_run_is_stopped_with_its_pod() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
+    docker.inject(Rule::new(
+        &format!("GET /containers/{id}/json"),
+        Fault::Status(500, "not now".to_owned()),
+    ));
+    docker.inject(Rule::new("GET /containers/json*", Fault::Status(500, "not now".to_owned())));
+    bridge.start_container(&id).await.unwrap_err();
+    assert_eq!(docker.world(|world| world.container(&id).unwrap().status.clone()), "running");
+    bridge.stop_pod(&sandbox).await.unwrap();
+    assert_eq!(docker.world(|world| world.container(&id).unwrap().status.clone()), "exited");
+    docker.clear_faults();
+    bridge.clear(&docker).await;
 }
