@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{id::SandboxId, sandbox::PodMetadata};
+use super::{id::SandboxId, sandbox::PodMetadata, time::Nanos};
 
 /// `DNSConfig` of CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +101,9 @@ pub enum Attachment {
         addresses: Vec<IpAddr>,
         /// The last plugin's result, as it printed it.
         result: serde_json::Value,
+        /// When the process was started whose namespace it is; none where nobody noted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        started_at: Option<Nanos>,
     },
     /// DEL succeeded; nothing is held any more.
     Released,

@@ -46,7 +46,9 @@ impl SandboxRecord {
     pub fn state(&self) -> SandboxState {
         let running = self.process.as_ref().is_some_and(Process::is_running);
         let connected = match self.document.network {
-            NetworkMode::Cni => matches!(self.attachment, Some(Attachment::Ready { .. })),
+            NetworkMode::Cni => {
+                matches!(self.attachment, Some(Attachment::Ready { .. })) && self.is_as_connected()
+            }
             NetworkMode::Docker | NetworkMode::Host => true,
         };
         if running && connected { SandboxState::Ready } else { SandboxState::NotReady }
@@ -59,6 +61,17 @@ impl SandboxRecord {
             (NetworkMode::Host, _) | (NetworkMode::Cni, None) => &[],
             (NetworkMode::Docker, _) => &self.engine_addresses,
             (NetworkMode::Cni, Some(attachment)) => attachment.addresses(),
+        }
+    }
+
+    /// Whether its process is the one that was connected, as far as anybody knows: started anew, as
+    /// with `docker restart`, it has a namespace of its own that nothing is connected to.
+    pub fn is_as_connected(&self) -> bool {
+        match (&self.attachment, self.process.as_ref().and_then(Process::started_at)) {
+            (Some(Attachment::Ready { started_at: Some(then), .. }), Some(now)) => {
+                *then == now || !now.is_set()
+            }
+            _ => true,
         }
     }
 
@@ -153,6 +166,11 @@ impl Process {
         matches!(self, Self::Running { .. } | Self::Listed(Listed::Running))
     }
 
+    /// Whether its process was seen to be over.
+    pub const fn has_ended(&self) -> bool {
+        matches!(self, Self::Exited { .. } | Self::Listed(Listed::Exited { .. }))
+    }
+
     /// Whether only the engine's list is known of it, not its inspect.
     pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
@@ -166,11 +184,6 @@ impl Process {
             (Self::Created | Self::Listed(Listed::Created), Listed::Created)
                 // A start that failed: the list goes on saying created.
                 | (Self::Exited { reason: ExitReason::CannotRun, .. }, Listed::Created)
-    /// Whether its process was seen to be over.
-    pub const fn has_ended(&self) -> bool {
-        matches!(self, Self::Exited { .. } | Self::Listed(Listed::Exited { .. }))
-    }
-
                 | (Self::Running { .. } | Self::Listed(Listed::Running), Listed::Running)
                 | (Self::Exited { .. } | Self::Listed(Listed::Exited { .. }), Listed::Exited { .. })
         )

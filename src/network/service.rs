@@ -239,7 +239,9 @@ impl Network {
             capabilities: Some(entry.capabilities).filter(|told| !entry.ours && !told.is_empty()),
         };
         Some(match addresses(&intent, &entry.result) {
-            Ok(addresses) => Attachment::Ready { intent, addresses, result: entry.result },
+            Ok(addresses) => {
+                Attachment::Ready { intent, addresses, result: entry.result, started_at: None }
+            }
             Err(_) => Attachment::Adding(intent),
         })
     }
@@ -265,7 +267,7 @@ impl Network {
             "ips": ips,
         });
         let addresses = addresses(&intent, &result).ok()?;
-        Some(Attachment::Ready { intent, addresses, result })
+        Some(Attachment::Ready { intent, addresses, result, started_at: None })
     }
 
     /// Releases what pods that are no more have left behind: DEL for remembered links whose

@@ -78,8 +78,13 @@ impl Sandboxes {
             Some(_) => None,
         };
         let attachment = sandbox.attachment.as_ref().or(recalled.as_ref());
-        match (sandbox.pid(), attachment.and_then(Attachment::intent)) {
-            (Some(pid), Some(_)) => self.pin(id, pid).await,
+        match (sandbox.pid(), attachment) {
+            (Some(pid), Some(attachment))
+                if attachment.intent().is_some() && sandbox.is_as_connected() =>
+            {
+                self.pin(id, pid).await?;
+                self.note_start(sandbox, attachment).await
+            }
             _ => Ok(()),
         }
     }
@@ -116,6 +121,21 @@ impl Sandboxes {
             .iter()
             .filter_map(|sandbox| sandbox.attachment.as_ref().and_then(Attachment::intent))
             .cloned()
+    /// Notes of a pod that was connected by others, or by an earlier one of us, which start of its
+    /// process that was.
+    async fn note_start(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: &Attachment,
+    ) -> Result<(), SandboxError> {
+        let mut noted = attachment.clone();
+        if let Attachment::Ready { started_at: none @ None, .. } = &mut noted {
+            *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
+            self.remember(sandbox, noted, Durability::Written).await?;
+        }
+        Ok(())
+    }
+
             .collect();
         if let Err(error) = self.rooms.network.gc(&live).await {
             warn!(error = chain(&error), "network plugins could not collect garbage");

@@ -29,7 +29,9 @@ use crate::{
         network::{Attachment, AttachmentIntent, NetworkMode},
         record::{Observed, Process, SandboxRecord, SandboxState},
         sandbox::SandboxSpec,
+        time::Nanos,
     },
+    network::service::Attached,
     store::settings::SYNC_PATIENCE,
     translate::plan::{
         self,
@@ -164,17 +166,20 @@ impl Sandboxes {
         );
         started?;
         intended?;
-        self.pin(id, self.started(id).await?).await?;
-        let attached = self.rooms.network.attach(&intent).await?;
-        let ready =
-            Attachment::Ready { intent, addresses: attached.addresses, result: attached.result };
+        let (pid, started_at) = self.started(id).await?;
+        self.pin(id, pid).await?;
+        let Attached { addresses, result } = self.rooms.network.attach(&intent).await?;
+        let ready = Attachment::Ready { intent, addresses, result, started_at };
         self.remember(&record, ready, Durability::Written).await
     }
 
-    /// The pid of a pause that was just started.
-    async fn started(&self, id: &SandboxId) -> Result<u32, SandboxError> {
+    /// The pid of a pause that was just started, and when that was.
+    async fn started(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
         self.rooms.store.refresh_container(id.as_str()).await?;
-        self.record(id)?.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })
+        let record = self.record(id)?;
+        let pid = record.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })?;
+        let started_at = record.process.as_ref().and_then(Process::started_at);
+        Ok((pid, started_at.filter(|at| at.is_set())))
     }
 
     pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {

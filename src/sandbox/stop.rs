@@ -93,11 +93,12 @@ impl Sandboxes {
     pub(super) async fn hold_namespace(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
         let holds = sandbox.attachment.as_ref().and_then(Attachment::intent).is_some();
-        if !runs || !holds || self.is_pinned(&sandbox.id).await {
+        if !runs || !holds || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
         let now = self.rooms.store.inspected(sandbox.id.as_str()).await?;
-        match now.sandbox(sandbox.id.as_str()).and_then(|seen| seen.pid()) {
+        let seen = now.sandbox(sandbox.id.as_str()).filter(|seen| seen.is_as_connected());
+        match seen.and_then(|seen| seen.pid()) {
             Some(pid) => self.pin(&sandbox.id, pid).await,
             None => Ok(()),
         }

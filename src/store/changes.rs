@@ -224,6 +224,11 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option
         stage => stage,
     }
 }
+        // Its process was started anew: what is told of it now is the end of the run before.
+        Some(Stage::Running(at)) if !record.is_as_connected() => match before {
+            Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
+            before => before.or(Some(Stage::Ended(None, at))),
+        },
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,18 @@
 //! Pods that meet with other calls, with other hands on the engine, and with directories that go.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-use super::networks::{script, stage};
+use dockbridge::{
+    model::network::NetworkMode,
+    wire::cri::{self, PodSandboxState as State},
+};
+
+use super::networks::{ANSWER, Resident, leases, script, stage};
 use crate::support::{
     bridge::{Bridge, container, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
-        server::eventually,
+        server::{FakeDockerd, eventually},
     },
 };
 
@@ -60,4 +65,54 @@ async fn a_container_that_was_not_seen_to_run_is_stopped_with_its_pod() {
     assert_eq!(docker.world(|world| world.container(&id).unwrap().status.clone()), "exited");
     docker.clear_faults();
     bridge.clear(&docker).await;
+}
+
+async fn status(bridge: &Bridge, id: &str) -> (cri::PodSandboxStatus, u64) {
+    let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
+    let answer = bridge.runtime.clone().pod_sandbox_status(request).await.unwrap().into_inner();
+    let info: serde_json::Value = serde_json::from_str(&answer.info["info"]).unwrap();
+    (answer.status.unwrap(), info["pid"].as_u64().unwrap())
+}
+
+/// The process of a pod ends and begins again, as with `docker restart`.
+fn restart(docker: &FakeDockerd, id: &str, pid: u32) {
+    docker.world(|world| {
+        world.exit(id, 0);
+        world.pid = pid;
+        world.start(id);
+    });
+}
+
+fn inode(path: &str) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
+#[tokio::test]
+async fn a_pod_whose_process_was_started_anew_is_not_ready() {
+    let Some((resident, docker, bridge)) = stage().await else { return };
+    let Some(second) = Resident::new() else { return };
+    let seen = bridge.node().path("seen").display().to_string();
+    script(bridge.node(), ANSWER, &format!("stat -Lc %i $CNI_NETNS > {seen}"));
+    let id = bridge.run(&pod("p")).await.unwrap();
+    restart(&docker, &id, second.tid);
+    let told = async |bridge: &Bridge| loop {
+        let (status, pid) = status(bridge, &id).await;
+        if pid == u64::from(second.tid) {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let shown = told(&bridge).await;
+    assert_eq!(shown.state(), State::SandboxNotready);
+    assert_eq!(shown.network.unwrap().ip, "");
+    // Nor after a restart, which must leave alone what DEL has to work in.
+    let node = bridge.stop().await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
+    bridge.stop_pod(&id).await.unwrap();
+    let first = inode(&format!("/proc/{}/ns/net", resident.tid));
+    assert_eq!(fs::read_to_string(&seen).unwrap().trim(), first.to_string(), "DEL in another");
+    assert_eq!(leases(&bridge), 0);
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.assert_clean(&docker);
 }

@@ -66,7 +66,7 @@ pub(super) fn sandbox_record() -> SandboxRecord {
         created_at: Nanos(1_000_000_001),
         process: Some(running()),
         engine_addresses: Vec::new(),
-        attachment: Some(Attachment::Ready { intent, addresses, result }),
+        attachment: Some(Attachment::Ready { intent, addresses, result, started_at: None }),
     }
 }
 
