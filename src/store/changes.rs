@@ -97,6 +97,9 @@ impl Follower {
         let id = record.id.as_str();
         let before = self.lives.get(id).map(|life| life.stage);
         let stage = of_pod(record, before, self.begins);
+        if before.is_none() && !is_known(stage, self.begins) {
+            return;
+        }
         let ends = matches!(stage, Some(Stage::Ended(..)));
         if ends == (half == Half::End) {
             self.advance(id, &record.id, stage, told);
@@ -181,6 +184,16 @@ fn is_one(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
+/// Whether a pod is told of from now on: who goes by events makes another pod for one that is shown
+/// created and not ready, and one that never becomes ready is cleared away by who asked for it.
+const fn is_known(stage: Option<Stage>, begins: bool) -> bool {
+    match stage {
+        Some(Stage::Running(_)) => true,
+        Some(Stage::Ended(..)) => begins,
+        Some(Stage::Created) | None => false,
+    }
+}
+
 /// None while nobody knows. What a list says is not told: the look to come knows more.
 fn of_process(process: &Process, begins: bool) -> Option<Stage> {
     match process {
@@ -211,6 +224,11 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option
         Some(process) => of_process(process, begins),
     };
     match process {
+        // Its process was started anew: what is told of it now is the end of the run before.
+        Some(Stage::Running(at)) if !record.is_as_connected() => match before {
+            Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
+            before => before.or(Some(Stage::Ended(None, at))),
+        },
         Some(Stage::Running(_)) if record.state() != SandboxState::Ready => {
             before.or(Some(Stage::Created))
         }
@@ -224,11 +242,6 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option
         stage => stage,
     }
 }
-        // Its process was started anew: what is told of it now is the end of the run before.
-        Some(Stage::Running(at)) if !record.is_as_connected() => match before {
-            Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            before => before.or(Some(Stage::Ended(None, at))),
-        },
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use super::{Change, Follower};
 use crate::{
     model::{
         life::Step,
+        network::Attachment,
         record::{ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
@@ -138,4 +139,41 @@ fn a_container_of_an_unknown_pod_is_left_out() {
     let mut follower = Follower::new(&shown(None, None));
     assert!(follower.changes(&shown(None, Some(running(1)))).is_empty());
     assert!(follower.changes(&shown(None, None)).is_empty());
+}
+
+#[test]
+fn a_pod_is_told_of_when_it_is_ready() {
+    let mut follower = Follower::new(&shown(None, None));
+    let unready = |process| {
+        let mut now = shown(None, None);
+        now.sandboxes = Arc::new(Index::new(vec![Arc::new(fixture::sandbox(2, process))]));
+        now
+    };
+    for process in [Process::Created, running(1), exited(1, 2, ExitReason::Completed)] {
+        assert_eq!(told(&follower.changes(&unready(process))), []);
+    }
+    assert_eq!(told(&follower.changes(&shown(None, None))), []);
+    assert_eq!(told(&follower.changes(&unready(running(3)))), []);
+    let ready = shown(Some(running(3)), None);
+    assert_eq!(told(&follower.changes(&ready)), [(2, Created), (2, Started)]);
+    let mut late = Follower::new(&unready(running(3)));
+    assert_eq!(told(&late.changes(&ready)), [(2, Created), (2, Started)]);
+}
+
+#[test]
+fn a_pod_whose_process_was_started_anew_has_stopped() {
+    let of_run = |now: i64| {
+        let mut snapshot = shown(Some(running(now)), None);
+        let mut pod = (*snapshot.sandboxes()[0]).clone();
+        if let Some(Attachment::Ready { started_at, .. }) = &mut pod.attachment {
+            *started_at = Some(Nanos(1));
+        }
+        snapshot.sandboxes = Arc::new(Index::new(vec![Arc::new(pod)]));
+        snapshot
+    };
+    let mut follower = Follower::new(&of_run(1));
+    assert_eq!(told(&follower.changes(&of_run(1))), []);
+    assert_eq!(told(&follower.changes(&of_run(5))), [(2, Stopped)]);
+    assert_eq!(told(&follower.changes(&of_run(5))), []);
+    assert_eq!(told(&follower.changes(&shown(None, None))), [(2, Deleted)]);
 }

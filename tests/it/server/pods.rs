@@ -116,3 +116,27 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     bridge.remove_pod(&id).await.unwrap();
     bridge.assert_clean(&docker);
 }
+
+#[tokio::test]
+async fn events_of_a_new_pod_show_it_ready() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let listening = bridge.runtime.clone().get_container_events(cri::GetEventsRequest {}).await;
+    let mut told = listening.unwrap().into_inner();
+    let slow = format!("sleep 0.3; {ANSWER}");
+    script(bridge.node(), &slow, "");
+    let id = bridge.run(&pod("p")).await.unwrap();
+    for kind in ["CONTAINER_CREATED_EVENT", "CONTAINER_STARTED_EVENT"] {
+        let event = told.message().await.unwrap().unwrap();
+        assert_eq!(event.container_event_type().as_str_name(), kind);
+        assert_eq!(event.container_id, id);
+        assert_eq!(event.pod_sandbox_status.unwrap().state(), State::SandboxReady, "{kind}");
+    }
+    // One that never was ready is nobody's business.
+    script(bridge.node(), "sleep 0.3; exit 1", "");
+    bridge.run(&pod("q")).await.unwrap_err();
+    bridge.stop_pod(&id).await.unwrap();
+    let event = told.message().await.unwrap().unwrap();
+    assert_eq!(event.container_event_type(), cri::ContainerEventType::ContainerStoppedEvent);
+    assert_eq!(event.container_id, id);
+    bridge.clear(&docker).await;
+}
