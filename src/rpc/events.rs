@@ -4,7 +4,7 @@
 //! and costs nothing but its place: what it has not taken is kept for all of them together, up to
 //! a bound beyond which its stream ends and says so.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{
     future::join_all,
@@ -26,7 +26,12 @@ use crate::{
         record::{ContainerRecord, SandboxRecord},
         time::Nanos,
     },
-    store::{changes::Follower, handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{
+        changes::{Change, Follower},
+        handle::Store,
+        settings::SYNC_PATIENCE,
+        snapshot::Snapshot,
+    },
     telemetry::meter::{Counter, Held as Counted},
     translate::render::{
         container::Held,
@@ -123,9 +128,11 @@ impl Events {
         // The kubelet takes the time of an event for the age of what it says.
         let at = Nanos(clock::nanos());
         let now = self.store.snapshot();
+        let changes = feed.follower.changes(&now);
+        let shown = self.inspected(&now, &changes).await;
         let mut told = Vec::new();
-        for change in feed.follower.changes(&now) {
-            let pod = pod(&now, &change.sandbox, &self.containers).await;
+        for change in changes {
+            let pod = pod(&shown, &change.sandbox, &self.containers).await;
             told.push(event(&change.id, change.step, &pod, at));
             self.rendered.one();
         }
@@ -134,6 +141,21 @@ impl Events {
             // The last listener may have left meanwhile.
             let _ = feed.told.send(Told(told.into()));
         }
+    }
+
+    /// The kubelet takes an event for a status of the whole pod, so all its containers are inspected
+    /// first, as for a status; where the engine does not answer, the word of its list has to do.
+    async fn inspected(&self, now: &Arc<Snapshot>, changes: &[Change]) -> Arc<Snapshot> {
+        let is_listed = |one: &Arc<ContainerRecord>| one.process.is_listed();
+        let is_seen = |now: &Snapshot| {
+            let mut pods = changes.iter().map(|change| now.containers_of(&change.sandbox.id));
+            (!pods.any(|containers| containers.iter().any(is_listed))).then_some(())
+        };
+        if is_seen(now).is_some() {
+            return Arc::clone(now);
+        }
+        self.store.wait(INSPECT_PATIENCE, is_seen).await;
+        self.store.snapshot()
     }
 }
 
@@ -182,6 +204,8 @@ pub async fn held<'a>(
     Held { record, image, limits: containers.limits(record).await }
 }
 
+/// How long inspects may hold up what is told.
+const INSPECT_PATIENCE: Duration = Duration::from_secs(10);
 /// Snapshots with something to tell that wait for a listener. A burst of any size is in one.
 const KEPT: usize = 1024;
 

@@ -140,3 +140,34 @@ async fn events_of_a_new_pod_show_it_ready() {
     assert_eq!(event.container_id, id);
     bridge.clear(&docker).await;
 }
+
+/// The kubelet keeps what an event says of all containers of a pod until the next one.
+#[tokio::test]
+async fn events_tell_of_containers_what_a_status_does() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let mut ids = Vec::new();
+    for name in ["ended", "runs"] {
+        let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
+        bridge.start_container(&id).await.unwrap();
+        ids.push(id);
+    }
+    let [ended, runs] = [&ids[0], &ids[1]];
+    docker.world(|world| world.oom(ended));
+    let node = bridge.stop().await;
+    docker.inject(Rule::new(
+        &format!("GET /containers/{ended}/json"),
+        Fault::Late(Duration::from_secs(1)),
+    ));
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let listening = bridge.runtime.clone().get_container_events(cri::GetEventsRequest {}).await;
+    docker.world(|world| world.exit(runs, 0));
+    let event = listening.unwrap().into_inner().message().await.unwrap().unwrap();
+    assert_eq!(&event.container_id, runs);
+    let sibling = event.containers_statuses.iter().find(|one| one.id == *ended).unwrap();
+    assert_eq!((sibling.reason.as_str(), sibling.message.as_str()), ("OOMKilled", ""));
+    docker.clear_faults();
+    bridge.clear(&docker).await;
+}
