@@ -261,7 +261,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         error = engines.refused() => Err(error),
-        never = sweep(&store, &logs, (&rooms.rootfs, &rooms.containers), sweep_every) => match never {},
+        never = sweep(&store, &logs, (&rooms.rootfs, &rooms.containers, &rooms.sandboxes), sweep_every) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
         never = give_memory_back() => match never {},
@@ -273,7 +273,7 @@ pub async fn run_within(
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
-    logs.close().await;
+    tokio::join!(rooms.sandboxes.restore_checkpoints(), logs.close());
     admin.abort();
     // Its socket goes with it.
     let _ = (&mut admin).await;

@@ -35,7 +35,7 @@ pub(super) async fn recover(
 pub(super) async fn sweep(
     store: &Store,
     logs: &Logs,
-    (rootfs, containers): (&Rootfs, &Containers),
+    (rootfs, containers, sandboxes): (&Rootfs, &Containers, &Sandboxes),
     every: Duration,
 ) -> Infallible {
     loop {
@@ -44,6 +44,7 @@ pub(super) async fn sweep(
             rootfs.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
+            sandboxes.restore_checkpoints().await;
         }
         tokio::time::sleep(every).await;
     }

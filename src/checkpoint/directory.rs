@@ -53,10 +53,7 @@ impl Checkpoints {
     /// Changes nothing. Blocks.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let places = Places::under(state_dir);
-        let entries = fs::read_dir(&places.sandboxes).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let ids = names.filter_map(|name| SandboxId::try_from(name.strip_suffix(SUFFIX)?).ok());
-        let found = ids.collect();
+        let found = places.stored();
         let predecessors = Predecessors::new(state_dir);
         (Self { places: Arc::new(places), order: Order::new(), predecessors }, found)
     }
@@ -70,6 +67,12 @@ impl Checkpoints {
             warn!(file = %path.display(), reason, "set a checkpoint aside");
         }
         loaded
+    }
+
+    /// The sandboxes that there are checkpoints of now, whatever becomes of the directory meanwhile.
+    pub async fn stored(&self) -> HashSet<SandboxId> {
+        let places = Arc::clone(&self.places);
+        task::spawn_blocking(move || places.stored()).await.unwrap_or_default()
     }
 
     /// Stores a sandbox's facts; the old file stays until the new one is complete.
@@ -209,7 +212,7 @@ impl Checkpoints {
         durability: Durability,
     ) -> Result<(), CheckpointError> {
         let turn = self.order.turn(&path);
-        let write = move || turn.take(|| file::replace(&path, &bytes, durability));
+        let write = move || turn.take(|| replace(&path, &bytes, durability));
         match task::spawn_blocking(write).await {
             Ok(Some(written)) => Ok(written?),
             Ok(None) => Ok(()),
@@ -248,6 +251,12 @@ impl Places {
 
     fn sandbox(&self, id: &SandboxId) -> PathBuf {
         self.sandboxes.join(format!("{id}{SUFFIX}"))
+    }
+
+    fn stored(&self) -> HashSet<SandboxId> {
+        let entries = fs::read_dir(&self.sandboxes).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| SandboxId::try_from(name.strip_suffix(SUFFIX)?).ok()).collect()
     }
 
     fn load(&self) -> Loaded {
@@ -310,6 +319,18 @@ impl Places {
 
     fn set_aside(&self, path: &Path, why: &Untrusted) -> Quarantined {
         quarantine::move_aside(path, &self.quarantine, &why.to_string())
+    }
+}
+
+/// Writes a file, in a directory that is made again if somebody has deleted it.
+fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
+    match (file::replace(path, bytes, durability), path.parent()) {
+        (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
+            warn!(directory = %directory.display(), "the state directory was gone, making it again");
+            file::ensure_directory(directory, DIRECTORY_MODE)?;
+            file::replace(path, bytes, durability)
+        }
+        (done, _) => done,
     }
 }
 

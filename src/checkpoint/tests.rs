@@ -168,12 +168,15 @@ async fn drafts_are_swept_and_only_ours() {
 }
 
 #[tokio::test]
-async fn a_directory_that_vanished_is_reported_not_fatal() {
+async fn a_directory_that_vanished_is_reported_and_made_again() {
     let state = State::new();
     fs::remove_dir_all(state.root.path()).unwrap();
     let loaded = state.checkpoints.load().await;
     assert_eq!(loaded.quarantined.len(), 1);
-    assert!(state.checkpoints.save(&checkpoint(1), Durability::Written).await.is_err());
+    assert!(state.checkpoints.stored().await.is_empty());
+    state.checkpoints.remove(&id(1)).await.unwrap();
+    state.checkpoints.save(&checkpoint(1), Durability::Synced).await.unwrap();
+    assert_eq!(state.checkpoints.stored().await, [id(1)].into());
     state.checkpoints.remove(&id(1)).await.unwrap();
 }
 

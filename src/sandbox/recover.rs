@@ -12,7 +12,10 @@ use futures_util::future::join_all;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{
+    error::SandboxError,
+    room::{Sandboxes, checkpoint},
+};
 use crate::{
     error::chain,
     host::file::Durability,
@@ -57,6 +60,34 @@ impl Sandboxes {
         }
     }
 
+    /// Writes checkpoints again whose files somebody has deleted. A pod that is being changed is left
+    /// to who changes it.
+    pub async fn restore_checkpoints(&self) {
+        let stored = self.rooms.checkpoints.stored().await;
+        let known = self.rooms.store.snapshot();
+        for id in known.sandboxes().iter().map(|sandbox| &sandbox.id) {
+            if stored.contains(id) {
+                continue;
+            }
+            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
+            let now = self.rooms.store.snapshot();
+            let sandbox = now.sandbox(id.as_str());
+            let Some((sandbox, attachment)) =
+                sandbox.zip(sandbox.and_then(|s| s.attachment.clone()))
+            else {
+                continue;
+            };
+            let lost = checkpoint(sandbox, attachment);
+            match self.rooms.checkpoints.save(&lost, Durability::Written).await {
+                Ok(()) => info!(sandbox = %id, "a checkpoint that was deleted is written again"),
+                Err(error) => {
+                    let error = chain(&error);
+                    warn!(sandbox = %id, error, "a checkpoint that was deleted cannot be written again");
+                }
+            }
+        }
+    }
+
     /// Returns when the sandbox has been inspected.
     async fn seen(&self, id: &SandboxId) {
         let is_seen = |now: &Arc<Snapshot>| {
@@ -90,6 +121,21 @@ impl Sandboxes {
     }
 
     /// The attachment of a sandbox, running or not, whose checkpoint is lost.
+    /// Notes of a pod that was connected by others, or by an earlier one of us, which start of its
+    /// process that was.
+    async fn note_start(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: &Attachment,
+    ) -> Result<(), SandboxError> {
+        let mut noted = attachment.clone();
+        if let Attachment::Ready { started_at: none @ None, .. } = &mut noted {
+            *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
+            self.remember(sandbox, noted, Durability::Written).await?;
+        }
+        Ok(())
+    }
+
     async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.remember(sandbox, found.clone(), Durability::Synced).await?;
@@ -121,21 +167,6 @@ impl Sandboxes {
             .iter()
             .filter_map(|sandbox| sandbox.attachment.as_ref().and_then(Attachment::intent))
             .cloned()
-    /// Notes of a pod that was connected by others, or by an earlier one of us, which start of its
-    /// process that was.
-    async fn note_start(
-        &self,
-        sandbox: &SandboxRecord,
-        attachment: &Attachment,
-    ) -> Result<(), SandboxError> {
-        let mut noted = attachment.clone();
-        if let Attachment::Ready { started_at: none @ None, .. } = &mut noted {
-            *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
-            self.remember(sandbox, noted, Durability::Written).await?;
-        }
-        Ok(())
-    }
-
             .collect();
         if let Err(error) = self.rooms.network.gc(&live).await {
             warn!(error = chain(&error), "network plugins could not collect garbage");

@@ -141,6 +141,29 @@ async fn events_of_a_new_pod_show_it_ready() {
     bridge.clear(&docker).await;
 }
 
+#[tokio::test]
+async fn checkpoints_whose_directory_was_deleted_are_written_again() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let first = bridge.run(&pod("first")).await.unwrap();
+    let directory = bridge.node().path("state/sandboxes");
+    fs::remove_dir_all(&directory).unwrap();
+    let second = bridge.run(&pod("second")).await.unwrap();
+    for id in [&first, &second] {
+        let file = directory.join(format!("{id}.json"));
+        eventually(|| file.exists()).await;
+    }
+    fs::remove_dir_all(&directory).unwrap();
+    bridge.stop_pod(&first).await.unwrap();
+    bridge.remove_pod(&first).await.unwrap();
+    // What is deleted just before the end is kept as well.
+    fs::remove_dir_all(&directory).unwrap();
+    let node = bridge.stop().await;
+    assert!(directory.join(format!("{second}.json")).exists());
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
+}
+
 /// The kubelet keeps what an event says of all containers of a pod until the next one.
 #[tokio::test]
 async fn events_tell_of_containers_what_a_status_does() {
