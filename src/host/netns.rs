@@ -62,6 +62,23 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     Err(HostError::new("pin", &source, io::Error::other("the process ended meanwhile")))
 }
 
+/// Pins at `at` what is pinned at `old`, and takes the old pin away. Without an old one, one that is
+/// at `at` stays.
+///
+/// # Errors
+/// Mounting is not permitted.
+pub fn bring_pin(old: &Path, at: &Path) -> Result<(), HostError> {
+    let place = |pin: &Path| pin.parent().and_then(|above| above.canonicalize().ok());
+    // Another way to the same directory.
+    if place(old).is_some_and(|old| Some(old) == place(at)) {
+        return Ok(());
+    }
+    if is_pinned(old) && !is_pinned(at) {
+        mount_pin(old, at)?;
+    }
+    unpin(old)
+}
+
 /// Takes the pin at `at` away, with its file. The namespace ends with its last process.
 ///
 /// Fine when there is no pin, no file, or no directory (after a reboot).

@@ -7,10 +7,12 @@ use std::{
     sync::Arc,
 };
 
+use tracing::info;
+
 use super::{error::SandboxError, room::Sandboxes};
 use crate::{
     host::{error::HostError, netns},
-    model::id::SandboxId,
+    model::{id::SandboxId, network::Attachment},
 };
 
 impl Sandboxes {
@@ -33,6 +35,25 @@ impl Sandboxes {
     /// Lets go of the namespace. One that is not kept is fine.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::unpin).await
+    }
+
+    /// Brings the pin of a sandbox here that was connected under another run directory.
+    pub(super) async fn bring_pin(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let snapshot = self.rooms.store.snapshot();
+        let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
+        let Some(mut moved) = sandbox.attachment.clone() else { return Ok(()) };
+        let (Attachment::Adding(intent) | Attachment::Ready { intent, .. }) = &mut moved else {
+            return Ok(());
+        };
+        let old = std::mem::replace(&mut intent.pod.netns, self.pin_of(id));
+        if old == intent.pod.netns || old.file_name() != intent.pod.netns.file_name() {
+            return Ok(());
+        }
+        let from = old.clone();
+        self.mount(id, move |at| netns::bring_pin(&from, at)).await?;
+        self.remember_if_possible(sandbox, moved).await;
+        info!(sandbox = %id, from = %old.display(), "namespace taken over from another run directory");
+        Ok(())
     }
 
     /// Mounting blocks, so it is done off the runtime's threads.

@@ -99,6 +99,7 @@ impl Sandboxes {
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
+        self.bring_pin(id).await?;
         let snapshot = self.rooms.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {
@@ -120,7 +121,6 @@ impl Sandboxes {
         }
     }
 
-    /// The attachment of a sandbox, running or not, whose checkpoint is lost.
     /// Notes of a pod that was connected by others, or by an earlier one of us, which start of its
     /// process that was.
     async fn note_start(
@@ -136,6 +136,7 @@ impl Sandboxes {
         Ok(())
     }
 
+    /// The attachment of a sandbox, running or not, whose checkpoint is lost.
     async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.remember(sandbox, found.clone(), Durability::Synced).await?;

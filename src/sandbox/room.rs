@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use tokio_util::task::TaskTracker;
+use tracing::warn;
 
 use super::{adopt::Adopter, error::SandboxError};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     container::room::Containers,
     engine::client::Engine,
+    error::chain,
     flight::{call::Calls, lock::Locks},
     host::file::Durability,
     image::images::Images,
@@ -87,6 +89,21 @@ impl Sandboxes {
         self.rooms.checkpoints.save(&checkpoint, durability).await?;
         self.rooms.store.put_checkpoint(checkpoint).await;
         Ok(())
+    }
+
+    /// Remembers how far a sandbox's connection has come where a disk that cannot be written must not
+    /// hold up the caller.
+    pub(super) async fn remember_if_possible(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: Attachment,
+    ) {
+        let checkpoint = checkpoint(sandbox, attachment);
+        if let Err(error) = self.rooms.checkpoints.save(&checkpoint, Durability::Written).await {
+            let error = chain(&error);
+            warn!(sandbox = %sandbox.id, error, "what is known of the network of a pod is not on disk");
+        }
+        self.rooms.store.put_checkpoint(checkpoint).await;
     }
 
     /// Forgets all we keep of a sandbox, on disk first, then in the store.

@@ -5,16 +5,11 @@
 
 use std::sync::Arc;
 
-use tracing::{info, warn};
+use tracing::info;
 
-use super::{
-    error::SandboxError,
-    room::{Sandboxes, checkpoint},
-};
+use super::{error::SandboxError, room::Sandboxes};
 use crate::{
     container::end::{await_end, kill},
-    error::chain,
-    host::file::Durability,
     model::{
         id::SandboxId,
         network::{Attachment, AttachmentIntent},
@@ -50,6 +45,7 @@ impl Sandboxes {
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
+        self.bring_pin(id).await?;
         let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         self.stop_known(id, sandbox.as_deref()).await?;
         info!(sandbox = %id, "pod sandbox stopped");
@@ -71,12 +67,12 @@ impl Sandboxes {
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
             // Docker lost it and now nothing shows it: nobody will ask for its removal.
             self.forget(id).await?;
-    /// Kills whatever is not known to have ended. One that is shown as created may run: the look
-    /// after its start may have failed.
         }
         Ok(())
     }
 
+    /// Kills whatever is not known to have ended. One that is shown as created may run: the look
+    /// after its start may have failed.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.rooms.store.snapshot();
         let kills = snapshot
@@ -118,13 +114,8 @@ impl Sandboxes {
         intent: &AttachmentIntent,
     ) -> Result<(), SandboxError> {
         self.rooms.network.detach(intent).await?;
-        let released = checkpoint(sandbox, Attachment::Released);
         // Costs one more DEL after a restart, whereas a pod that cannot go frees no disk.
-        if let Err(error) = self.rooms.checkpoints.save(&released, Durability::Written).await {
-            let error = chain(&error);
-            warn!(sandbox = %sandbox.id, error, "the release of the network is not on disk");
-        }
-        self.rooms.store.put_checkpoint(released).await;
+        self.remember_if_possible(sandbox, Attachment::Released).await;
         Ok(())
     }
 

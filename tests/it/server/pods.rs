@@ -164,6 +164,29 @@ async fn checkpoints_whose_directory_was_deleted_are_written_again() {
     assert_eq!(leases(&bridge), 0);
 }
 
+#[tokio::test]
+async fn another_run_directory_leaves_nothing_in_the_old_one() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let [kept, stopped] =
+        [bridge.run(&pod("a")).await.unwrap(), bridge.run(&pod("b")).await.unwrap()];
+    let old = bridge.node().path("run/netns");
+    let mut node = bridge.stop().await;
+    node.run = "elsewhere";
+    // What is stopped before anything was made good leaves nothing either.
+    docker.inject(Rule::new(
+        &format!("GET /containers/{stopped}/json"),
+        Fault::Late(Duration::from_secs(1)),
+    ));
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    bridge.stop_pod(&stopped).await.unwrap();
+    eventually(|| fs::read_dir(&old).unwrap().count() == 0).await;
+    assert!(bridge.node().path("elsewhere/netns").join(&kept).exists());
+    let (shown, _) = status(&bridge, &kept).await;
+    assert_eq!(shown.state(), State::SandboxReady);
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
+}
+
 /// The kubelet keeps what an event says of all containers of a pod until the next one.
 #[tokio::test]
 async fn events_tell_of_containers_what_a_status_does() {

@@ -51,12 +51,15 @@ pub(crate) struct Node {
     pub(crate) log_format: ContainerLogFormat,
     /// Where metrics are served over TCP.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Name of the run directory.
+    pub(crate) run: &'static str,
 }
 
 impl Node {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let node = Self { root, log_format: ContainerLogFormat::Cri, metrics: None };
+        let log_format = ContainerLogFormat::Cri;
+        let node = Self { root, log_format, metrics: None, run: "run" };
         for name in ["bin", "conf", "host"] {
             fs::create_dir(node.path(name)).unwrap();
         }
@@ -87,7 +90,7 @@ impl Node {
     /// Files, links and mounts that belong to pods.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for place in ["state", "run", "cache"] {
+        for place in ["state", "run", self.run, "cache"] {
             walk(&self.path(place), &mut found);
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -101,7 +104,7 @@ impl Node {
             listen: self.path("cri.sock"),
             docker: docker.to_owned(),
             state_dir: self.path("state"),
-            run_dir: self.path("run"),
+            run_dir: self.path(self.run),
             network,
             cni: CniSettings {
                 conf_dir: self.path("conf"),
@@ -317,8 +320,11 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.served.abort();
-        for pin in fs::read_dir(self.node.path("run/netns")).into_iter().flatten().flatten() {
-            let _ = dockbridge::host::netns::unpin(&pin.path());
+        for run in ["run", self.node.run] {
+            let pins = self.node.path(run).join("netns");
+            for pin in fs::read_dir(pins).into_iter().flatten().flatten() {
+                let _ = dockbridge::host::netns::unpin(&pin.path());
+            }
         }
     }
 }
