@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     facts::{Facts, Sight},
-    look::{Looks, Target, Ticket},
+    look::{Looks, Reason, Target, Ticket},
     settings::StoreSettings,
     snapshot::{Progress, Snapshot},
 };
@@ -165,7 +165,7 @@ impl<W, E> Ledger<W, E> {
             .collect();
         targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
         for target in &targets {
-            self.looks.want(target);
+            self.looks.want(target, Reason::Listed);
         }
         let is_first = !self.progress.containers_listed;
         self.advance(listing.images.is_some(), &targets, since);
@@ -277,7 +277,7 @@ impl<W, E> Ledger<W, E> {
         }
         let result = result.map(|sight| {
             for doubted in self.facts.see(target, ticket, sight) {
-                self.looks.want(&doubted);
+                self.looks.want(&doubted, Reason::Changed);
             }
         });
         self.answer(finished.waiters, result);
@@ -378,7 +378,7 @@ impl<W, E> Ledger<W, E> {
     }
 
     fn want(&mut self, target: Target) -> Effect {
-        self.looks.want(&target);
+        self.looks.want(&target, Reason::Changed);
         Effect::Wanted(target)
     }
 

@@ -42,10 +42,20 @@ pub(super) struct Ticket(u64);
 pub(super) struct Looks<W> {
     entries: HashMap<Target, Entry<W>>,
     urgent: VecDeque<Target>,
-    routine: VecDeque<Target>,
+    changed: Queue,
+    listed: Queue,
     running: HashMap<Ticket, Lane>,
-    lanes: Lanes,
     clock: u64,
+}
+
+/// Why nobody waits for a look and it is wanted nevertheless. Each has bounds of its own: where
+/// what was listed is answered slowly, what changes is still seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Somebody says that it changed.
+    Changed,
+    /// It is there, or was: a list is to be followed.
+    Listed,
 }
 
 /// What the end of a look means.
@@ -60,6 +70,8 @@ pub(super) struct Finished<W> {
 #[derive(Debug)]
 struct Entry<W> {
     phase: Phase,
+    /// It stands among those that changed.
+    changed: bool,
     /// Served by the look that is queued or running.
     waiting: Vec<W>,
     /// Served by the one after.
@@ -78,14 +90,15 @@ enum Phase {
 /// What a running look counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    Quick,
-    Slow,
+    Quick(Reason),
+    Slow(Reason),
     /// A verb waits; there are never more of these than verbs.
     Urgent,
 }
 
 #[derive(Debug)]
-struct Lanes {
+struct Queue {
+    targets: VecDeque<Target>,
     quick: usize,
     quick_limit: usize,
     slow: usize,
@@ -94,7 +107,8 @@ struct Lanes {
 
 impl<W> Looks<W> {
     pub(super) fn new(settings: &StoreSettings) -> Self {
-        let lanes = Lanes {
+        let queue = || Queue {
+            targets: VecDeque::new(),
             quick: 0,
             quick_limit: settings.looks.max(1),
             slow: 0,
@@ -103,27 +117,33 @@ impl<W> Looks<W> {
         Self {
             entries: HashMap::new(),
             urgent: VecDeque::new(),
-            routine: VecDeque::new(),
+            changed: queue(),
+            listed: queue(),
             running: HashMap::new(),
-            lanes,
             clock: 0,
         }
     }
 
-    /// Somebody says the object changed.
-    pub(super) fn want(&mut self, target: &Target) {
+    /// A look is wanted that begins from now on, and nobody waits for it.
+    pub(super) fn want(&mut self, target: &Target, reason: Reason) {
+        let changed = reason == Reason::Changed;
         match self.entries.get_mut(target) {
-            Some(Entry { phase: Phase::Queued, .. }) => return,
+            Some(entry @ Entry { phase: Phase::Queued, .. }) => {
+                if !changed || std::mem::replace(&mut entry.changed, true) {
+                    return;
+                }
+            }
             Some(entry @ Entry { phase: Phase::Running(_), .. }) => {
                 entry.again = true;
                 return;
             }
-            Some(entry) => entry.phase = Phase::Queued,
+            Some(entry) => (entry.phase, entry.changed) = (Phase::Queued, changed),
             None => {
-                self.entries.insert(target.clone(), Entry::new());
+                let entry = Entry { changed, ..Entry::new() };
+                self.entries.insert(target.clone(), entry);
             }
         }
-        self.routine.push_back(target.clone());
+        self.queue(reason).targets.push_back(target.clone());
     }
 
     /// Somebody waits for a look that begins from now on.
@@ -146,31 +166,25 @@ impl<W> Looks<W> {
                 return Some(begun);
             }
         }
-        while self.lanes.quick < self.lanes.quick_limit {
-            let target = self.routine.pop_front()?;
-            if let Some(begun) = self.begin(target, Lane::Quick) {
-                self.lanes.quick += 1;
-                return Some(begun);
-            }
-        }
-        None
+        self.start_one(Reason::Changed).or_else(|| self.start_one(Reason::Listed))
     }
 
     /// This look takes long: it stops holding back others, as far as the bound on slow ones goes.
     pub(super) fn slowed(&mut self, ticket: Ticket) {
-        let has_room = self.lanes.slow < self.lanes.slow_limit;
-        if let Some(lane @ Lane::Quick) = self.running.get_mut(&ticket).filter(|_| has_room) {
-            *lane = Lane::Slow;
-            self.lanes.quick -= 1;
-            self.lanes.slow += 1;
+        let Some(Lane::Quick(reason)) = self.running.get(&ticket).copied() else { return };
+        let queue = self.queue(reason);
+        if queue.slow < queue.slow_limit {
+            queue.quick -= 1;
+            queue.slow += 1;
+            self.running.insert(ticket, Lane::Slow(reason));
         }
     }
 
     /// A look came to its end.
     pub(super) fn finish(&mut self, target: &Target, ticket: Ticket, success: bool) -> Finished<W> {
         match self.running.remove(&ticket) {
-            Some(Lane::Quick) => self.lanes.quick -= 1,
-            Some(Lane::Slow) => self.lanes.slow -= 1,
+            Some(Lane::Quick(reason)) => self.queue(reason).quick -= 1,
+            Some(Lane::Slow(reason)) => self.queue(reason).slow -= 1,
             Some(Lane::Urgent) | None => {}
         }
         let Some(entry) =
@@ -182,8 +196,9 @@ impl<W> Looks<W> {
         entry.failures = if success { 0 } else { entry.failures.saturating_add(1) };
         let failures = entry.failures;
         if std::mem::take(&mut entry.again) {
-            entry.phase = Phase::Queued;
-            let queue = if entry.waiting.is_empty() { &mut self.routine } else { &mut self.urgent };
+            (entry.phase, entry.changed) = (Phase::Queued, entry.waiting.is_empty());
+            let changed = &mut self.changed.targets;
+            let queue = if entry.waiting.is_empty() { changed } else { &mut self.urgent };
             queue.push_back(target.clone());
             return Finished { waiters, rest: None };
         }
@@ -198,7 +213,7 @@ impl<W> Looks<W> {
     /// The rest after a failure is over.
     pub(super) fn rested(&mut self, target: &Target) {
         if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Resting) {
-            self.want(target);
+            self.want(target, Reason::Listed);
         }
     }
 
@@ -216,7 +231,8 @@ impl<W> Looks<W> {
             Phase::Queued | Phase::Resting => !entry.waiting.is_empty(),
             Phase::Running(_) => true,
         });
-        self.routine.clear();
+        self.changed.targets.clear();
+        self.listed.targets.clear();
     }
 
     /// Everything wanted, under way, or to be repeated.
@@ -240,8 +256,26 @@ impl<W> Looks<W> {
         self.running.keys().min().copied().unwrap_or(Ticket(self.clock.saturating_add(1)))
     }
 
+    const fn queue(&mut self, reason: Reason) -> &mut Queue {
+        match reason {
+            Reason::Changed => &mut self.changed,
+            Reason::Listed => &mut self.listed,
+        }
+    }
+
+    fn start_one(&mut self, reason: Reason) -> Option<(Target, Ticket)> {
+        while self.queue(reason).quick < self.queue(reason).quick_limit {
+            let target = self.queue(reason).targets.pop_front()?;
+            if let Some(begun) = self.begin(target, Lane::Quick(reason)) {
+                self.queue(reason).quick += 1;
+                return Some(begun);
+            }
+        }
+        None
+    }
+
     fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Ticket)> {
-        // A target can stand in both queues; only the first turn finds it Queued.
+        // A target can stand in several queues; only the first turn finds it Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
         self.clock += 1;
         let ticket = Ticket(self.clock);
@@ -255,6 +289,7 @@ impl<W> Entry<W> {
     const fn new() -> Self {
         Self {
             phase: Phase::Queued,
+            changed: false,
             waiting: Vec::new(),
             next: Vec::new(),
             again: false,

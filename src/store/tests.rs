@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     fixture,
     index::{Index, Workloads},
-    look::{Looks, Target},
+    look::{Looks, Reason, Target},
     settings::StoreSettings,
 };
 use crate::model::{
@@ -61,10 +61,32 @@ fn containers_are_grouped_by_sandbox() {
 }
 
 #[test]
+fn what_changes_is_seen_while_all_that_was_listed_hangs() {
+    let settings = StoreSettings { looks: 2, slow_looks: 1, ..StoreSettings::default() };
+    let mut looks: Looks<()> = Looks::new(&settings);
+    (1..=9).for_each(|number| looks.want(&target(number), Reason::Listed));
+    while let Some((_, ticket)) = looks.start() {
+        looks.slowed(ticket);
+    }
+    looks.want(&target(20), Reason::Changed);
+    assert_eq!(looks.start().unwrap().0, target(20));
+    looks.want(&target(9), Reason::Listed);
+    assert!(looks.start().is_none(), "it waits for those before it");
+    looks.want(&target(9), Reason::Changed);
+    looks.want(&target(9), Reason::Changed);
+    let (again, ticket) = looks.start().expect("though it was listed before");
+    assert_eq!(again, target(9));
+    assert!(looks.start().is_none(), "it is looked at once");
+    looks.want(&target(9), Reason::Changed);
+    looks.finish(&again, ticket, true);
+    assert_eq!(looks.start().unwrap().0, target(9), "it changed meanwhile");
+}
+
+#[test]
 fn quick_and_slow_looks_are_bounded_and_verbs_pass_by() {
     let settings = StoreSettings { looks: 2, slow_looks: 1, ..StoreSettings::default() };
     let mut looks: Looks<()> = Looks::new(&settings);
-    (1..=6).for_each(|number| looks.want(&target(number)));
+    (1..=6).for_each(|number| looks.want(&target(number), Reason::Listed));
     let first = looks.start().unwrap();
     let second = looks.start().unwrap();
     assert!(looks.start().is_none(), "two are under way");
