@@ -6,6 +6,7 @@ use dockbridge::{
     model::network::NetworkMode,
     wire::cri::{self, PodSandboxState as State},
 };
+use prost::Message as _;
 
 use super::networks::{ANSWER, Resident, leases, script, stage};
 use crate::support::{
@@ -129,7 +130,8 @@ async fn events_of_a_new_pod_show_it_ready() {
         let event = told.message().await.unwrap().unwrap();
         assert_eq!(event.container_event_type().as_str_name(), kind);
         assert_eq!(event.container_id, id);
-        assert_eq!(event.pod_sandbox_status.unwrap().state(), State::SandboxReady, "{kind}");
+        let shown = cri::PodSandboxStatus::decode(event.pod_sandbox_status).unwrap();
+        assert_eq!(shown.state(), State::SandboxReady, "{kind}");
     }
     // One that never was ready is nobody's business.
     script(bridge.node(), "sleep 0.3; exit 1", "");
@@ -212,7 +214,8 @@ async fn events_tell_of_containers_what_a_status_does() {
     docker.world(|world| world.exit(runs, 0));
     let event = listening.unwrap().into_inner().message().await.unwrap().unwrap();
     assert_eq!(&event.container_id, runs);
-    let sibling = event.containers_statuses.iter().find(|one| one.id == *ended).unwrap();
+    let statuses = cri::items::<cri::ContainerStatus>(event.containers_statuses).unwrap();
+    let sibling = statuses.iter().find(|one| one.id == *ended).unwrap();
     assert_eq!((sibling.reason.as_str(), sibling.message.as_str()), ("OOMKilled", ""));
     docker.clear_faults();
     bridge.clear(&docker).await;
