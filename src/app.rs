@@ -41,6 +41,7 @@ use crate::{
     },
     flight::lock::Locks,
     host::{
+        capability::Capability,
         cgroup::Cgroups,
         error::HostError,
         file, heap,
@@ -72,6 +73,16 @@ use crate::{
 /// dockbridge could not start, or could not go on.
 #[derive(Debug, Error)]
 pub enum AppError {
+    /// Pods could not be connected: a namespace is kept by a mount, and plugins change networks.
+    #[error(
+        "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
+         image volumes would fail. Run it as root in the host's namespaces, and look for \
+         CapabilityBoundingSet= in its unit (dockbridge check tells what else is missing)"
+    )]
+    Powerless {
+        /// What is missing, by name.
+        missing: String,
+    },
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] CheckpointError),
@@ -157,6 +168,7 @@ pub async fn run(
     surroundings: Surroundings,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
+    may_connect(&surroundings.missing, settings.network)?;
     run_within(settings, surroundings, Deadlines::default(), stop).await
 }
 
@@ -171,6 +183,8 @@ pub struct Surroundings {
     pub collector: Option<Collector>,
     /// What keeps two servers from one engine.
     pub locks: EngineLocks,
+    /// Rights that this process should have and has not.
+    pub missing: Vec<Capability>,
 }
 
 /// How long the outside world may take, where no setting says so.
@@ -197,7 +211,8 @@ impl Default for Deadlines {
     }
 }
 
-/// [`run`] with other deadlines, for those who cannot wait as long as a node can.
+/// [`run`] with other deadlines, for those who cannot wait as long as a node can, and with whatever
+/// rights there are.
 ///
 /// # Errors
 /// See [`AppError`].
@@ -207,7 +222,7 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Surroundings { level, systemd, collector, locks } = surroundings;
+    let Surroundings { level, systemd, collector, locks, .. } = surroundings;
     let delivery = Delivery::begin(collector);
     let _owned = own_state_dir(&settings).await?;
     let mut engines = OwnEngines::new(&settings, locks);
@@ -280,6 +295,24 @@ pub async fn run_within(
     delivery.end().await;
     info!("dockbridge has stopped; pods keep running");
     served
+}
+
+/// Whether pods can be run at all. Where nothing needs to be connected it is enough to say what
+/// will fail.
+fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.iter().map(|one| one.name()).collect::<Vec<_>>().join(" and ");
+    if network == NetworkMode::Cni {
+        return Err(AppError::Powerless { missing });
+    }
+    warn!(
+        missing,
+        "dockbridge is not allowed to mount or to enter namespaces: port-forward and image volumes \
+         will fail, and pods that need CNI cannot be taken over"
+    );
+    Ok(())
 }
 
 /// The rooms the edge speaks to.

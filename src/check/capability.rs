@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::finding::Finding;
-use crate::host::capability::oom_floor;
+use crate::host::capability::{Capability, missing_in, oom_floor};
 
 /// Looks at our own capabilities and at the engine's.
 pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
@@ -13,13 +13,7 @@ pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
 
 /// Judges our own process by its `/proc/self/status`.
 pub(super) fn own(status: &str) -> Finding {
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
-        .unwrap_or(0);
-    let missing: Vec<&str> =
-        NEEDED.iter().filter(|(bit, _)| effective & (1 << bit) == 0).map(|row| row.1).collect();
+    let missing: Vec<&str> = missing_in(status).into_iter().map(Capability::name).collect();
     if missing.is_empty() {
         Finding::ok("capabilities", "dockbridge may enter and connect network namespaces")
     } else {
@@ -43,6 +37,3 @@ pub(super) fn protection(floor: i64) -> Finding {
         "nothing, in CI; on a node, run the engine as root of the host",
     )
 }
-
-/// Bits of capabilities(7).
-const NEEDED: [(u32, &str); 2] = [(21, "CAP_SYS_ADMIN"), (12, "CAP_NET_ADMIN")];

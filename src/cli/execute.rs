@@ -20,7 +20,7 @@ use crate::{
         settings::{Settings, TracingSettings},
     },
     engine::lock::EngineLocks,
-    host::{descriptors, heap},
+    host::{capability, descriptors, heap},
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
 
@@ -86,7 +86,8 @@ fn serve(
     }
     let systemd = Systemd::find(environment, process::id());
     let locks = EngineLocks::default();
-    let surroundings = Surroundings { level, systemd, collector, locks };
+    let missing = capability::missing();
+    let surroundings = Surroundings { level, systemd, collector, locks, missing };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;

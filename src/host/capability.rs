@@ -1,4 +1,4 @@
-//! What the engine is allowed to do on this machine, read from `/proc`.
+//! What the engine and we are allowed to do on this machine, read from `/proc`.
 //!
 //! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. There the
 //! OCI runtime dies with an unhelpful text when a container asks for a lower `oom_score_adj`
@@ -12,6 +12,44 @@ use std::{
 };
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+/// A right of root that a process may lack although it is root's: capabilities(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Mounts, and entering namespaces.
+    SysAdmin,
+    /// Devices, addresses and rules of a network.
+    NetAdmin,
+}
+
+impl Capability {
+    /// As capabilities(7) and systemd name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::NetAdmin => "CAP_NET_ADMIN",
+        }
+    }
+
+    const fn bit(self) -> u64 {
+        match self {
+            Self::SysAdmin => 1 << 21,
+            Self::NetAdmin => 1 << 12,
+        }
+    }
+}
+
+/// What dockbridge needs and this process may not. A `/proc` that cannot be read allows nothing.
+pub fn missing() -> Vec<Capability> {
+    missing_in(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+/// The same, of the process of this `status`.
+pub fn missing_in(status: &str) -> Vec<Capability> {
+    let effective = effective(status).unwrap_or(0);
+    let needed = [Capability::SysAdmin, Capability::NetAdmin];
+    needed.into_iter().filter(|one| effective & one.bit() == 0).collect()
+}
 
 /// The lowest `oom_score_adj` the engine behind `engine_socket` can give a process: -1000 with
 /// `CAP_SYS_RESOURCE`, else its own score when that is positive, else 0.
@@ -41,11 +79,12 @@ fn floor_of(process: &Path) -> Option<i64> {
 /// shows every bit set and allows nothing.
 fn may_lower(status: &str, uid_map: &str) -> bool {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
-    initial && effective.is_some_and(|bits| bits & SYS_RESOURCE != 0)
+    initial && effective(status).is_some_and(|bits| bits & SYS_RESOURCE != 0)
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
 }
 
 /// Who listens on a socket, as far as this process namespace shows it. Never blocks on it: a

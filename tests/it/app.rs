@@ -1,6 +1,6 @@
 //! Two processes never share what only one can look after.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use dockbridge::{
     app::{self, Surroundings},
@@ -13,6 +13,7 @@ use dockbridge::{
 };
 use tokio::{
     net::{UnixDatagram, UnixStream},
+    process::Command,
     sync::oneshot,
     time::timeout,
 };
@@ -104,6 +105,58 @@ async fn systemd_hears_of_a_whole_life() {
     stop.send(()).unwrap();
     while !heard(&notify).await.starts_with("STOPPING=1\n") {}
     timeout(SOON, served).await.unwrap().unwrap().unwrap();
+}
+
+/// As a unit starts it whose CapabilityBoundingSet= is too small, or somebody who is not root.
+fn without_rights(room: &Path, network: &str) -> Command {
+    let bridge = env!("CARGO_BIN_EXE_dockbridge");
+    let mut command = match nix::unistd::geteuid().is_root() {
+        true => {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", bridge]);
+            setpriv
+        }
+        false => Command::new(bridge),
+    };
+    let place = |name: &str| room.join(name).display().to_string();
+    command.args(["serve", "--network", network, "--streaming-addr", "127.0.0.1:0"]);
+    for (flag, name) in [("--listen", "cri.sock"), ("--docker", "docker.sock")] {
+        command.args([flag, &format!("unix://{}", place(name))]);
+    }
+    for (flag, name) in [("--state-dir", "state"), ("--run-dir", "run"), ("--cni-conf-dir", "cni")]
+    {
+        command.args([flag, &place(name)]);
+    }
+    command.env("NOTIFY_SOCKET", place("notify")).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test]
+async fn who_cannot_connect_pods_is_never_ready() {
+    let room = tempfile::tempdir().unwrap();
+    let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let ended = without_rights(room.path(), "cni").output();
+    let ended = timeout(SOON, ended).await.expect("it ends by itself").unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("CAP_SYS_ADMIN") && said.contains("no pod could be connected"), "{said}");
+    assert!(!room.path().join("cri.sock").exists());
+    assert!(notify.try_recv(&mut [0; 64]).is_err(), "systemd was told something");
+}
+
+/// Pods run all the same where the engine connects them.
+#[tokio::test]
+async fn what_will_fail_is_told_where_pods_can_run() {
+    let room = tempfile::tempdir().unwrap();
+    let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let mut serving = without_rights(room.path(), "docker").spawn().unwrap();
+    assert_eq!(heard(&notify).await, "READY=1");
+    serving.kill().await.unwrap();
+    let ended = serving.wait_with_output().await.unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("CAP_SYS_ADMIN") && said.contains("port-forward"), "{said}");
 }
 
 async fn heard(notify: &UnixDatagram) -> String {

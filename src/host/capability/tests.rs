@@ -16,6 +16,14 @@ fn the_right_is_a_bit_in_the_initial_user_namespace() {
 }
 
 #[test]
+fn what_is_missing_is_named_by_its_bit() {
+    assert_eq!(missing_in("CapEff:\t000001ffffffffff\n"), []);
+    assert_eq!(missing_in("CapEff:\t000001ffffdfffff\n"), [Capability::SysAdmin]);
+    assert_eq!(missing_in("CapEff:\t000001ffffffefff\n"), [Capability::NetAdmin]);
+    assert_eq!(missing_in("").len(), 2);
+}
+
+#[test]
 fn without_the_right_the_own_score_is_the_floor_but_never_below_zero() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("status"), "CapEff:\t0000000000000000\n").unwrap();
