@@ -7,16 +7,10 @@
 
 use std::{
     collections::BTreeSet,
-    convert::Infallible,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
-use tokio::{
-    sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard},
-    time::sleep,
-};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 use tracing::{debug, warn};
 
 use super::{error::RootfsError, room::Rootfs};
@@ -116,39 +110,28 @@ impl Rootfs {
         let now = self.store.snapshot();
         let Some(engine) = now.engine.clone() else { return };
         for image in needed(&now) {
-            self.restore(&engine, &image).await;
-        }
-    }
-
-    /// Keeps what is needed for ever: a prune of the engine takes whatever does not run, and then
-    /// images nobody seems to need. It does so in two steps, and this comes between them, mostly.
-    pub async fn guard(&self) -> Infallible {
-        loop {
-            let lacking = |now: &Arc<Snapshot>| {
-                let lost = needed(now).into_iter().find(|image| !now.is_held(image));
-                lost.zip(now.engine.clone())
-            };
-            if let Some((image, engine)) = self.store.when(lacking).await
-                && self.restore(&engine, &image).await
-            {
-                warn!(%image, "what kept an image for its containers was removed; made again");
+            if let Err(error) = self.restore(&engine, &image).await {
+                warn!(%image, error = chain(&error), "an image in use cannot be unpacked again");
             }
-            // The store has to see what was made before it says whether something lacks.
-            sleep(GUARD_PAUSE).await;
         }
     }
 
     /// Has the image kept and unpacked again, if it is still needed; whether it had to be.
-    async fn restore(&self, engine: &EngineInfo, image: &ImageId) -> bool {
+    ///
+    /// # Errors
+    /// As [`Self::folder`].
+    pub(super) async fn restore(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+    ) -> Result<bool, RootfsError> {
         let _kept = self.keep([image.clone()].into()).await;
         if !is_needed(&self.store.snapshot(), image) {
-            return false;
+            return Ok(false);
         }
-        let new = matches!(self.hold(image).await, Ok(true));
-        if let Err(error) = self.folder(engine, image).await {
-            warn!(%image, error = chain(&error), "an image in use cannot be unpacked again");
-        }
-        new
+        let new = self.hold(image).await?;
+        self.folder(engine, image).await?;
+        Ok(new)
     }
 
     /// Takes away the folders that nobody needs, as far as this host shows them.
@@ -194,7 +177,7 @@ fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
 }
 
 /// The images whose folders containers are made of.
-fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
+pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
     let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
     unpacked.collect()
@@ -217,5 +200,3 @@ async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await.map_err(|_| RootfsError::Lost)?;
     Ok(done?)
 }
-
-const GUARD_PAUSE: Duration = Duration::from_secs(1);

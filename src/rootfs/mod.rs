@@ -7,6 +7,7 @@
 pub mod accounts;
 pub mod error;
 pub mod folder;
+pub mod guard;
 mod holder;
 pub mod peek;
 pub mod room;

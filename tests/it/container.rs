@@ -7,6 +7,7 @@ use dockbridge::{
     error::Kind,
     model::{
         id::{ContainerId, ImageId},
+        label,
         security::{GroupsPolicy, RunAs},
     },
     rootfs::room::Rootfs,
@@ -21,6 +22,7 @@ use crate::{
         fake_dockerd::{
             fault::{Fault, Rule},
             server::{FakeDockerd, eventually},
+            world::World,
         },
     },
 };
@@ -186,4 +188,38 @@ async fn remains_of_looks_are_swept() {
     assert_eq!(peek.kind("/nothing").await.unwrap(), None);
     drop(peek);
     eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
+}
+
+/// A container that is made of an unpacked image.
+fn made_of(world: &mut World, name: &str, image: &str) {
+    let sandbox = pod(world, name);
+    world.start(&sandbox);
+    let id = workload(world, &sandbox, name);
+    let labels = &mut world.container_mut(&id).unwrap().labels;
+    let document = labels.get_mut(label::CONTAINER_DOCUMENT).unwrap();
+    let mut told: serde_json::Value = serde_json::from_str(document).unwrap();
+    told["image_volumes"] = json!([{ "image": image, "unpacked": true }]);
+    *document = told.to_string();
+}
+
+#[tokio::test]
+async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
+    let docker = FakeDockerd::start().await;
+    let gone = format!("sha256:{:064x}", 0);
+    let there = docker.world(|world| {
+        let there = world.add_image("there:1");
+        made_of(world, "a", &gone);
+        made_of(world, "b", &there);
+        there
+    });
+    let state = tempfile::tempdir().unwrap();
+    let Verbs { rootfs, .. } = Verbs::start(&docker, state.path(), state.path()).await;
+    let guard = tokio::spawn(async move { rootfs.guard().await });
+    let made = |image: &str| {
+        let name = format!("dockbridge-keeps-{}", image.replace(':', "-"));
+        docker.world(|world| world.container(&name).is_some())
+    };
+    eventually(|| made(&there)).await;
+    assert!(!made(&gone));
+    guard.abort();
 }
