@@ -103,7 +103,8 @@ impl Containers {
         id: &str,
     ) -> Result<(), ContainerError> {
         let engine = snapshot.described()?;
-        let Err(error) = self.relabel_mounts(engine, &plan.document.spec, id).await else {
+        let (sandbox, spec) = (&plan.document.sandbox, &plan.document.spec);
+        let Err(error) = self.relabel_mounts(engine, (sandbox, spec), id).await else {
             return Ok(());
         };
         if let Err(cause) = self.take_back(id).await {

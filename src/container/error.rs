@@ -39,6 +39,12 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
+    /// What a create was doing would have held up the stop of its pod.
+    #[error("the pod is being stopped: relabelling {path} for SELinux was left unfinished")]
+    PodStopping {
+        /// The source of a mount.
+        path: PathBuf,
+    },
     /// The container has no process to join.
     #[error("container {id} is not running")]
     NotRunning {
@@ -172,6 +178,7 @@ impl ContainerError {
                 Kind::NotFound
             }
             Self::SandboxNotReady { .. }
+            | Self::PodStopping { .. }
             | Self::TargetNotReady { .. }
             | Self::NotRunning { .. } => Kind::FailedPrecondition,
             Self::NameInUse { .. } => Kind::AlreadyExists,

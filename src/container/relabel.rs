@@ -4,25 +4,28 @@ use std::{
     collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
 };
 
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{error::ContainerError, room::Containers};
 use crate::{
     error::Kind,
     host::relabel::{SELINUX, relabel},
-    model::{container::ContainerSpec, engine::EngineInfo},
+    model::{container::ContainerSpec, engine::EngineInfo, id::SandboxId},
 };
 
 impl Containers {
     /// Gives the sources of mounts that ask for it, and all below them, the label the engine
-    /// chose for this container's files. Called before the container can start.
+    /// chose for this container's files. Called before the container can start, under the lock of
+    /// its pod; who waits for that to stop the pod cuts it short.
     ///
     /// # Errors
-    /// A source that must not be relabelled, is too large, or does not let itself be.
+    /// A source that must not be relabelled, is too large, or does not let itself be; or the pod is
+    /// to be stopped.
     pub(super) async fn relabel_mounts(
         &self,
         engine: &EngineInfo,
-        spec: &ContainerSpec,
+        (sandbox, spec): (&SandboxId, &ContainerSpec),
         id: &str,
     ) -> Result<(), ContainerError> {
         let asking =
@@ -35,14 +38,19 @@ impl Containers {
         if label.is_empty() {
             return Ok(());
         }
+        let interrupt = self.interrupts.of(sandbox.as_str());
         for source in sources {
-            relabel_source(source, label.clone()).await?;
+            relabel_source(source, label.clone(), Arc::clone(&interrupt)).await?;
         }
         Ok(())
     }
 }
 
-async fn relabel_source(source: String, label: String) -> Result<(), ContainerError> {
+async fn relabel_source(
+    source: String,
+    label: String,
+    interrupt: Arc<CancellationToken>,
+) -> Result<(), ContainerError> {
     let place = source.clone();
     let relabelling = tokio::task::spawn_blocking(move || {
         let place = Path::new(&place);
@@ -53,16 +61,21 @@ async fn relabel_source(source: String, label: String) -> Result<(), ContainerEr
             let text = "is the host's own, and would be lost to it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        let count = relabel(&resolved, SELINUX, &label).map_err(|refused| refused.source)?;
+        let is_over = || interrupt.is_cancelled();
+        let done = relabel(&resolved, (SELINUX, &label), &is_over);
+        let count = done.map_err(|refused| refused.source)?;
         info!(source = %resolved.display(), label, count, "relabelled the source of a mount");
         Ok(())
     });
     let done = relabelling.await.unwrap_or_else(|lost| Err(lost.into()));
-    done.map_err(|cause| ContainerError::File {
-        action: "relabel for SELinux",
-        path: source.into(),
-        cause: Arc::new(cause),
-        kind: Kind::InvalidArgument,
+    done.map_err(|cause| match cause.kind() {
+        io::ErrorKind::Interrupted => ContainerError::PodStopping { path: source.into() },
+        _ => ContainerError::File {
+            action: "relabel for SELinux",
+            path: source.into(),
+            cause: Arc::new(cause),
+            kind: Kind::InvalidArgument,
+        },
     })
 }
 

@@ -16,10 +16,13 @@ use super::{
 use crate::{
     cdi::registry::Registry,
     engine::client::Engine,
-    flight::{call::Calls, lock::Locks},
+    flight::{call::Calls, interrupt::Interrupts, lock::Locks},
     host::{capability::oom_floor, cgroup::Cgroups},
     logs::room::Logs,
-    model::{engine::EngineInfo, id::ContainerId},
+    model::{
+        engine::EngineInfo,
+        id::{ContainerId, SandboxId},
+    },
     rootfs::room::Rootfs,
     store::handle::Store,
 };
@@ -37,6 +40,8 @@ pub struct Containers {
     /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
     /// id) are write-locked while they change.
     pub(super) locks: Locks,
+    /// By sandbox id: for who waits for a pod's lock to stop it.
+    pub(super) interrupts: Interrupts,
     pub(super) files: PodFilesRoot,
     pub(super) creating: Calls<String, Result<ContainerId, ContainerError>>,
     pub(super) starting: Calls<ContainerId, Result<(), ContainerError>>,
@@ -109,6 +114,7 @@ impl Containers {
             rootfs,
             cdi,
             locks,
+            interrupts: Interrupts::default(),
             files: PodFilesRoot::new(state_dir.join("pods")),
             creating: Calls::new(tracker.clone()),
             starting: Calls::new(tracker.clone()),
@@ -129,6 +135,11 @@ impl Containers {
     /// Where the files the engine does not make for a pod are kept.
     pub const fn files(&self) -> &PodFilesRoot {
         &self.files
+    }
+
+    /// Cuts short what would hold up the stop of a pod, once cancelled.
+    pub fn interrupt(&self, pod: &SandboxId) -> Arc<CancellationToken> {
+        self.interrupts.of(pod.as_str())
     }
 
     /// Limits that were changed after what they limit was made.

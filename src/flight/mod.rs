@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod crowd;
+pub mod interrupt;
 pub mod lock;
 
 #[cfg(test)]

@@ -27,14 +27,20 @@ use super::error::HostError;
 pub const SELINUX: &str = "security.selinux";
 
 /// Sets attribute `name` to `value` on `root` and everything below it; how many it was set on.
-/// What vanishes meanwhile, and file systems that keep no such attribute, are passed over.
+/// What vanishes meanwhile, and file systems that keep no such attribute, are passed over. It is
+/// left as it is when `is_over` says so.
 ///
 /// # Errors
-/// More than [`MOST`] files, deeper than [`DEEPEST`] directories, or what the kernel refuses.
-pub fn relabel(root: &Path, name: &str, value: &str) -> Result<usize, HostError> {
+/// More than [`MOST`] files, deeper than [`DEEPEST`] directories, what the kernel refuses, or
+/// [`io::ErrorKind::Interrupted`].
+pub fn relabel(
+    root: &Path,
+    (name, value): (&str, &str),
+    is_over: &dyn Fn() -> bool,
+) -> Result<usize, HostError> {
     let failed = |e: io::Error| HostError::new("relabel", root, e);
     let attribute = Attribute::new(name, value).map_err(|e| failed(e.into()))?;
-    let mut walk = Walk { attribute, seen: 0 };
+    let mut walk = Walk { attribute, seen: 0, is_over };
     walk.from(root).map_err(failed)?;
     Ok(walk.seen)
 }
@@ -74,12 +80,13 @@ impl Attribute {
     }
 }
 
-struct Walk {
+struct Walk<'a> {
     attribute: Attribute,
     seen: usize,
+    is_over: &'a dyn Fn() -> bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// The root's own path is the caller's, links and all.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
@@ -109,6 +116,9 @@ impl Walk {
     fn entries(&mut self, directory: &OwnedFd, depth: usize) -> io::Result<()> {
         let listed = directory.try_clone()?;
         for entry in Dir::from_fd(listed)?.iter() {
+            if (self.is_over)() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {

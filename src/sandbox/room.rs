@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tokio::sync::OwnedRwLockWriteGuard;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
@@ -76,6 +77,13 @@ impl Sandboxes {
             stopping: Calls::new(tracker.clone()),
             removing: Calls::new(tracker.clone()),
         }
+    }
+
+    /// The lock of a pod that is to be stopped; nothing that could take for ever holds it up.
+    pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
+        let interrupt = self.rooms.containers.interrupt(id);
+        interrupt.cancel();
+        self.locks.write(id.as_str()).await
     }
 
     /// Remembers how far a sandbox's connection has come, on disk first, then in the store.

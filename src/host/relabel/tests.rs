@@ -26,7 +26,7 @@ fn value(path: &Path) -> Option<String> {
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
     fs::write(folder.path().join("probe"), "").ok()?;
-    relabel(&folder.path().join("probe"), NAME, "x").ok()?;
+    relabel(&folder.path().join("probe"), (NAME, "x"), &|| false).ok()?;
     if value(&folder.path().join("probe")).is_none() {
         println!("skipped: no user attributes on this file system");
         return None;
@@ -47,15 +47,15 @@ fn everything_below_and_nothing_else() {
     // The kernel keeps no user attribute on a link, so one to a directory shows enough.
     let links = folder.path().join("way");
     symlink(&inside, &links).unwrap();
-    assert_eq!(relabel(&links, NAME, "label").unwrap(), 5);
+    assert_eq!(relabel(&links, (NAME, "label"), &|| false).unwrap(), 5);
     for path in ["in", "in/a", "in/a/b", "in/a/b/file", "in/file"] {
         assert_eq!(value(&folder.path().join(path)).as_deref(), Some("label"), "{path}");
     }
     assert_eq!(value(&outside), None);
     assert_eq!(value(&outside.join("file")), None);
-    assert!(relabel(&folder.path().join("absent"), NAME, "label").is_err());
-    assert!(relabel(Path::new("/"), NAME, "label").is_err());
-    assert!(relabel(&inside, "user.\0", "label").is_err());
+    assert!(relabel(&folder.path().join("absent"), (NAME, "label"), &|| false).is_err());
+    assert!(relabel(Path::new("/"), (NAME, "label"), &|| false).is_err());
+    assert!(relabel(&inside, ("user.\0", "label"), &|| false).is_err());
 }
 
 #[test]
@@ -63,6 +63,20 @@ fn too_deep() {
     let Some(folder) = folder() else { return };
     let deep = (0..=DEEPEST + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
-    let refused = relabel(&folder.path().join("d"), NAME, "label").unwrap_err();
+    let refused = relabel(&folder.path().join("d"), (NAME, "label"), &|| false).unwrap_err();
     assert!(refused.source.to_string().contains("200 directories"), "{}", refused.source);
+}
+
+#[test]
+fn it_is_cut_short() {
+    let Some(folder) = folder() else { return };
+    for name in 0..100 {
+        fs::write(folder.path().join(name.to_string()), "").unwrap();
+    }
+    let left = std::cell::Cell::new(10);
+    let is_over = || left.replace(left.get() - 1) == 0;
+    let cut = relabel(folder.path(), (NAME, "label"), &is_over).unwrap_err();
+    assert_eq!(cut.source.kind(), io::ErrorKind::Interrupted);
+    let labelled = (0..100).filter(|name| value(&folder.path().join(name.to_string())).is_some());
+    assert!(labelled.count() <= 10);
 }

@@ -1,8 +1,14 @@
 //! Pods that meet with other calls, with other hands on the engine, and with directories that go.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use dockbridge::{
+    host::relabel::{SELINUX, relabel},
     model::network::NetworkMode,
     wire::cri::{self, PodSandboxState as State},
 };
@@ -10,7 +16,7 @@ use prost::Message as _;
 
 use super::networks::{ANSWER, Resident, leases, script, stage};
 use crate::support::{
-    bridge::{Bridge, container, docker, pod},
+    bridge::{Bridge, Node, container, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -218,5 +224,54 @@ async fn events_tell_of_containers_what_a_status_does() {
     let sibling = statuses.iter().find(|one| one.id == *ended).unwrap();
     assert_eq!((sibling.reason.as_str(), sibling.message.as_str()), ("OOMKilled", ""));
     docker.clear_faults();
+    bridge.clear(&docker).await;
+}
+
+/// A folder that takes long to relabel; none where its files may have no label.
+fn volume(node: &Node) -> Option<PathBuf> {
+    let volume = node.path("volume");
+    fs::create_dir(&volume).unwrap();
+    if let Err(error) = relabel(&volume, (SELINUX, "probe"), &|| false) {
+        println!("skipped: no labels here: {error}");
+        return None;
+    }
+    for inode in 0..5 {
+        let first = volume.join(inode.to_string());
+        fs::write(&first, "").unwrap();
+        for link in 0..10_000 {
+            fs::hard_link(&first, volume.join(format!("{inode}-{link}"))).unwrap();
+        }
+    }
+    Some(volume)
+}
+
+#[tokio::test]
+async fn a_volume_that_takes_long_to_relabel_does_not_hold_up_the_stop() {
+    let docker = docker().await;
+    docker.world(|world| {
+        world.info["SecurityOptions"].as_array_mut().unwrap().push("name=selinux".into());
+    });
+    let bridge = Bridge::start(&docker).await;
+    let Some(volume) = volume(bridge.node()) else { return };
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let mut wish = container("c");
+    wish.mounts.push(cri::Mount {
+        container_path: "/v".to_owned(),
+        host_path: volume.display().to_string(),
+        selinux_relabel: true,
+        ..Default::default()
+    });
+    docker.forget_requests();
+    let stopping = async {
+        // Once the record was made, and once for the label.
+        eventually(|| docker.count("GET /containers/*/json") >= 2).await;
+        bridge.stop_pod(&sandbox).await
+    };
+    let (created, stopped) = tokio::join!(bridge.create(&sandbox, &wish, &config), stopping);
+    stopped.unwrap();
+    let refused = created.unwrap_err();
+    assert!(refused.message().contains("the pod is being stopped"), "{refused}");
+    assert!(bridge.containers().await.unwrap().is_empty());
     bridge.clear(&docker).await;
 }

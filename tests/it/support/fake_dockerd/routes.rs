@@ -324,6 +324,7 @@ fn inspect(world: &World, container: &Container) -> Value {
         }
         mode => json!({ mode: { "IPAddress": "", "GlobalIPv6Address": "" } }),
     };
+    let selinux = world.info["SecurityOptions"].to_string().contains("selinux");
     json!({
         "Id": container.id, "Name": format!("/{}", container.name), "Created": container.created,
         "Image": container.image, "LogPath": log_path, "Config": config,
@@ -333,6 +334,7 @@ fn inspect(world: &World, container: &Container) -> Value {
             "OOMKilled": container.oom_killed, "StartedAt": container.started,
             "FinishedAt": container.finished,
         },
+        "MountLabel": if selinux { "system_u:object_r:container_file_t:s0:c1,c2" } else { "" },
         "HostConfig": host,
         "NetworkSettings": { "Networks": networks },
     })
