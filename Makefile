@@ -24,6 +24,7 @@ WORLD := $(AS_ROOT) tests/env/world.sh
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
+SKIPS := $(TARGET)/skips
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
@@ -80,7 +81,15 @@ clean: ## Remove everything that was built
 ##@ Test
 
 .PHONY: test
-test: test-unit test-stories ## All tests, the stories on one engine (ENGINE=bookworm)
+test: count-skips test-unit test-stories ## All tests, the stories on one engine (ENGINE=bookworm)
+	@sort $(SKIPS) | uniq -c | sed 's/^ */skipped /'
+
+# What a test leaves out is noted here, and fails if tests/skips does not list it for such a machine.
+test-unit test-stories test-engines: export DOCKBRIDGE_SKIPS := $(SKIPS)
+
+.PHONY: count-skips
+count-skips:
+	@mkdir -p $(TARGET) && : >$(SKIPS)
 
 .PHONY: test-unit
 test-unit: toolchain ## Tests that need no engine

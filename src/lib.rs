@@ -27,3 +27,7 @@ pub mod streaming;
 pub mod telemetry;
 pub mod translate;
 pub mod wire;
+
+#[cfg(test)]
+#[path = "../tests/skips/mod.rs"]
+mod skips;

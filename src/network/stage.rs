@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::service::{Network, NetworkSettings};
+use crate::skips::{Lack, skip};
 use crate::{
     host::netns::{self, resident::Resident},
     model::{
@@ -140,11 +141,14 @@ impl Stage {
 pub(super) struct Pinned(PathBuf);
 
 impl Pinned {
-    /// None, with a word on why, where we may not make one.
+    /// None, and a skip, where we may not make one.
+    #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
         let resident = Resident::new()?;
-        let pinned = netns::pin(resident.tid, path);
-        pinned.inspect_err(|why| println!("skipped: cannot pin a namespace: {why}")).ok()?;
+        if netns::pin(resident.tid, path).is_err() {
+            skip(Lack::SysAdmin);
+            return None;
+        }
         Some(Self(path.to_owned()))
     }
 }

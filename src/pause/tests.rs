@@ -22,18 +22,19 @@ use super::{
     elf::{self, Machine},
     ustar,
 };
+use crate::skips::{Lack, skip};
 
 const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
 
 #[test]
 fn code_is_what_the_sources_assemble_to() {
-    for (source, prefixes, expected) in [
-        ("pause_x86_64.S", ["x86_64-linux-gnu-", ""], code::X86_64),
-        ("pause_aarch64.S", ["aarch64-linux-gnu-", ""], code::AARCH64),
+    for (source, prefixes, assembler, expected) in [
+        ("pause_x86_64.S", ["x86_64-linux-gnu-", ""], "as", code::X86_64),
+        ("pause_aarch64.S", ["aarch64-linux-gnu-", ""], "aarch64-linux-gnu-as", code::AARCH64),
     ] {
         match prefixes.iter().find_map(|prefix| assemble(prefix, source)) {
             Some(assembled) => assert_eq!(hex(&assembled), hex(expected), "{source}"),
-            None => println!("skipped: no assembler for {source}"),
+            None => skip(Lack::Program(assembler)),
         }
     }
 }
@@ -104,8 +105,7 @@ fn tar_is_what_tar_reads() {
     fs::write(home.path().join("x.tar"), &tar).unwrap();
     let run = Command::new("tar").args(["-xpf", "x.tar"]).current_dir(home.path()).status();
     let Ok(status) = run else {
-        println!("skipped: no tar");
-        return;
+        return skip(Lack::Program("tar"));
     };
     assert!(status.success());
     assert_eq!(fs::read(home.path().join("a")).unwrap(), b"");
@@ -187,7 +187,7 @@ fn installed() -> Vec<Installed> {
             Machine::Aarch64 => "qemu-aarch64-static",
         };
         if !native && Command::new(emulator).arg("-version").output().is_err() {
-            println!("skipped: {machine:?}: no {emulator}");
+            skip(Lack::Program(emulator));
             continue;
         }
         let home = tempfile::tempdir().unwrap();

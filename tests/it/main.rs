@@ -18,5 +18,7 @@ mod image;
 mod resources;
 mod sandbox;
 mod server;
+#[path = "../skips/mod.rs"]
+mod skips;
 mod store;
 mod support;

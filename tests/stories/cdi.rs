@@ -10,6 +10,8 @@ use dockbridge::wire::cri;
 use serde_json::{Value, json};
 use tonic::Code;
 
+use crate::machine::left_out;
+use crate::skips::{Lack, skip};
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq},
     stage::Stage,
@@ -20,7 +22,7 @@ use crate::support::{
 pub(crate) async fn read_here(world: World) -> Outcome {
     let stage = Stage::docker(&world, "cdi_here").await?;
     if !engine_directories(&stage).await?.is_empty() {
-        println!("  skipped: the engine reads CDI specifications itself");
+        skip(Lack::EngineWithoutCdi);
         return stage.leaves_nothing().await;
     }
     let folder = write_specifications(&stage)?;
@@ -55,8 +57,7 @@ pub(crate) async fn read_here(world: World) -> Outcome {
 /// An engine with the CDI does all of it, hooks included; what it will not find is refused before.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.engine == "bookworm" {
-        println!("  skipped: the engine has no CDI");
-        return Ok(());
+        return left_out(Lack::YoungEngine);
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;
     let folder = write_specifications(&stage)?;

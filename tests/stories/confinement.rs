@@ -5,6 +5,8 @@ use std::{fs, path::PathBuf};
 use dockbridge::wire::cri;
 use tonic::Code;
 
+use crate::machine::left_out;
+use crate::skips::{Lack, skip};
 use crate::support::{
     cri::Refused,
     failure::{Outcome, ensure, ensure_eq},
@@ -72,8 +74,7 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
 pub(crate) async fn though_the_daemon_confines_nobody(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
     if world.engine == "bookworm" {
-        println!("  skipped: this engine cannot be told to confine nobody");
-        return Ok(());
+        return left_out(Lack::YoungEngine);
     }
     engine.control(&["restart", "--seccomp-profile", "unconfined"]).await?;
     let stage = Stage::cni(&world, "confines_nobody").await?;
@@ -113,7 +114,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         ("all", &["ALL"], &["CHOWN"], all & !CHOWN),
     ] {
         if name == "all" && world.engine == "bookworm" && all & SYS_RESOURCE == 0 {
-            println!("  skipped: this engine cannot leave out what this machine lacks");
+            skip(Lack::SysResource);
             continue;
         }
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
@@ -173,7 +174,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     of_pod(&mut pod).privileged = true;
     let sandbox = match stage.cri.run(&pod).await {
         Err(refused) if refused.message.contains("unable to apply caps") => {
-            println!("  skipped: this engine cannot leave out what this machine lacks");
+            skip(Lack::SysResource);
             return stage.leaves_nothing().await;
         }
         answer => answer?,

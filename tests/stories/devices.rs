@@ -7,6 +7,8 @@ use tonic::Code;
 
 use crate::{
     confinement::refuses,
+    machine::left_out,
+    skips::Lack,
     support::{
         failure::{Outcome, ensure_eq},
         stage::Stage,
@@ -17,8 +19,7 @@ use crate::{
 /// One by itself, through a link, for reading only, a whole directory; and not without asking.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
-        println!("  skipped: there is no {DEVICE}, or no /dev/net/tun");
-        return Ok(());
+        return left_out(Lack::Devices);
     }
     let stage = Stage::cni(&world, "granted").await?;
     let link = stage.folders.shared.join("link").display().to_string();

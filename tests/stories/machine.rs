@@ -10,6 +10,7 @@ use cri::{ContainerConfig as Container, security_profile::ProfileType};
 
 use crate::{
     pods::until_exited,
+    skips::{Lack, skip},
     support::{
         failure::{Outcome, ensure, ensure_eq, fail},
         stage::Stage,
@@ -20,7 +21,7 @@ use crate::{
 /// RuntimeConfig tells kubelet the engine's driver, and pods of a slice live in that slice.
 pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
     if !world.has_systemd_driver() {
-        return skip("the engine's cgroup driver is not systemd");
+        return left_out(Lack::Systemd);
     }
     let stage = Stage::cni(&world, "in_slices").await?;
     ensure_eq!(stage.cri.cgroup_driver().await?, Some(cri::CgroupDriver::Systemd));
@@ -48,7 +49,7 @@ pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
 /// A container that asks for nothing has the engine's own profile, an unconfined one has none.
 pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     if !has_apparmor() {
-        return skip("the kernel has no AppArmor");
+        return left_out(Lack::AppArmor);
     }
     let stage = Stage::cni(&world, "apparmor").await?;
     let pod = stage.recipes.pod("confined");
@@ -66,7 +67,7 @@ pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
 /// before the older; once it is unloaded nobody gets a container that would not be held.
 pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     if !has_apparmor() {
-        return skip("the kernel has no AppArmor");
+        return left_out(Lack::AppArmor);
     }
     let stage = Stage::cni(&world, "own_profile").await?;
     apparmor_parser("--replace").await?;
@@ -106,7 +107,7 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
 pub(crate) async fn swaps_as_far_as_told(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        return skip("there is no swap, or no cgroup v2 to limit it");
+        return left_out(Lack::Swap);
     }
     let stage = Stage::cni(&world, "swap").await?;
     let pod = stage.recipes.pod("greedy");
@@ -141,7 +142,7 @@ pub(crate) async fn swaps_as_far_as_told(world: World) -> Outcome {
 /// not have is refused before anything is made.
 pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     if !Path::new("/sys/fs/selinux/enforce").exists() {
-        return skip("the kernel has no SELinux, LSM=selinux");
+        return left_out(Lack::Selinux);
     }
     let stage = Stage::cni(&world, "selinux").await?;
     let pod = stage.recipes.pod("labelled");
@@ -253,9 +254,11 @@ async fn of_main_process(stage: &Stage, id: &str, file: &str) -> Outcome<String>
     Ok(fs::read_to_string(Path::new("/proc").join(pid).join(file))?)
 }
 
+/// Ends a story that this machine cannot tell.
+#[track_caller]
 #[allow(clippy::unnecessary_wraps, reason = "what a story ends with")]
-pub(crate) fn skip(reason: &str) -> Outcome {
-    println!("  skipped: {reason} (make test-vm has it)");
+pub(crate) fn left_out(lack: Lack) -> Outcome {
+    skip(lack);
     Ok(())
 }
 

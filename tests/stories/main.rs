@@ -1,8 +1,8 @@
 //! Stories: whole lives of pods, told to a dockbridge process in front of a real engine.
 //!
-//! They need a world (`tests/env/world.sh -- cargo test --test stories`) and pass without one,
-//! saying so. One story at a time: each ends with a search for leftovers, and a neighbour's
-//! half-made pod would look like one. Arguments are parts of names, as with the usual harness.
+//! They need a world (`tests/env/world.sh -- cargo test --test stories`) and are left out without
+//! one. One story at a time: each ends with a search for leftovers, and a neighbour's half-made pod
+//! would look like one. Arguments are parts of names, as with the usual harness.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,6 +42,8 @@ mod servers;
 mod service;
 mod shortages;
 mod signals;
+#[path = "../skips/mod.rs"]
+mod skips;
 mod slow_engine;
 mod stats;
 mod streams;
@@ -226,8 +228,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(world) = World::find() else {
-        chosen.iter().for_each(|(name, _)| println!("story {name} ... skipped: no world"));
-        println!("stories: {} skipped: run them through tests/env/world.sh", chosen.len());
+        skips::skip(skips::Lack::World);
+        chosen.iter().for_each(|(name, _)| println!("story {name} ... left out"));
+        println!("stories: {} left out: run them through tests/env/world.sh", chosen.len());
         return ExitCode::SUCCESS;
     };
     println!("stories: {} on engine {}", chosen.len(), world.engine);

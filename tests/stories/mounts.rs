@@ -8,6 +8,7 @@ use tonic::Code;
 
 use crate::{
     confinement::{of_process, refuses},
+    skips::{Lack, skip},
     support::{
         failure::{Outcome, ensure, ensure_eq},
         stage::Stage,
@@ -182,7 +183,7 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     let root = table.lines().find(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
     if root.contains(" shared:") || root.contains(" master:") {
-        println!("  skipped: all of this machine's mounts are shared");
+        skip(Lack::PrivateMounts);
     } else {
         for way in [PropagationBidirectional, PropagationHostToContainer] {
             let mount = cri::Mount { propagation: way.into(), ..bind("/etc", "/m") };

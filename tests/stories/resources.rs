@@ -9,6 +9,8 @@ use std::{
 use dockbridge::wire::cri;
 use tonic::Code;
 
+use crate::machine::left_out;
+use crate::skips::Lack;
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
@@ -196,7 +198,7 @@ pub(crate) async fn impossible(world: World) -> Outcome {
 /// the start, changed, kept over a reload of systemd, and put right after a crash.
 pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if !is_unified() {
-        return skip("cgroup v1 has no such keys");
+        return left_out(Lack::Unified);
     }
     let mut stage = Stage::docker(&world, "beyond").await?;
     let pod = stage.recipes.pod("web");
@@ -483,10 +485,4 @@ fn has_hugetlb() -> bool {
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
     let unified = controllers.is_ok_and(|all| all.split_whitespace().any(|one| one == "hugetlb"));
     unified || Path::new("/sys/fs/cgroup/hugetlb").exists()
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "what a story ends with")]
-fn skip(reason: &str) -> Outcome {
-    println!("  skipped: {reason} (make test-vm has it)");
-    Ok(())
 }

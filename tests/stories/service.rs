@@ -11,7 +11,8 @@ use tokio::process::Command;
 use dockbridge::wire::cri::PodSandboxState;
 
 use crate::{
-    machine::skip,
+    machine::left_out,
+    skips::Lack,
     support::{
         failure::{Outcome, ensure, ensure_eq, fail},
         patience::Looks,
@@ -24,7 +25,7 @@ use crate::{
 /// anew, and its pods do not notice; a stop is a clean one.
 pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     if !world.has_systemd_driver() {
-        return skip("systemd does not keep this machine");
+        return left_out(Lack::Systemd);
     }
     let mut stage = Stage::cni(&world, "kept_by_systemd").await?;
     stage.bridge.stop().await?;

@@ -7,6 +7,8 @@ use nix::{
     unistd::gettid,
 };
 
+use crate::skips::{Lack, skip};
+
 /// A thread that sits in a fresh network namespace until dropped.
 pub(crate) struct Resident {
     /// Its id, good for `/proc`.
@@ -15,20 +17,34 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// None, with a word on why, without the right to.
+    /// None, and a skip, without the right to.
+    #[track_caller]
     pub(crate) fn new() -> Option<Self> {
         let (tell, told) = mpsc::channel();
         let (leave, left) = mpsc::channel::<()>();
         thread::spawn(move || {
-            tell.send(inhabit().then(|| gettid().as_raw().unsigned_abs())).unwrap();
+            tell.send(enter().then(|| gettid().as_raw().unsigned_abs())).unwrap();
             let _ = left.recv();
         });
-        told.recv().unwrap().map(|tid| Self { tid, _leave: leave })
+        let made = told.recv().unwrap().map(|tid| Self { tid, _leave: leave });
+        if made.is_none() {
+            skip(Lack::SysAdmin);
+        }
+        made
     }
 }
 
-/// Moves the calling thread, and all it will start, into a fresh network namespace.
+/// Moves the calling thread, and all it will start, into a fresh network namespace. False, and a
+/// skip, without the right to.
+#[track_caller]
 pub(crate) fn inhabit() -> bool {
-    let made = unshare(CloneFlags::CLONE_NEWNET);
-    made.inspect_err(|why| println!("skipped: cannot make a network namespace: {why}")).is_ok()
+    let made = enter();
+    if !made {
+        skip(Lack::SysAdmin);
+    }
+    made
+}
+
+fn enter() -> bool {
+    unshare(CloneFlags::CLONE_NEWNET).is_ok()
 }

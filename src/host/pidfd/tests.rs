@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 
 use super::{Held, Message};
 use crate::host::processes::{Identity, Processes};
+use crate::skips::{Lack, skip};
 
 fn sleeper() -> Child {
     Command::new("sleep").arg("600").spawn().unwrap()
@@ -37,7 +38,7 @@ async fn a_hang_up_is_one() {
     hold(child.id()).tell(Message::HangUp).unwrap();
     if ignored {
         // Started by `nohup`, the test makes children that do not care.
-        println!("skipped: hang-ups are ignored by whatever is started here");
+        skip(Lack::HangUps);
         child.kill().unwrap();
     }
     let status = child.wait().unwrap();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::*;
+use crate::skips::{Lack, skip};
 
 const NAME: &str = "user.dockbridge.test";
 
@@ -28,7 +29,7 @@ fn folder() -> Option<tempfile::TempDir> {
     fs::write(folder.path().join("probe"), "").ok()?;
     relabel(&folder.path().join("probe"), (NAME, "x"), &|| false).ok()?;
     if value(&folder.path().join("probe")).is_none() {
-        println!("skipped: no user attributes on this file system");
+        skip(Lack::Attributes);
         return None;
     }
     Some(folder)

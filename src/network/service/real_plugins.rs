@@ -13,6 +13,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::*;
+use crate::skips::{Lack, skip};
 use crate::{
     host::netns::{self, resident::inhabit},
     model::network::PortMapping,
@@ -27,7 +28,7 @@ fn installed() -> Option<PathBuf> {
     };
     let found = INSTALLED.iter().find(complete).map(PathBuf::from);
     if found.is_none() {
-        println!("skipped: no network plugins in {INSTALLED:?}");
+        skip(Lack::Plugins);
     }
     found
 }
@@ -105,7 +106,7 @@ fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
         let intent = network.prepare(pod).await.unwrap();
         let attached = match network.attach(&intent).await {
             Err(error) if error.to_string().contains("iptables") => {
-                return println!("skipped: {error}");
+                return skip(Lack::Plugins);
             }
             attached => attached.unwrap(),
         };

@@ -1,7 +1,7 @@
 //! The same client against a real engine: that the fake speaks as Docker does, and that texts
 //! and forms we rely on are those of this engine.
 //!
-//! `tests/env/world.sh --engine … -- cargo test --test it engine::real`; elsewhere they are skipped.
+//! `tests/env/world.sh --engine … -- cargo test --test it engine::real`; elsewhere they are left out.
 
 use std::{env, time::Duration};
 
@@ -23,6 +23,8 @@ use dockbridge::{
     wire::docker::{ContainerCreateBody, HostConfig},
 };
 
+use crate::skips::{Lack, skip};
+
 const SANDBOX: &str = "k8s_POD_engine-real_default_uid_0";
 
 fn world(name: &str) -> String {
@@ -30,9 +32,10 @@ fn world(name: &str) -> String {
 }
 
 /// The real engine, where there is one.
+#[track_caller]
 fn engine() -> Option<Engine> {
     if env::var_os("DOCKBRIDGE_WORLD_DOCKER").is_none() {
-        println!("skipped: no real engine; run inside tests/env/world.sh");
+        skip(Lack::World);
         return None;
     }
     Some(Engine::new(world("DOCKER").into(), Patience::default()))

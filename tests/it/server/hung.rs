@@ -10,6 +10,7 @@ use std::{
 
 use tonic::Code;
 
+use crate::skips::{Lack, skip};
 use crate::support::bridge::{Bridge, LONG, container, docker, pod};
 
 /// A file system in user space that nobody serves: whoever looks at it waits, until it is dropped.
@@ -60,8 +61,7 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     let mut container = container("main");
     container.log_path = "main/0.log".to_owned();
     let Some(hung) = Hung::mount(&logs("one")) else {
-        println!("skipped: no file system in user space can be mounted here");
-        return;
+        return skip(Lack::Devices);
     };
     let (sandbox, pod) = &sandboxes[0];
     for patience in [LONG, Duration::from_secs(5)] {

@@ -13,6 +13,7 @@ use dockbridge::{
 };
 use tonic::Code;
 
+use crate::skips::{Lack, skip};
 use crate::support::{
     bridge::{Bridge, LONG, Node, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
@@ -373,8 +374,7 @@ async fn a_removed_log_is_not_made_again() {
 async fn a_full_disk_delays_a_log_and_loses_nothing() {
     let node = Node::new();
     let Some(disk) = Disk::mount(&node.path("logs")) else {
-        println!("skipped: no file system can be mounted here");
-        return;
+        return skip(Lack::SysAdmin);
     };
     let scene = Scene::on(node, |_| {}).await;
     scene.write("line 0");

@@ -15,6 +15,7 @@ use nix::{
 };
 use tonic::Code;
 
+use crate::skips::{Lack, skip};
 use crate::support::{
     bridge::{Bridge, LONG, Node, docker, pod},
     fake_dockerd::{
@@ -30,6 +31,7 @@ pub(super) struct Resident {
 }
 
 impl Resident {
+    #[track_caller]
     pub(super) fn new() -> Option<Self> {
         let (tell, told) = mpsc::channel();
         let (leave, left) = mpsc::channel::<()>();
@@ -40,7 +42,7 @@ impl Resident {
         });
         let tid = told.recv().unwrap();
         if tid.is_none() {
-            println!("skipped: cannot make a network namespace");
+            skip(Lack::SysAdmin);
         }
         tid.map(|tid| Self { tid, _leave: leave })
     }

@@ -1,0 +1,176 @@
+//! The only reasons for which a test may leave something out, each with what this machine has to
+//! lack for it.
+//!
+//! A test says what it lacks and returns. `make test` names a file in `DOCKBRIDGE_SKIPS`: there
+//! every skip is noted, to be counted at the end, and one for something that the machine does have
+//! fails. So nothing is left out but what is listed here, on a machine where it has to be.
+
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    panic::Location,
+    path::Path,
+    process::Command,
+};
+
+/// What a machine can lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each program of tests lacks something else")]
+pub(crate) enum Lack {
+    /// A real engine: `tests/env/world.sh` has one. `make test` runs these again there.
+    World,
+    /// The right to make namespaces and mounts: nobody but root has it, and not in every container.
+    SysAdmin,
+    /// Devices for file systems in user space and tunnels.
+    Devices,
+    /// The reference project's network plugins, or iptables, which they call.
+    Plugins,
+    /// Extended attributes of users on the temporary file system.
+    Attributes,
+    /// A disk that this command could make a file system on, and a kernel that counts what
+    /// projects have there.
+    Disk(&'static str),
+    /// A program of this name.
+    Program(&'static str),
+    /// Children that end by a hang-up: `nohup` takes it from them.
+    HangUps,
+    /// systemd as the keeper of the engine's cgroups.
+    Systemd,
+    /// AppArmor in the kernel.
+    AppArmor,
+    /// SELinux in the kernel.
+    Selinux,
+    /// Swap, and a cgroup v2 to limit it.
+    Swap,
+    /// cgroup v2.
+    Unified,
+    /// All capabilities of the kernel: an old engine cannot leave out what the machine lacks.
+    SysResource,
+    /// A mount that is not shared.
+    PrivateMounts,
+    /// An engine younger than Debian 12's.
+    YoungEngine,
+    /// An engine that does not read CDI specifications by itself.
+    EngineWithoutCdi,
+}
+
+impl Lack {
+    fn words(self) -> String {
+        match self {
+            Self::World => "no real engine; make test-stories has one".to_owned(),
+            Self::SysAdmin => "no right to make namespaces, mounts and quotas".to_owned(),
+            Self::Devices => "no /dev/fuse or no /dev/net/tun".to_owned(),
+            Self::Plugins => "no network plugins, or no iptables".to_owned(),
+            Self::Attributes => "no user attributes on the temporary file system".to_owned(),
+            Self::Disk(make) => format!("no disk for {make:?}"),
+            Self::Program(name) => format!("no {name}"),
+            Self::HangUps => "hang-ups are ignored by whatever is started here".to_owned(),
+            Self::Systemd => "systemd does not keep this machine; make test-vm has it".to_owned(),
+            Self::AppArmor => "no AppArmor in the kernel; make test-vm has it".to_owned(),
+            Self::Selinux => "no SELinux in the kernel; make test-vm LSM=selinux has it".to_owned(),
+            Self::Swap => "no swap, or no cgroup v2 to limit it; make test-vm has it".to_owned(),
+            Self::Unified => "cgroup v1; make test-vm has v2".to_owned(),
+            Self::SysResource => "not all capabilities, and an old engine".to_owned(),
+            Self::PrivateMounts => "all of this machine's mounts are shared".to_owned(),
+            Self::YoungEngine => "Docker 20.10; make test-engines has others".to_owned(),
+            Self::EngineWithoutCdi => "an engine that reads CDI specifications itself".to_owned(),
+        }
+    }
+
+    /// Whether this machine really lacks it, found out apart from the test that says so.
+    fn is_true(self) -> bool {
+        let is_there = |path: &str| Path::new(path).exists();
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let unified = is_there("/sys/fs/cgroup/cgroup.controllers");
+        let young = env::var("DOCKBRIDGE_WORLD_ENGINE").is_ok_and(|name| name != "bookworm");
+        match self {
+            Self::World => env::var_os("DOCKBRIDGE_WORLD").is_none(),
+            Self::SysAdmin => !has_capability(21),
+            Self::Devices => {
+                !is_there("/dev/fuse") || !is_there("/dev/net/tun") || !has_capability(21)
+            }
+            Self::Plugins => {
+                let complete = |place: &str| {
+                    let all = ["bridge", "host-local", "portmap"];
+                    all.iter().all(|name| Path::new(place).join(name).exists())
+                };
+                !["/opt/cni/bin", "/usr/lib/cni"].iter().any(|place| complete(place))
+                    || !has_program("iptables")
+            }
+            Self::Attributes => {
+                let kind =
+                    nix::sys::statfs::statfs(&env::temp_dir()).map(|it| it.filesystem_type());
+                kind != Ok(nix::sys::statfs::EXT4_SUPER_MAGIC)
+            }
+            Self::Disk(make) => {
+                let (kind, counts) = match make.contains("xfs") {
+                    true => ("\txfs\n", "CONFIG_XFS_QUOTA="),
+                    false => ("\text4\n", "CONFIG_QFMT_V2="),
+                };
+                !has_program(make.split(' ').next().unwrap_or_default())
+                    || !is_there("/dev/loop-control")
+                    || !has_capability(21)
+                    || !read("/proc/filesystems").contains(kind)
+                    || !kernel_has(counts)
+            }
+            Self::Program(name) => !has_program(name),
+            Self::HangUps => {
+                let status = read("/proc/self/status");
+                field(&status, "SigIgn:").is_some_and(|ignored| ignored & 1 != 0)
+            }
+            Self::Systemd => {
+                !env::var("DOCKBRIDGE_WORLD_CGROUP").is_ok_and(|name| name.ends_with(".slice"))
+            }
+            Self::AppArmor => !read("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
+            Self::Selinux => !is_there("/sys/fs/selinux/enforce"),
+            Self::Swap => !unified || read("/proc/swaps").lines().count() < 2,
+            Self::Unified => !unified,
+            Self::SysResource => !young && !has_capability(24),
+            Self::PrivateMounts => {
+                let table = read("/proc/self/mountinfo");
+                let root = table.lines().find(|line| line.split(' ').nth(4) == Some("/"));
+                root.is_some_and(|line| line.contains(" shared:") || line.contains(" master:"))
+            }
+            Self::YoungEngine => !young,
+            Self::EngineWithoutCdi => young,
+        }
+    }
+}
+
+/// Notes that a test leaves something out.
+///
+/// # Panics
+/// Where skips are counted, when the machine does not lack it.
+#[track_caller]
+pub(crate) fn skip(lack: Lack) {
+    let (words, at) = (lack.words(), Location::caller());
+    println!("  skipped: {words}");
+    let Some(list) = env::var_os("DOCKBRIDGE_SKIPS") else { return };
+    let noted = OpenOptions::new().create(true).append(true).open(&list);
+    let noted = noted.and_then(|mut list| writeln!(list, "{words} ({}:{})", at.file(), at.line()));
+    noted.expect("the list of skips");
+    assert!(lack.is_true(), "this is no reason here to skip {at}: {words}");
+}
+
+fn has_capability(bit: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "CapEff:").is_some_and(|effective| effective & (1 << bit) != 0)
+}
+
+fn field(status: &str, name: &str) -> Option<u64> {
+    let digits = status.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
+}
+
+/// Whether the kernel was made with it; not where nobody tells.
+fn kernel_has(setting: &str) -> bool {
+    let told = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r)";
+    let output = Command::new("sh").args(["-c", told]).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(setting))
+}
+
+fn has_program(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
