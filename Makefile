@@ -14,6 +14,9 @@ ENGINES ?= bookworm trixie sid sid-containerd
 DRIVER ?= systemd
 # What the kernel of test-vm confines with: apparmor or selinux.
 LSM ?= apparmor
+# How often test-power cuts, and with which chance; it prints the seed that it drew.
+CUTS ?= 30
+SEED ?=
 # Only these stories; parts of names.
 STORY ?=
 
@@ -121,6 +124,12 @@ chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, pl
 	$(CARGO) test --test stories --no-run
 	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) $(if $(SEED),STORY_SEED=$(SEED)) \
 	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::
+
+.PHONY: test-power
+test-power: toolchain ## Power cuts in an emulated machine while pods come and go (ENGINE=…, CUTS=30, SEED=…)
+	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
+	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
+	$(AS_ROOT) tests/env/power.sh --engine $(ENGINE) --cuts $(CUTS) $(if $(SEED),--seed $(SEED)) -- $(BUILT) "$$stories"
 
 .PHONY: bench
 bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)

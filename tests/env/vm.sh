@@ -21,6 +21,7 @@ cache=${DOCKBRIDGE_VM:-$here/../../target/vm}
 engines=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 memory=${DOCKBRIDGE_VM_MEMORY:-3072}
 limit=${DOCKBRIDGE_VM_LIMIT:-3600}
+processors=2 more=()
 
 main() {
     local engine=bookworm driver=systemd lsm=apparmor carried=("$here") image
@@ -99,18 +100,25 @@ write_disk() {
 # systemd's, the second one the job's.
 boot() {
     local code=0
-    TMPDIR=$room timeout --kill-after 10 "$limit" qemu-system-x86_64 \
-        -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none \
-        -kernel "$1/kernel" -initrd "$1/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 net.ifnames=0 nowatchdog mitigations=off audit=0 security=$2 $2=1 \
-systemd.unified_cgroup_hierarchy=1 systemd.unit=dockbridge-guest.service systemd.show_status=0" \
-        -drive "file=$1/root.img,format=raw,if=virtio,snapshot=on" \
-        -drive "file=$room/disk.img,format=raw,if=virtio,cache=unsafe" \
-        -device virtio-rng-pci -serial "file:$room/console.log" -serial stdio </dev/null &
-    qemu=$!
+    start "$1" "$2" timeout --kill-after 10 "$limit"
     wait "$qemu" || code=$?
     qemu=
     [ "$code" != 124 ] || printf 'vm: not done within %s s\n' "$limit" >&2
+}
+
+# start IMAGE LSM [word…]: the guest, in the background, with these words before the command; `more` are flags.
+start() {
+    local image=$1 lsm=$2
+    shift 2
+    TMPDIR=$room "$@" qemu-system-x86_64 \
+        -accel tcg,thread=multi -cpu max -smp "$processors" -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none \
+        -kernel "$image/kernel" -initrd "$image/initramfs" \
+        -append "console=ttyS0 quiet panic=-1 net.ifnames=0 nowatchdog mitigations=off audit=0 security=$lsm $lsm=1 \
+systemd.unified_cgroup_hierarchy=1 systemd.unit=dockbridge-guest.service systemd.show_status=0" \
+        -drive "file=$image/root.img,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$room/disk.img,format=raw,if=virtio,cache=unsafe" \
+        "${more[@]}" -device virtio-rng-pci -serial "file:$room/console.log" -serial stdio </dev/null &
+    qemu=$!
 }
 
 # finish FOLDER: keeps the logs there and ends with the command's exit code.
@@ -136,4 +144,5 @@ die() {
     exit 1
 }
 
-main "$@"
+# power.sh borrows the functions.
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

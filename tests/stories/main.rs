@@ -35,6 +35,7 @@ mod metrics;
 mod mounts;
 mod oom;
 mod pods;
+mod power;
 mod pulls;
 mod resources;
 mod restarts;
@@ -233,6 +234,9 @@ fn main() -> ExitCode {
         println!("stories: {} left out: run them through tests/env/world.sh", chosen.len());
         return ExitCode::SUCCESS;
     };
+    if let Some(until) = asked.power {
+        return between_cuts(&world, &until);
+    }
     println!("stories: {} on engine {}", chosen.len(), world.engine);
     let outcomes = chosen.iter().map(|(name, story)| (*name, tell(&world, name, *story)));
     let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
@@ -241,6 +245,18 @@ fn main() -> ExitCode {
     let names: Vec<&str> = failed.iter().map(|row| row.0).collect();
     println!("stories: {} passed, {} failed {names:?}", chosen.len() - failed.len(), failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What `tests/env/power.sh` runs in its guest.
+fn between_cuts(world: &World, until: &str) -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    match runtime.block_on(power::between_cuts(world.clone(), until == "live")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("power: FAILED: {failure}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Tells one story in a runtime of its own.
@@ -278,15 +294,19 @@ struct Asked {
     exact: bool,
     names: Vec<String>,
     skip: Vec<String>,
+    /// `live` or `rest`.
+    power: Option<String>,
 }
 
 impl Asked {
     fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Self {
-        let mut asked = Self { list: false, exact: false, names: Vec::new(), skip: Vec::new() };
+        let mut asked =
+            Self { list: false, exact: false, names: Vec::new(), skip: Vec::new(), power: None };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--list" => asked.list = true,
                 "--exact" => asked.exact = true,
+                "--power" => asked.power = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),
                 "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),
                 // Everything else the usual harness knows changes nothing here.
