@@ -157,23 +157,18 @@ impl Plugins {
         &self.directories
     }
 
-    /// The executable of a plugin.
-    ///
-    /// # Errors
-    /// None there, or none that can be executed.
-    pub fn find(&self, kind: &str) -> Result<PathBuf, Failure> {
-        let mut blunt = None;
-        for path in self.directories.iter().map(|directory| directory.join(kind)) {
-            match fs::metadata(&path) {
-                Ok(facts) if facts.is_file() && facts.mode() & 0o111 != 0 => return Ok(path),
-                Ok(_) => blunt = blunt.or(Some(path)),
-                Err(_) => {}
-            }
+    /// The executable of a plugin. The disk it is on may take its time, so it is looked for off the
+    /// runtime's threads.
+    async fn find(&self, kind: &str) -> Result<(PathBuf, Stamp), Failure> {
+        let paths: Vec<PathBuf> = self.directories.iter().map(|place| place.join(kind)).collect();
+        let searching = tokio::task::spawn_blocking(move || first_executable(paths));
+        let missing = || Failure::Missing { searched: self.path.clone() };
+        match searching.await {
+            Ok(found) => found.map_err(|blunt| {
+                blunt.map_or_else(missing, |path| Failure::NotExecutable { path })
+            }),
+            Err(_) => Err(missing()),
         }
-        Err(blunt.map_or_else(
-            || Failure::Missing { searched: self.path.clone() },
-            |path| Failure::NotExecutable { path },
-        ))
     }
 
     /// Calls a plugin and returns what it printed.
@@ -212,9 +207,8 @@ impl Plugins {
             command: VERSION,
             failure: Box::new(failure),
         };
-        let path = self.find(kind).map_err(fail)?;
-        let stamp = Stamp::of(&path);
-        if let (Some(stamp), Some((known_by, known))) = (stamp, self.remembered(&path))
+        let (path, stamp) = self.find(kind).await.map_err(fail)?;
+        if let Some((known_by, known)) = self.remembered(&path)
             && stamp == known_by
         {
             return Ok(known);
@@ -226,10 +220,8 @@ impl Plugins {
         let answer: Supported =
             serde_json::from_slice(&printed).map_err(|e| fail(garbled(&e, &printed)))?;
         let known = answer.known();
-        if let Some(stamp) = stamp {
-            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-            versions.insert(path, (stamp, known.clone()));
-        }
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.insert(path, (stamp, known.clone()));
         Ok(known)
     }
 
@@ -244,7 +236,7 @@ impl Plugins {
         input: &Map<String, Value>,
         patience: Duration,
     ) -> Result<Vec<u8>, Failure> {
-        let program = self.find(kind)?;
+        let (program, _) = self.find(kind).await?;
         let text = Value::Object(input.clone()).to_string();
         // All are set, even when empty: what we may have inherited is nobody's business.
         let environment = [
@@ -304,6 +296,21 @@ fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
     }
 }
 
+/// The first of these that can be executed; if none can, the first that is there.
+fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, Stamp), Option<PathBuf>> {
+    let mut blunt = None;
+    for path in paths {
+        match fs::metadata(&path) {
+            Ok(facts) if facts.is_file() && facts.mode() & 0o111 != 0 => {
+                return Ok((path, Stamp::of(&facts)));
+            }
+            Ok(_) => blunt = blunt.or(Some(path)),
+            Err(_) => {}
+        }
+    }
+    Err(blunt)
+}
+
 /// When an executable was last changed, as far as it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -313,10 +320,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let facts = fs::metadata(path).ok()?;
+    fn of(facts: &fs::Metadata) -> Self {
         let changed = (facts.mtime(), facts.mtime_nsec());
-        Some(Self { inode: facts.ino(), size: facts.size(), changed })
+        Self { inode: facts.ino(), size: facts.size(), changed }
     }
 }
 
