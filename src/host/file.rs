@@ -151,6 +151,18 @@ pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
 
+/// Whether a file of this name is one that a process which is no more did not finish, where others
+/// may write as well. What only looks like one of a process that lives stays.
+pub fn is_abandoned_draft(name: &str) -> bool {
+    let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
+    let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);
+    let Some((pid, serial)) = writer.and_then(|writer| writer.split_once('-')) else {
+        return false;
+    };
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    is_number(pid) && is_number(serial) && !Path::new("/proc").join(pid).exists()
+}
+
 /// The process id and a counter keep two writers of one target apart. A draft of an earlier
 /// process with our pid is possible, hence the removal.
 fn draft_of(path: &Path) -> PathBuf {

@@ -277,7 +277,11 @@ impl Network {
     /// Plugins that failed; all were called.
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
         let cache = self.cache.clone();
-        let entries = blocking(Path::new("/"), move || cache.all()).await?;
+        let look = move || {
+            cache.sweep();
+            cache.all()
+        };
+        let entries = blocking(Path::new("/"), look).await?;
         let (stale, valid) = garbage::sort(entries, live.iter().map(Held::from).collect());
         let mut failures = Vec::new();
         let mut broken = None;

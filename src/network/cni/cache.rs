@@ -11,7 +11,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tracing::debug;
+use tracing::{debug, info, warn};
 
 use super::result;
 use crate::host::{
@@ -94,6 +94,21 @@ impl Cache {
     pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
         let path = self.path(network, container, interface);
         file::remove_if_present(&path, Durability::Written).map(|_| ())
+    }
+
+    /// Removes what processes of ours that are no more did not finish writing. Blocks on the disk.
+    pub fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.results) else { return };
+        let abandoned =
+            |entry: &fs::DirEntry| file::is_abandoned_draft(&entry.file_name().to_string_lossy());
+        for draft in entries.flatten().filter(abandoned).map(|entry| entry.path()) {
+            match fs::remove_file(&draft) {
+                Ok(()) => info!(file = %draft.display(), "swept what an unfinished write left"),
+                Err(error) => {
+                    warn!(file = %draft.display(), %error, "cannot sweep an unfinished write");
+                }
+            }
+        }
     }
 
     /// Everything readable, in no order. Blocks on the disk.

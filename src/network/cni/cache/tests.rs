@@ -101,3 +101,26 @@ fn broken_files_are_as_good_as_none() {
     let entry = cache.read("pods", ID, "eth0").unwrap();
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
+
+#[test]
+fn drafts_of_processes_that_are_no_more_are_swept() {
+    let (dir, cache) = cache();
+    cache.write(&entry()).unwrap();
+    let mut gone = std::process::Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let results = dir.path().join("cache/results");
+    let draft = |name: String| {
+        fs::write(results.join(&name), "{").unwrap();
+        results.join(name)
+    };
+    let left = draft(format!(".pods-{ID}-eth0.{}-3.tmp", gone.id()));
+    let others = [
+        draft(format!(".pods-{ID}-eth0.{}-3.tmp", std::process::id())),
+        draft(".somebody.tmp".to_owned()),
+        draft(format!("pods.{}-3.tmp", gone.id())),
+        results.join(format!("pods-{ID}-eth0")),
+    ];
+    cache.sweep();
+    assert!(!left.exists());
+    assert!(others.iter().all(|other| other.exists()));
+}
