@@ -1,6 +1,7 @@
 //! The kernel's table of mounts, and whether mounts made at a place are seen elsewhere.
 
 use std::{
+    collections::HashMap,
     ffi::OsString,
     fs, io,
     os::unix::ffi::OsStringExt,
@@ -37,18 +38,44 @@ pub struct Sharing {
     pub follows: bool,
 }
 
-/// How the mount that holds `place` is shared, as the engine behind the socket sees it; where
-/// that one cannot be looked at, as we do. Of a place that is not there, its nearest directory
-/// above that is.
-///
-/// # Errors
-/// The place cannot be looked at, or there is no table.
-pub fn sharing(engine_socket: &Path, place: &Path) -> io::Result<Sharing> {
-    let place = resolved(place)?;
-    let table = listener(engine_socket)
-        .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
-        .map_or_else(|| fs::read_to_string("/proc/self/mountinfo"), Ok)?;
-    Ok(of_place(&table, &place))
+/// How every mount is shared, from one reading of the table: a machine may have tens of thousands,
+/// and a container many mounts to be looked up.
+#[derive(Debug)]
+pub struct Shared {
+    by_point: HashMap<PathBuf, Sharing>,
+}
+
+impl Shared {
+    /// As the engine behind the socket sees it; where that one cannot be looked at, as we do.
+    ///
+    /// # Errors
+    /// There is no table.
+    pub fn seen_by(engine_socket: &Path) -> io::Result<Self> {
+        let table = listener(engine_socket)
+            .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
+            .map_or_else(|| fs::read_to_string("/proc/self/mountinfo"), Ok)?;
+        Ok(Self::told_by(&table))
+    }
+
+    /// Of mounts that lie upon each other the last one counts.
+    fn told_by(table: &str) -> Self {
+        let mounts = table.lines().filter_map(Entry::read);
+        Self { by_point: mounts.map(|mount| (mount.point, mount.sharing)).collect() }
+    }
+
+    /// Of the mount that holds `place`. Of a place that is not there, its nearest directory above
+    /// that is.
+    ///
+    /// # Errors
+    /// The place cannot be looked at.
+    pub fn of(&self, place: &Path) -> io::Result<Sharing> {
+        Ok(self.of_resolved(&resolved(place)?))
+    }
+
+    fn of_resolved(&self, place: &Path) -> Sharing {
+        let nearest = place.ancestors().find_map(|above| self.by_point.get(above));
+        nearest.copied().unwrap_or_default()
+    }
 }
 
 fn resolved(place: &Path) -> io::Result<PathBuf> {
@@ -59,10 +86,6 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
             (answer, _) => return answer,
         }
     }
-}
-
-fn of_place(table: &str, place: &Path) -> Sharing {
-    holding(table, place).map(|mount| mount.sharing).unwrap_or_default()
 }
 
 /// The mount that a place is on; the last line wins where mounts lie upon each other.
@@ -160,7 +183,7 @@ mod tests {
             26 25 8:3 / /top rw - tmpfs tmpfs rw\n\
             rubbish\n";
         let of = |place: &str| {
-            let Sharing { shared, follows } = of_place(table, Path::new(place));
+            let Sharing { shared, follows } = Shared::told_by(table).of_resolved(Path::new(place));
             (shared, follows)
         };
         assert_eq!(of("/"), (true, false));
@@ -169,15 +192,15 @@ mod tests {
         assert_eq!(of("/srv/a b/c"), (true, true));
         assert_eq!(of("/srv/a"), (false, true));
         assert_eq!(of("/top/x"), (false, false));
-        assert_eq!(of_place("", Path::new("/")), Sharing::default());
+        assert_eq!(Shared::told_by("").of_resolved(Path::new("/")), Sharing::default());
     }
 
     #[test]
     fn of_this_machine() {
-        let nowhere = Path::new("/nonexistent.sock");
-        sharing(nowhere, Path::new("/proc/self")).unwrap();
+        let now = Shared::seen_by(Path::new("/nonexistent.sock")).unwrap();
+        now.of(Path::new("/proc/self")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("a/b/c");
-        assert_eq!(sharing(nowhere, &absent).unwrap(), sharing(nowhere, folder.path()).unwrap());
+        assert_eq!(now.of(&absent).unwrap(), now.of(folder.path()).unwrap());
     }
 }

@@ -2,12 +2,13 @@
 //! because the engine and the OCI runtime find out at the start only, in words of their own.
 
 use std::{
+    cell::LazyCell,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    host::mounts::{Sharing, sharing},
+    host::mounts::{Shared, Sharing},
     model::{
         container::{Mount, Propagation},
         path::parts,
@@ -17,12 +18,18 @@ use crate::{
 
 /// Refuses the first that cannot be. Image mounts are left to those who make them.
 pub(super) fn check(mounts: &[Mount], engine_socket: &Path) -> Result<(), PlanError> {
+    check_among(mounts, || Shared::seen_by(engine_socket).ok())
+}
+
+/// The same; how the machine's mounts are shared is asked once at most.
+fn check_among(mounts: &[Mount], shared: impl FnOnce() -> Option<Shared>) -> Result<(), PlanError> {
+    let shared = LazyCell::new(shared);
     let is_bind = |mount: &Mount| mount.image.is_none();
     for (at, mount) in mounts.iter().enumerate().filter(|(_, mount)| is_bind(mount)) {
         let source = Path::new(&mount.host_path);
         let refused = refuse_source(source)
             .map(|reason| ("host_path", reason))
-            .or_else(|| Some(("propagation", refuse_propagation(mount, engine_socket)?)))
+            .or_else(|| Some(("propagation", refuse_propagation(mount, || shared.as_ref())?)))
             .or_else(|| Some(("container_path", refuse_place(mount, mounts)?)));
         if let Some((field, reason)) = refused {
             return Err(PlanError::Host { field: format!("config.mounts[{at}].{field}"), reason });
@@ -45,12 +52,15 @@ fn refuse_source(source: &Path) -> Option<String> {
     }
 }
 
-fn refuse_propagation(mount: &Mount, engine_socket: &Path) -> Option<String> {
+fn refuse_propagation<'a>(
+    mount: &Mount,
+    among: impl FnOnce() -> Option<&'a Shared>,
+) -> Option<String> {
     let wanted = mount.propagation;
     if wanted == Propagation::Private {
         return None;
     }
-    let Sharing { shared, follows } = sharing(engine_socket, Path::new(&mount.host_path)).ok()?;
+    let Sharing { shared, follows } = among()?.of(Path::new(&mount.host_path)).ok()?;
     let source = &mount.host_path;
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
@@ -141,7 +151,8 @@ mod tests {
     fn propagation_is_what_the_mount_can() {
         // Shared on most machines and private in most containers: both are right.
         let private = Path::new("/proc/self/fdinfo");
-        let held = sharing(Path::new("/nonexistent.sock"), private).unwrap();
+        let now = Shared::seen_by(Path::new("/nonexistent.sock")).unwrap();
+        let held = now.of(private).unwrap();
         let mount = |propagation| Mount {
             host_path: private.display().to_string(),
             container_path: "/m".to_owned(),
@@ -155,6 +166,27 @@ mod tests {
         ] {
             let checked = check(&[mount(propagation)], Path::new("/nonexistent.sock"));
             assert_eq!(checked.is_ok(), fine, "{propagation:?} {held:?}");
+        }
+    }
+    // A machine may have tens of thousands of mounts.
+    #[test]
+    fn the_table_of_mounts_is_read_once_for_all_and_only_if_needed() {
+        let mount = |propagation| Mount {
+            host_path: "/".to_owned(),
+            container_path: "/m".to_owned(),
+            propagation,
+            ..Mount::default()
+        };
+        for (propagation, wanted) in [(Propagation::Private, 0), (Propagation::HostToContainer, 1)]
+        {
+            let mut reads = 0;
+            let mounts: Vec<Mount> = (0..50).map(|_| mount(propagation)).collect();
+            let checked = check_among(&mounts, || {
+                reads += 1;
+                None
+            });
+            assert!(checked.is_ok());
+            assert_eq!(reads, wanted, "{propagation:?}");
         }
     }
 }
