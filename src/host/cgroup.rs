@@ -12,6 +12,7 @@ use std::{
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use self::kept::{Allowance, Kept};
@@ -21,6 +22,7 @@ pub mod hugetlb;
 pub mod kept;
 pub mod kills;
 pub mod limits;
+pub mod members;
 pub mod shortage;
 pub mod weight;
 
@@ -29,7 +31,7 @@ pub mod weight;
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     proc: PathBuf,
-    mounts: Arc<Mutex<Arc<[Mount]>>>,
+    mounts: Arc<Mutex<Option<Table>>>,
     found: Arc<Mutex<HashMap<String, Found>>>,
     allowance: Allowance,
 }
@@ -60,6 +62,14 @@ pub enum Hierarchy {
     Unified,
 }
 
+/// What the table of mounts told of control groups, and what it cost to read.
+#[derive(Clone, Debug)]
+struct Table {
+    mounts: Arc<[Mount]>,
+    read: Instant,
+    took: Duration,
+}
+
 /// Where a hierarchy can be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
@@ -79,8 +89,8 @@ impl Cgroups {
     }
 
     fn with(proc: &Path, allowance: Allowance) -> Self {
-        let mounts = Arc::new(Mutex::new(Arc::from([])));
-        Self { proc: proc.to_owned(), mounts, found: Arc::default(), allowance }
+        let (mounts, found) = (Arc::default(), Arc::default());
+        Self { proc: proc.to_owned(), mounts, found, allowance }
     }
 
     /// The `/proc` that tells of them.
@@ -95,17 +105,7 @@ impl Cgroups {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when the process has gone, or is in no such group.
     pub fn of(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
-        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
-        let found = self.locate(&told, owner, &self.known()?);
-        // Hierarchies may have been mounted since.
-        let found = match found {
-            None => self.locate(&told, owner, &self.look()?),
-            found => found,
-        };
-        let group = found.ok_or_else(|| {
-            let reason = format!("process {pid} is in no control group of {owner}");
-            io::Error::new(io::ErrorKind::NotFound, reason)
-        })?;
+        let group = self.seen(pid, owner)?;
         // What is known stays, and with it the files that are open.
         let known = self.remembered(pid, owner).filter(|known| known.is_where(&group));
         Ok(known.unwrap_or_else(|| {
@@ -113,6 +113,29 @@ impl Cgroups {
             self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
             group
         }))
+    }
+
+    /// The same, for one look: it is not remembered.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn seen(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
+        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
+        let mut found = None;
+        // Of a process that is in no such group no table of mounts tells more.
+        if told.lines().any(|line| membership(line, owner).is_some()) {
+            found = self.locate(&told, owner, &self.known()?.mounts);
+            // Hierarchies may have been mounted since.
+            if found.is_none()
+                && let Some(mounts) = self.look_again()?
+            {
+                found = self.locate(&told, owner, &mounts);
+            }
+        }
+        found.ok_or_else(|| {
+            let reason = format!("process {pid} is in no control group of {owner}");
+            io::Error::new(io::ErrorKind::NotFound, reason)
+        })
     }
 
     /// The group that was found for this process and this owner before; asks nobody, so it may
@@ -140,7 +163,7 @@ impl Cgroups {
 
     /// The topmost group that can be seen of each hierarchy; none where there are none.
     pub fn top(&self) -> Option<Cgroup> {
-        let mounts = self.known().ok()?;
+        let mounts = self.known().ok()?.mounts;
         let (proc, mut legacy) = (self.proc.clone(), BTreeMap::new());
         for mount in mounts.iter() {
             for option in mount.options.iter().flatten() {
@@ -159,7 +182,10 @@ impl Cgroups {
 
     /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
-        let mounts = self.known().ok().filter(|mounts| !mounts.is_empty())?;
+        let mounts = self.known().ok()?.mounts;
+        if mounts.is_empty() {
+            return None;
+        }
         match hierarchy {
             Hierarchy::Legacy => Some(mounts.iter().any(|mount| mount.serves(controller))),
             Hierarchy::Unified => {
@@ -192,16 +218,29 @@ impl Cgroups {
         (found.unified.is_some() || !found.legacy.is_empty()).then_some(found)
     }
 
-    fn known(&self) -> io::Result<Arc<[Mount]>> {
-        let known = Arc::clone(&self.mounts.lock().unwrap_or_else(PoisonError::into_inner));
-        if known.is_empty() { self.look() } else { Ok(known) }
+    /// The table as it was read last; read now if it never was.
+    fn known(&self) -> io::Result<Table> {
+        let known = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some(table) => Ok(table),
+            None => self.look(),
+        }
     }
 
-    fn look(&self) -> io::Result<Arc<[Mount]>> {
-        let table = fs::read_to_string(self.proc.join("self/mountinfo"))?;
-        let mounts: Arc<[Mount]> = table.lines().filter_map(Mount::read).collect();
-        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&mounts);
-        Ok(mounts)
+    /// The mounts of now; none while reading them would cost more than a small part of the time: a
+    /// machine may have tens of thousands, and many processes whose group cannot be seen.
+    fn look_again(&self) -> io::Result<Option<Arc<[Mount]>>> {
+        if self.known()?.is_fresh() { Ok(None) } else { Ok(Some(self.look()?.mounts)) }
+    }
+
+    fn look(&self) -> io::Result<Table> {
+        let begun = Instant::now();
+        let text = fs::read_to_string(self.proc.join("self/mountinfo"))?;
+        let mounts = text.lines().filter_map(Mount::read).collect();
+        let read = Instant::now();
+        let table = Table { mounts, read, took: read.duration_since(begun) };
+        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.clone());
+        Ok(table)
     }
 }
 
@@ -244,9 +283,20 @@ impl Cgroup {
     }
 }
 
+impl Table {
+    fn is_fresh(&self) -> bool {
+        self.read.elapsed() < self.took.saturating_mul(REST)
+    }
+}
+
 impl Mount {
     /// A line of the mount table; none for what shows no control groups.
     fn read(line: &str) -> Option<Self> {
+        // Most of a long table is something else; that is seen without taking the line apart.
+        let (_, source) = line.split_once(" - ")?;
+        if !source.starts_with("cgroup") {
+            return None;
+        }
         let entry = Entry::read(line)?;
         let options = match entry.kind {
             "cgroup2" => None,
@@ -316,6 +366,9 @@ fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let group = path.ancestors().filter(owned).last()?;
     Some((controllers, group.to_owned()))
 }
+
+/// How many times as long as it took to read the table of mounts it counts as true.
+const REST: u32 = 20;
 
 /// Larger than most of what is read.
 const USUAL: usize = 128;

@@ -1,6 +1,6 @@
 //! Trees as machines of every layout show them, in a folder.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use super::{
     Cgroups, Hierarchy, hugetlb::sizes_in, limits::UNLIMITED, read, weight::CpuWeight, write,
@@ -227,4 +227,25 @@ fn page_sizes_are_spelt_as_the_files_are() {
     }
     assert_eq!(sizes_in(folder.path()), ["64KB", "2MB", "1GB"]);
     assert!(sizes_in(&folder.path().join("none")).is_empty());
+}
+
+// Many processes whose group cannot be seen, on a machine of many mounts: reading the table for
+// each of them would be most of the work.
+#[test]
+fn a_long_table_of_mounts_is_not_read_for_every_process() {
+    let machine = Machine::new(&[], "0::/docker/ID\n");
+    let table: String = (0..20_000)
+        .map(|number| format!("{number} 1 8:1 / /mnt/{number} rw shared:{number} - tmpfs t rw\n"))
+        .collect();
+    machine.file("proc/self/mountinfo", &table);
+    let cgroups = machine.cgroups();
+    let timed = |times: u32| {
+        let begun = Instant::now();
+        for _ in 0..times {
+            assert!(cgroups.of(42, ID).is_err());
+        }
+        begun.elapsed()
+    };
+    let (once, often) = (timed(1), timed(1000));
+    assert!(often < once * 200, "{once:?} for the first, {often:?} for a thousand more");
 }
