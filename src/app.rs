@@ -384,7 +384,7 @@ async fn build(
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let (leaving, meters) = (work.1.clone(), RpcMeters::default());
+    let (leaving, meters) = (work.1.clone(), RpcMeters::beside(engine.meters()));
     let events =
         Events::new(store.clone(), containers.clone(), leaving.clone(), meters.events.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };

@@ -11,6 +11,7 @@ use crate::{
         errand::{DONE, Errand, Errands},
         meter::Meters,
         registry::Registry,
+        underway::Doing,
     },
 };
 
@@ -19,6 +20,11 @@ use crate::{
 pub struct EngineMeters(Errands<3>);
 
 impl EngineMeters {
+    /// The call that has waited longest for its answer, if any does.
+    pub fn longest(&self) -> Option<Doing> {
+        self.0.underway().list().into_iter().max_by_key(|doing| doing.since)
+    }
+
     /// A call begins, which `span` shows.
     pub(super) fn begin(&self, call: &Call, span: &Span) -> Asked {
         let labels = [call.verb, object(&call.subject), ""];

@@ -1,5 +1,6 @@
 //! What every RPC gets: a span, one line in the log when it fails, a net under its panics, and
-//! the right code where the transport refused the message before we saw it.
+//! the right code where the transport refused the message before we saw it, and an answer by the
+//! caller's deadline.
 
 use std::{
     any::Any,
@@ -15,7 +16,10 @@ use tonic::{Code, Status, body::Body, server::NamedService};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
-use super::meters::{CALL, RpcMeters, note};
+use super::{
+    deadline,
+    meters::{CALL, RpcMeters, note},
+};
 use crate::telemetry::trace::{self, Shown};
 
 /// Wraps a service in [`Guarded`]; its calls are counted here.
@@ -64,12 +68,15 @@ where
             trace::join(&span, parent);
         }
         let shown = Shown::by(&span);
+        let limit = deadline::stated(request.headers());
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
+        let engine = self.meters.engine.clone();
         let told = async move {
-            let answer = match answer.await {
-                Ok(answer) => answer?,
-                Err(panic) => {
+            let answer = match deadline::within(limit, answer).await {
+                Err(limit) => deadline::passed(limit, engine.longest()).into_http(),
+                Ok(Ok(answer)) => answer?,
+                Ok(Err(panic)) => {
                     error!(panic = panic_text(&*panic), "a request made us panic");
                     Status::internal("dockbridge panicked on this request; its log says where")
                         .into_http()

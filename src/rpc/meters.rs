@@ -4,10 +4,13 @@ use std::{fmt::Display, time::Duration};
 
 use tonic::Code;
 
-use crate::telemetry::{
-    meter::{By, Counter, Gauge, Meters, Timed, Timings},
-    registry::Registry,
-    underway::{Ongoing, Underway},
+use crate::{
+    engine::meters::EngineMeters,
+    telemetry::{
+        meter::{By, Counter, Gauge, Meters, Timed, Timings},
+        registry::Registry,
+        underway::{Ongoing, Underway},
+    },
 };
 
 /// The meters of the edge. Clones count together.
@@ -19,9 +22,16 @@ pub struct RpcMeters {
     pub(super) listeners: Gauge,
     /// Events, each once, however many are told.
     pub events: Counter,
+    /// What calls may wait for.
+    pub(super) engine: EngineMeters,
 }
 
 impl RpcMeters {
+    /// Of an edge whose calls come to this engine.
+    pub fn beside(engine: &EngineMeters) -> Self {
+        Self { engine: engine.clone(), ..Self::default() }
+    }
+
     /// A call begins. The name is the client's word: only those of the interface are kept.
     pub(super) fn begin(&self, name: &str) -> (Call, Ongoing) {
         let method = known(name);

@@ -16,6 +16,7 @@ pub mod status;
 
 mod condition;
 mod connection;
+mod deadline;
 mod lists;
 
 #[cfg(test)]

@@ -40,6 +40,11 @@ impl<const N: usize> Errands<N> {
         }
     }
 
+    /// Those under way.
+    pub const fn underway(&self) -> &Underway {
+        &self.underway
+    }
+
     /// Shows their times under this name, and what is under way.
     pub fn register(
         &self,

@@ -1,0 +1,86 @@
+//! The time that a caller gives: an answer comes a moment before it is over, and says what was waited
+//! for. The transport would only cancel the call, without a word.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::time::timeout;
+use tonic::Status;
+
+use crate::telemetry::underway::Doing;
+
+/// What the caller states, if it is a time.
+pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let most = digits.len() <= MOST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = most.then(|| digits.parse().ok())??;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// The outcome of the work, or the limit when it is about to pass.
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> Result<T, Duration> {
+    let Some(limit) = limit else { return Ok(work.await) };
+    // The answer has to be there before the caller stops waiting for it.
+    let margin = (limit / 10).min(LONGEST_WAY);
+    timeout(limit - margin, work).await.map_err(|_| limit)
+}
+
+/// The answer when it has passed, and what was waited for longest at that moment.
+pub(super) fn passed(limit: Duration, longest: Option<Doing>) -> Status {
+    let waits = longest.map_or_else(
+        || "no call to the docker engine is under way".to_owned(),
+        |call| format!("the docker engine has not answered {:?} for {:.1?}", call.what, call.since),
+    );
+    Status::deadline_exceeded(format!(
+        "not done within the {limit:?} that the caller gave: {waits}"
+    ))
+}
+
+/// How long an answer may be on its way.
+const LONGEST_WAY: Duration = Duration::from_millis(50);
+/// Of a stated time, by gRPC's definition.
+const MOST_DIGITS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_grpc_writes_them() {
+        for (text, wanted) in [
+            ("1S", Some(Duration::from_secs(1))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3H", Some(Duration::from_secs(10_800))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("99999999u", Some(Duration::from_micros(99_999_999))),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("999999999S", None),
+            ("", None),
+            ("S", None),
+            ("-1S", None),
+            ("1", None),
+            ("1s", None),
+            ("1\u{b5}", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", HeaderValue::from_bytes(text.as_bytes()).unwrap());
+            assert_eq!(stated(&headers), wanted, "{text:?}");
+        }
+        assert_eq!(stated(&HeaderMap::new()), None);
+    }
+}
