@@ -58,7 +58,7 @@ use crate::{
         listener::{ListenError, Socket},
         meters::RpcMeters,
         runtime::RuntimeRpc,
-        server::serve,
+        server::{Silence, serve},
     },
     sandbox::{
         adopt::Adopter,
@@ -198,6 +198,8 @@ pub struct Deadlines {
     pub plugins: Duration,
     /// How often it is looked for what containers that are gone have left.
     pub sweep_every: Duration,
+    /// Callers who say nothing.
+    pub callers: Silence,
 }
 
 impl Default for Deadlines {
@@ -207,6 +209,7 @@ impl Default for Deadlines {
             store: StoreSettings::default(),
             plugins: PLUGIN_DEADLINE,
             sweep_every: SWEEP_EVERY,
+            callers: Silence::default(),
         }
     }
 }
@@ -233,7 +236,7 @@ pub async fn run_within(
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
-    let (work, sweep_every) = ((&tracker, &stopping), deadlines.sweep_every);
+    let (work, every, callers) = ((&tracker, &stopping), deadlines.sweep_every, deadlines.callers);
     let rooms = build(&settings, deadlines, work, (&engines, endpoint.address())).await?;
     let window = window(&rooms, level);
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
@@ -267,7 +270,7 @@ pub async fn run_within(
     let watch =
         Watch::begin(systemd, settings.listen.clone(), store.clone()).map_err(AppError::Watch)?;
     let told = stopping.clone();
-    let serving = serve(listener, rooms.runtime, rooms.image, async move {
+    let serving = serve(listener, rooms.runtime, rooms.image, callers, async move {
         stop.await;
         watch.stop();
         told.cancel();
@@ -276,7 +279,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::Blind),
         error = engines.refused() => Err(error),
-        never = sweep(&store, &logs, (&rooms.rootfs, &rooms.containers, &rooms.sandboxes), sweep_every) => match never {},
+        never = sweep(&store, &logs, (&rooms.rootfs, &rooms.containers, &rooms.sandboxes), every) => match never {},
         never = rooms.rootfs.guard() => match never {},
         never = sweep_peeks_later(&rooms.rootfs, &store) => match never {},
         never = give_memory_back() => match never {},

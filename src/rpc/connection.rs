@@ -2,6 +2,8 @@
 //!
 //! The runtime's own sockets are watched for reading and writing, edge by edge, and that the caller
 //! has read an answer is such an edge: each answer would wake a thread once more, for nothing.
+//!
+//! Who says nothing at all after connecting is let go of: before HTTP/2 has begun nobody pings him.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -9,11 +11,13 @@ use std::{
     os::unix::net::UnixStream,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net,
+    time::{Sleep, sleep},
 };
 use tonic::transport::server::Connected;
 
@@ -26,16 +30,34 @@ pub(super) struct Connection {
     /// None only when it could not be watched anew: then it is as good as closed.
     socket: Option<Watched<UnixStream>>,
     has_been_full: bool,
+    /// Until the caller has said what every caller begins with.
+    opening: Option<Opening>,
+}
+
+/// A caller who has not said hello yet.
+#[derive(Debug)]
+struct Opening {
+    missing: usize,
+    until: Pin<Box<Sleep>>,
 }
 
 impl Connection {
-    /// Takes over a connection that was just made.
+    /// Takes over a connection that was just made, whose caller has to begin within `patience`.
     ///
     /// # Errors
     /// The runtime cannot watch it.
-    pub(super) fn over(stream: net::UnixStream) -> io::Result<Self> {
+    pub(super) fn over(stream: net::UnixStream, patience: Duration) -> io::Result<Self> {
         let socket = Watched::new(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { socket: Some(socket), has_been_full: false })
+        let opening = Some(Opening { missing: PREFACE, until: Box::pin(sleep(patience)) });
+        Ok(Self { socket: Some(socket), has_been_full: false, opening })
+    }
+
+    /// So much was read of what the caller says.
+    fn heard(&mut self, length: usize) {
+        if let Some(opening) = &mut self.opening {
+            opening.missing = opening.missing.saturating_sub(length);
+        }
+        self.opening.take_if(|opening| opening.missing == 0);
     }
 
     fn socket(&self) -> io::Result<&Watched<UnixStream>> {
@@ -73,7 +95,13 @@ impl AsyncRead for Connection {
         turn: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let socket = self.socket()?;
+        let this = self.get_mut();
+        if let Some(opening) = &mut this.opening
+            && opening.until.as_mut().poll(turn).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let socket = this.socket()?;
         loop {
             let mut ready = ready!(socket.readiness().poll_read_ready(turn))?;
             let free = buffer.initialize_unfilled();
@@ -85,6 +113,7 @@ impl AsyncRead for Connection {
                         ready.clear_ready();
                     }
                     buffer.advance(read);
+                    this.heard(read);
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -139,6 +168,9 @@ impl Connected for Connection {
 
     fn connect_info(&self) {}
 }
+
+/// Bytes that HTTP/2 begins with.
+const PREFACE: usize = 24;
 
 #[cfg(test)]
 mod tests;

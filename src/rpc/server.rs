@@ -14,6 +14,27 @@ use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
 };
 
+/// How long callers may be silent.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    /// From connecting to the first bytes.
+    pub opening: Duration,
+    /// Until one is asked whether he is still there.
+    pub ping_every: Duration,
+    /// Until he has answered that, or is let go of.
+    pub pong: Duration,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self {
+            opening: Duration::from_secs(10),
+            ping_every: Duration::from_secs(60),
+            pong: Duration::from_secs(30),
+        }
+    }
+}
+
 /// Serves until `stop` resolves, then lets calls under way finish, for at most
 /// [`DRAIN_PATIENCE`].
 ///
@@ -23,6 +44,7 @@ pub async fn serve(
     listener: UnixListener,
     runtime: RuntimeRpc,
     image: ImageRpc,
+    silence: Silence,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
     let meters = runtime.meters.clone();
@@ -39,9 +61,11 @@ pub async fn serve(
         stopping.send_replace(true);
     };
     let serving = Server::builder()
+        .http2_keepalive_interval(Some(silence.ping_every))
+        .http2_keepalive_timeout(Some(silence.pong))
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))
-        .serve_with_incoming_shutdown(connections(listener), stop);
+        .serve_with_incoming_shutdown(connections(listener, silence.opening), stop);
     let patience = async move {
         // An error means that serving ended first.
         if stopped.wait_for(|stop| *stop).await.is_ok() {
@@ -61,11 +85,14 @@ pub async fn serve(
 
 /// Connections as they come. Where none can be taken, for want of descriptors most likely, it is
 /// tried again after a rest: whoever waits is still there then.
-fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
-    stream::unfold((listener, false), async |(listener, mut told)| {
+fn connections(
+    listener: UnixListener,
+    opening: Duration,
+) -> impl Stream<Item = io::Result<Connection>> {
+    stream::unfold((listener, false), move |(listener, mut told)| async move {
         loop {
             let accepted = listener.accept().await;
-            match accepted.and_then(|(stream, _)| Connection::over(stream)) {
+            match accepted.and_then(|(stream, _)| Connection::over(stream, opening)) {
                 Ok(connection) => return Some((Ok(connection), (listener, false))),
                 Err(error) if told => debug!(error = chain(&error), "still no connection"),
                 Err(error) => {

@@ -18,7 +18,7 @@ use super::Connection;
 /// Ours and the caller's end.
 fn pair() -> (Connection, UnixStream) {
     let (ours, callers) = UnixStream::pair().unwrap();
-    (Connection::over(ours).unwrap(), callers)
+    (Connection::over(ours, Duration::from_secs(600)).unwrap(), callers)
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod outages;
 mod pods;
 mod random;
 mod second;
+mod silent;
 mod stats;
 mod streams;
 mod traces;

@@ -17,6 +17,7 @@ use dockbridge::{
         network::NetworkMode,
         pin::{Collect, Pins},
     },
+    rpc::server::Silence,
     store::settings::StoreSettings,
     telemetry::log::Format,
     wire::cri::{
@@ -405,7 +406,8 @@ async fn connect(socket: &Path) -> Channel {
     panic!("the server never listened");
 }
 
-fn deadlines(patience: Duration) -> Deadlines {
+/// What others than the caller may take.
+pub(crate) fn deadlines(patience: Duration) -> Deadlines {
     Deadlines {
         engine: Patience {
             ping: patience,
@@ -422,6 +424,7 @@ fn deadlines(patience: Duration) -> Deadlines {
         },
         plugins: patience,
         sweep_every: Duration::from_millis(300),
+        callers: Silence::default(),
     }
 }
 

@@ -1,0 +1,130 @@
+//! Callers of the CRI's socket who say nothing: those who are gone are let go of, and those who are
+//! only quiet are not.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use dockbridge::{
+    app::{self, AppError, Deadlines, Surroundings},
+    model::network::NetworkMode,
+    rpc::server::Silence,
+    wire::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    sync::oneshot,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tonic::transport::Endpoint;
+
+use crate::support::{
+    bridge::{LONG, Node, PATIENCE, deadlines, docker, locks},
+    fake_dockerd::server::FakeDockerd,
+};
+
+struct Served {
+    node: Node,
+    _docker: FakeDockerd,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), AppError>>,
+}
+
+impl Served {
+    async fn with(callers: Silence) -> Self {
+        let (node, docker) = (Node::new(), docker().await);
+        let settings = node.settings(docker.socket(), NetworkMode::Docker);
+        let surroundings = Surroundings { locks: locks(&docker), ..Surroundings::default() };
+        let deadlines = Deadlines { callers, ..deadlines(PATIENCE) };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = tokio::spawn(app::run_within(settings, surroundings, deadlines, async {
+            let _ = stopped.await;
+        }));
+        Self { node, _docker: docker, stop, served }
+    }
+
+    async fn connected(&self) -> UnixStream {
+        let path = self.node.path("cri.sock");
+        let connecting = async {
+            loop {
+                if let Ok(stream) = UnixStream::connect(&path).await {
+                    return stream;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, connecting).await.expect("it listens")
+    }
+
+    async fn end(self) {
+        self.stop.send(()).unwrap();
+        timeout(LONG, self.served).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// Reads whatever comes until the other side closes.
+async fn until_closed(stream: &mut UnixStream) {
+    let mut buffer = [0; 4096];
+    let reading = async { while let Ok(1..) = stream.read(&mut buffer).await {} };
+    timeout(LONG, reading).await.expect("it is closed");
+}
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn who_never_says_hello_is_let_go_of() {
+    let opening = Duration::from_millis(300);
+    let served = Served::with(Silence { opening, ping_every: FOREVER, pong: FOREVER }).await;
+    let mut mute = served.connected().await;
+    let mut slow = served.connected().await;
+    slow.write_all(b"PRI * HTTP/2").await.unwrap();
+    until_closed(&mut mute).await;
+    until_closed(&mut slow).await;
+    served.end().await;
+}
+
+#[tokio::test]
+async fn who_answers_no_ping_is_let_go_of() {
+    let (ping_every, pong) = (Duration::from_millis(200), Duration::from_millis(200));
+    let served = Served::with(Silence { opening: FOREVER, ping_every, pong }).await;
+    let mut dead = served.connected().await;
+    dead.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    until_closed(&mut dead).await;
+    served.end().await;
+}
+
+// As kubelet between two polls of a quiet node.
+#[tokio::test]
+async fn who_is_only_quiet_stays() {
+    let ping_every = Duration::from_millis(100);
+    let opening = Duration::from_millis(500);
+    let served = Served::with(Silence { opening, ping_every, pong: LONG }).await;
+    drop(served.connected().await);
+    let made = Arc::new(AtomicUsize::new(0));
+    let mut client = RuntimeServiceClient::new(counted(&served.node.path("cri.sock"), &made).await);
+    for _ in 0..2 {
+        client.version(VersionRequest::default()).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+    }
+    client.version(VersionRequest::default()).await.unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 1, "it had to connect again");
+    served.end().await;
+}
+
+async fn counted(path: &Path, made: &Arc<AtomicUsize>) -> tonic::transport::Channel {
+    let (path, made) = (path.to_owned(), Arc::clone(made));
+    let connect = tower::service_fn(move |_: http::Uri| {
+        let path = path.clone();
+        made.fetch_add(1, Ordering::SeqCst);
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://socket").connect_with_connector(connect).await.unwrap()
+}
