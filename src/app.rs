@@ -242,7 +242,7 @@ pub async fn run_within(
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(window)));
     let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(
         rooms.sandboxes.clone(),
-        rooms.rootfs.clone(),
+        (rooms.rootfs.clone(), rooms.containers.clone()),
         rooms.runtime.store.clone(),
         tracker.clone(),
     )));

@@ -16,13 +16,15 @@ use crate::{
 /// Puts right, once Docker has answered, what a lost directory or a crash left behind.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
-    rootfs: Rootfs,
+    (rootfs, containers): (Rootfs, Containers),
     store: Store,
     tracker: TaskTracker,
 ) {
     if store.synced(Duration::MAX).await.is_ok() {
         sandboxes.recover_sandboxes(&tracker).await;
     }
+    // Each waits for its own container only.
+    tracker.spawn(async move { containers.end_left_commands().await });
     if store.complete().await.is_some() {
         tracker.track_future(sandboxes.clear_up()).await;
         tracker.track_future(sweep_peeks(&rootfs)).await;

@@ -17,10 +17,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, warn};
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, meters::ContainerMeters, room::Containers};
 use crate::{
     engine::{client::Engine, error::EngineError, hijack::Output},
-    exec::process::Exec,
+    exec::{
+        marks::{Left, Marks},
+        process::Exec,
+    },
     flight::call::Lost,
     model::{
         exec::{ExecOutcome, ExecSyncSpec},
@@ -40,35 +43,72 @@ impl Containers {
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
         let container = self.running(&spec.container).await?;
         let until = spec.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let limit = spec.timeout.unwrap_or_default();
         let gone = CancellationToken::new();
         let _leaving = gone.clone().drop_guard();
-        let late = ContainerError::TimedOut {
-            id: container.id.as_str().to_owned(),
-            limit: spec.timeout.unwrap_or_default(),
-            left: Some(Arc::from("and it is still being ended")),
-        };
-        let (engine, stopping) = (self.engine.clone(), self.leaving.clone());
-        let run = Run { engine, container, spec, until, stopping };
+        let id = container.id.as_str().to_owned();
+        let late = |left| ContainerError::TimedOut { id, limit, left: Some(Arc::from(left)) };
+        let (engine, stopping, marks) =
+            (self.engine.clone(), self.leaving.clone(), self.marks.clone());
+        let run = Run { engine, container, spec, until, stopping, marks };
         let (answer, outcome) = oneshot::channel();
-        let meters = self.meters.clone();
-        let run = async move {
-            // The command itself may hold secrets.
-            let _underway = meters.underway.begin("exec", run.id());
-            let begun = Instant::now();
-            let outcome = run.through(gone).await;
-            meters.ran(begun.elapsed(), outcome.as_ref().err());
-            // A caller who has left does not take the answer.
-            let _ = answer.send(outcome);
-        };
-        self.tracker.spawn(run.in_current_span());
-        let outcome = match until {
-            None => outcome.await,
-            Some(until) => {
-                let patience = until.checked_add(KILL_PATIENCE).unwrap_or(until);
-                timeout_at(patience, outcome).await.map_err(|_| late)?
+        let (begun, begins) = oneshot::channel();
+        let caller =
+            Caller { begun, answer, gone, since: Instant::now(), meters: self.meters.clone() };
+        let underway = self.meters.underway.clone();
+        self.tracker.spawn(
+            async move {
+                // The command itself may hold secrets.
+                let _underway = underway.begin("exec", run.id());
+                run.through(caller).await;
             }
-        };
-        outcome.map_err(|_| Lost)?
+            .in_current_span(),
+        );
+        let Some(until) = until else { return outcome.await.map_err(|_| Lost)? };
+        // An error drops the sender, and is in the answer.
+        if timeout_at(until, begins).await.is_err() {
+            return Err(late(NOT_BEGUN));
+        }
+        let patience = until.checked_add(KILL_PATIENCE).unwrap_or(until);
+        match timeout_at(patience, outcome).await {
+            Ok(outcome) => outcome.map_err(|_| Lost)?,
+            Err(_) => Err(late(BEING_ENDED)),
+        }
+    }
+
+    /// Ends what commands of a killed dockbridge left; twice, since the engine may have been about
+    /// to begin one. The store is synced.
+    pub async fn end_left_commands(&self) {
+        let left = self.marks.left();
+        if left.is_empty() || !self.end_left(&left).await {
+            return;
+        }
+        tokio::select! {
+            () = sleep(BEGUN_SINCE) => {}
+            // The marks stay for the next dockbridge.
+            () = self.leaving.cancelled() => return,
+        }
+        if self.end_left(&left).await {
+            self.marks.forget(left).await;
+        }
+    }
+
+    /// Whether nothing is left of any.
+    async fn end_left(&self, left: &[Left]) -> bool {
+        let mut all = true;
+        for one in left {
+            let id = one.container();
+            // One that cannot be inspected is known from the list.
+            let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
+            // One that is gone or does not run took the command along.
+            let running = now.container(id).filter(|container| container.process.is_running());
+            let Some(container) = running else { continue };
+            if let Err(error) = one.end(container).await {
+                warn!(container = id, %error, "a command that a killed dockbridge left goes on");
+                all = false;
+            }
+        }
+        all
     }
 
     /// The record of a container that runs. The store may be a blink behind a start: before a
@@ -94,45 +134,107 @@ struct Run {
     spec: ExecSyncSpec,
     until: Option<Instant>,
     stopping: CancellationToken,
+    marks: Marks,
+}
+
+/// Who waits for it.
+struct Caller {
+    /// Whether the engine has begun it.
+    begun: oneshot::Sender<()>,
+    answer: oneshot::Sender<Result<ExecOutcome, ContainerError>>,
+    gone: CancellationToken,
+    since: Instant,
+    meters: ContainerMeters,
+}
+
+impl Caller {
+    /// Tells the outcome; who has left does not take it.
+    fn told(self, outcome: Result<ExecOutcome, ContainerError>) {
+        self.meters.ran(self.since.elapsed(), outcome.as_ref().err());
+        let _ = self.answer.send(outcome);
+    }
 }
 
 impl Run {
-    async fn through(self, gone: CancellationToken) -> Result<ExecOutcome, ContainerError> {
-        let marker = format!("{MARKER}={:032x}", rand::random::<u128>());
+    async fn through(self, mut caller: Caller) {
+        let mark = self.marks.begin(self.container.id.as_str(), rand::random()).await;
+        let command = &self.spec.command;
+        let variable = mark.variable().to_owned();
+        let making = Exec::make_marked(&self.engine, &self.container, command, variable).await;
+        let exec = match making {
+            Ok(exec) => exec,
+            Err(error) => {
+                mark.done().await;
+                return caller.told(Err(error.into()));
+            }
+        };
         // Never given up half way: what the engine may have begun must be known to be ended.
-        let beginning =
-            Exec::begin_marked(&self.engine, &self.container, &self.spec.command, marker);
-        let (exec, connection) = beginning.await?;
+        let connection = match exec.start().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                let may_begin_yet = error.may_begin_yet();
+                caller.told(Err(error.into()));
+                if !may_begin_yet || self.end_late(&exec).await {
+                    mark.done().await;
+                }
+                return;
+            }
+        };
+        let (begun, _) = oneshot::channel();
+        let _ = std::mem::replace(&mut caller.begun, begun).send(());
         // Nothing is kept of the connection but `output`: while it is open and nobody reads, the
         // engine cannot deliver what the command says and does not call it ended.
         let (output, _) = connection.split();
+        if self.heard(&exec, output, caller).await {
+            mark.done().await;
+        }
+    }
+
+    /// Listens to it and answers; whether nothing is left of it that was not meant to be.
+    async fn heard(&self, exec: &Exec, output: Output, caller: Caller) -> bool {
         let up = async {
             match self.until {
                 Some(until) => sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let gone = caller.gone.clone();
+        let why = tokio::select! {
             biased;
-            outcome = hear_out(&exec, output) => match outcome {
-                Err(error) => {
-                    self.end(&exec).await;
-                    Err(error)
-                }
-                outcome => outcome,
-            },
-            () = gone.cancelled() => {
-                self.end(&exec).await;
-                Err(ContainerError::Abandoned { id: self.id() })
+            outcome = hear_out(exec, output) => {
+                let failed = outcome.is_err();
+                // What became of it is not known, and may not be for long.
+                caller.told(outcome);
+                return !failed || self.end(exec).await.is_none();
             }
+            () = gone.cancelled() => ContainerError::Abandoned { id: self.id() },
             () = up => {
-                let left = self.end(&exec).await;
-                let limit = self.spec.timeout.unwrap_or_default();
-                Err(ContainerError::TimedOut { id: self.id(), limit, left })
+                let left = self.end(exec).await;
+                let (limit, ended) = (self.spec.timeout.unwrap_or_default(), left.is_none());
+                caller.told(Err(ContainerError::TimedOut { id: self.id(), limit, left }));
+                return ended;
             }
-            () = self.stopped() => {
-                self.end(&exec).await;
-                Err(ContainerError::Stopping { id: self.id() })
+            () = self.stopped() => ContainerError::Stopping { id: self.id() },
+        };
+        let ended = self.end(exec).await.is_none();
+        caller.told(Err(why));
+        ended
+    }
+
+    /// Waits for a command whose start was given up, and ends it should it begin; whether it cannot
+    /// any more.
+    async fn end_late(&self, exec: &Exec) -> bool {
+        let id = self.container.id.as_str();
+        let watched = tokio::select! {
+            watched = exec.end_late() => watched,
+            // The next dockbridge finds the mark.
+            () = self.stopping.cancelled() => return false,
+        };
+        match watched {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(container = id, %error, "a command may have begun late and is not ended yet");
+                self.end(exec).await.is_none()
             }
         }
     }
@@ -241,8 +343,12 @@ impl Heard {
 /// answer needs a little.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
-/// The variable by which processes that left every other trace behind are found.
-const MARKER: &str = "DOCKBRIDGE_EXEC";
+/// What is left when the time is up and the engine is still to start it.
+const NOT_BEGUN: &str =
+    "and the docker engine has not begun it in that time; it is ended should it begin";
+
+/// What is left when its time and that for killing it are up.
+const BEING_ENDED: &str = "and it is still being ended";
 
 /// Within this a command that is asked a question has answered.
 const USUAL: Duration = Duration::from_millis(100);
@@ -259,6 +365,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
 /// be killed for so long has other troubles.
 const PERSISTENCE: Duration = Duration::from_secs(300);
+
+/// How long the engine may take to begin what a killed dockbridge asked of it.
+const BEGUN_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the answer waits beyond the limit for the killing to be done.
 const KILL_PATIENCE: Duration = Duration::from_secs(12);

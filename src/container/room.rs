@@ -16,6 +16,7 @@ use super::{
 use crate::{
     cdi::registry::Registry,
     engine::client::Engine,
+    exec::marks::Marks,
     flight::{call::Calls, interrupt::Interrupts, lock::Locks},
     host::{capability::oom_floor, cgroup::Cgroups},
     logs::room::Logs,
@@ -62,6 +63,8 @@ pub struct Containers {
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
     /// What [`Self::oom_floor`] found, and for which engine.
     floor: Arc<Mutex<Option<Floor>>>,
+    /// Which commands are under way, for the server after this one.
+    pub(super) marks: Marks,
     pub(super) meters: ContainerMeters,
 }
 
@@ -129,6 +132,7 @@ impl Containers {
             reopening: Calls::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),
+            marks: Marks::open(state_dir.join("execs")),
         }
     }
 

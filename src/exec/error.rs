@@ -20,6 +20,17 @@ pub enum ExecError {
         /// Full id.
         container: String,
     },
+    /// The engine does not know it any more.
+    #[error(
+        "the docker engine was restarted while a command ran in container {container}, so how it \
+         ended is not known (exec {exec})"
+    )]
+    Forgotten {
+        /// The engine's id for it.
+        exec: String,
+        /// Full id.
+        container: String,
+    },
     /// Its process cannot be seen from here, so it cannot be ended either.
     #[error(
         "exec {exec} in container {container} goes on: its process cannot be seen from here; run \
@@ -32,10 +43,8 @@ pub enum ExecError {
         container: String,
     },
     /// The process, or one it brought forth, is still there after SIGKILL.
-    #[error("exec {exec} in container {container} did not end within {}s of SIGKILL", patience.as_secs())]
+    #[error("a command in container {container} did not end within {}s of SIGKILL", patience.as_secs())]
     Unkillable {
-        /// The engine's id for it.
-        exec: String,
         /// Full id.
         container: String,
         /// How long we waited.
@@ -49,11 +58,34 @@ impl ExecError {
         !matches!(self, Self::OutOfSight { .. })
     }
 
+    /// Of a start that failed: whether the engine may carry it out all the same, some time.
+    pub const fn may_begin_yet(&self) -> bool {
+        matches!(
+            self,
+            Self::Engine(
+                EngineError::Deadline { .. }
+                    | EngineError::Broken { .. }
+                    | EngineError::Garbled { .. }
+            )
+        )
+    }
+
+    /// Whether the engine answers, and knows of no such exec.
+    pub(super) fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.is_not_found())
+    }
+
+    /// Whether there is no engine that could answer.
+    pub(super) const fn is_absence(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::Unreachable { .. } | EngineError::Broken { .. }))
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } => Kind::Internal,
+            Self::Forgotten { .. } => Kind::Unavailable,
             Self::OutOfSight { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,
         }

@@ -6,9 +6,10 @@
 //! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.
 //!
 //! [`process`] is one such process, [`sight`] what the process table shows of it, [`kin`] who
-//! belongs to it.
+//! belongs to it, [`marks`] what a server notes of them for the one after it.
 
 pub mod error;
+pub mod marks;
 pub mod process;
 
 mod kin;

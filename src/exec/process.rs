@@ -1,6 +1,6 @@
 //! One process started in a running container.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OnceCell, Semaphore},
@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::{
     error::ExecError,
-    sight::{Found, Sight, Struck, Traces, beside},
+    sight::{Found, KILL_PATIENCE, Sight, Struck, Traces, beside},
 };
 use crate::{
     engine::{
@@ -18,7 +18,7 @@ use crate::{
         exec::{ExecState, ExecWish},
         hijack::Hijacked,
     },
-    host::{pidfd::Message, processes::Processes},
+    host::pidfd::Message,
     model::{
         record::ContainerRecord,
         stream::{Streams, TerminalSize},
@@ -35,55 +35,87 @@ pub struct Exec {
 struct Shared {
     engine: Engine,
     id: String,
+    tty: bool,
     traces: Traces,
     sight: OnceCell<Sight>,
 }
 
 impl Exec {
-    /// Creates and starts it. `container` runs by the store's word; the engine's word counts.
+    /// Makes it; nothing runs before [`Self::start`]. `container` runs by the store's word; the
+    /// engine's word counts.
     ///
     /// # Errors
     /// The engine refuses: no such container, or it does not run.
-    pub async fn begin(
+    pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
         command: &[String],
         streams: Streams,
         size: Option<TerminalSize>,
-    ) -> Result<(Self, Hijacked), ExecError> {
-        Self::start(engine, container, &ExecWish { command, streams, env: &[], size }).await
+    ) -> Result<Self, ExecError> {
+        Self::made(engine, container, &ExecWish { command, streams, env: &[], size }).await
     }
 
     /// The same without input or terminal, and with a marker (`NAME=value`, unlike any other's)
     /// in its environment, by which [`Self::kill`] finds what left every other trace behind.
     ///
     /// # Errors
-    /// As [`Self::begin`].
-    pub async fn begin_marked(
+    /// As [`Self::make`].
+    pub async fn make_marked(
         engine: &Engine,
         container: &ContainerRecord,
         command: &[String],
         marker: String,
-    ) -> Result<(Self, Hijacked), ExecError> {
+    ) -> Result<Self, ExecError> {
         let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let env = [marker];
-        Self::start(engine, container, &ExecWish { command, streams, env: &env, size: None }).await
+        Self::made(engine, container, &ExecWish { command, streams, env: &env, size: None }).await
     }
 
-    async fn start(
+    async fn made(
         engine: &Engine,
         container: &ContainerRecord,
         wish: &ExecWish<'_>,
-    ) -> Result<(Self, Hijacked), ExecError> {
+    ) -> Result<Self, ExecError> {
         let id = engine.create_exec(container.id.as_str(), wish).await?;
-        let connection = engine.start_exec(&id, wish.streams.tty).await?;
-        let traces = Traces {
-            processes: Processes::new(PROCESS_TABLE),
-            container: container.id.as_str().to_owned(),
-            marker: wish.env.first().cloned(),
-        };
-        let shared = Shared { engine: engine.clone(), id, traces, sight: OnceCell::new() };
-        Ok((Self { shared: Arc::new(shared) }, connection))
+        let traces = Traces::of(container, wish.env.first().cloned());
+        let (engine, tty) = (engine.clone(), wish.streams.tty);
+        Ok(Self { shared: Arc::new(Shared { engine, id, tty, traces, sight: OnceCell::new() }) })
+    }
+
+    /// Starts it and connects to it, once.
+    ///
+    /// # Errors
+    /// The engine fails; [`ExecError::may_begin_yet`] says whether it can start all the same.
+    pub async fn start(&self) -> Result<Hijacked, ExecError> {
+        Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
+    }
+
+    /// Of one whose start was given up before the engine said what became of it: ends it should it
+    /// begin after all. Returns when it is over or can begin no more.
+    ///
+    /// # Errors
+    /// As [`Self::kill`]; the engine says nothing for a very long time.
+    pub async fn end_late(&self) -> Result<(), ExecError> {
+        let until = Instant::now() + LATEST_BEGINNING;
+        let mut pause = SOON;
+        loop {
+            match self.look().await {
+                Ok(ExecState { running: true, .. }) => return self.kill().await,
+                Ok(state) if state.ending().is_some() => return Ok(()),
+                // The engine was restarted, perhaps when the process had begun; or its container
+                // has gone, and took it along.
+                Err(error) if error.is_forgotten() => return self.kill().await,
+                Ok(_) if Instant::now() < until => {}
+                Err(error) if Instant::now() < until => {
+                    debug!(exec = self.shared.id, %error, "cannot tell yet whether an exec began");
+                }
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            sleep(pause).await;
+            pause = longer(pause, LONGEST_WATCH_PAUSE);
+        }
     }
 
     /// Resolves when the main process has ended, whoever holds its pipes. Where it cannot be
@@ -94,7 +126,7 @@ impl Exec {
             return;
         }
         let mut pause = FIRST_PAUSE;
-        while self.goes_on().await {
+        while self.goes_on().await.unwrap_or(true) {
             sleep(pause).await;
             pause = longer(pause, LONGEST_PAUSE);
         }
@@ -103,11 +135,11 @@ impl Exec {
     /// How the main process ended; waits until it has.
     ///
     /// # Errors
-    /// The engine fails, or does not say.
+    /// The engine fails, does not say, or was restarted.
     pub async fn exit_code(&self) -> Result<i32, ExecError> {
         let mut pause = FIRST_PAUSE;
         loop {
-            if let Some(code) = self.look().await?.ending() {
+            if let Some(code) = self.look_known().await?.ending() {
                 return Ok(code);
             }
             if pause > SOON {
@@ -117,11 +149,11 @@ impl Exec {
             pause *= 2;
         }
         // Its output has ended and it goes on. From its end the engine is a blink behind.
-        self.ended().await;
+        self.ended_or_lost().await?;
         let until = Instant::now() + ENGINE_LAG;
         pause = FIRST_PAUSE;
         while Instant::now() < until {
-            if let Some(code) = self.look().await?.ending() {
+            if let Some(code) = self.look_known().await?.ending() {
                 return Ok(code);
             }
             sleep(pause).await;
@@ -130,28 +162,76 @@ impl Exec {
         Err(self.no_exit_code())
     }
 
+    /// Resolves when the main process has ended, for one whose output has ended already. An engine
+    /// that ends takes the output along and not the process, so it is asked from time to time.
+    ///
+    /// # Errors
+    /// The engine has been away for a while, or was restarted and knows of no such exec.
+    pub async fn ended_or_lost(&self) -> Result<(), ExecError> {
+        let mut ended = pin!(self.ended());
+        let mut pause = SOON;
+        let mut away: Option<Instant> = None;
+        loop {
+            let asking = async {
+                sleep(pause).await;
+                self.look_known().await
+            };
+            let state = tokio::select! {
+                () = &mut ended => return Ok(()),
+                state = asking => state,
+            };
+            match state {
+                Ok(state) if state.ending().is_some() => return Ok(()),
+                Ok(_) => away = None,
+                Err(error @ ExecError::Forgotten { .. }) => return Err(error),
+                Err(error) if away.get_or_insert_with(Instant::now).elapsed() > AWAY_PATIENCE => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+            pause = longer(pause, LONGEST_WATCH_PAUSE);
+        }
+    }
+
     /// Kills it and everything it brought forth; returns when none of them is left and the
-    /// engine agrees that it is over. One that has ended already is fine.
+    /// engine, if it answers, agrees that it is over. One that has ended already is fine.
     ///
     /// # Errors
     /// [`ExecError::OutOfSight`] when its process cannot be seen from here,
     /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
     pub async fn kill(&self) -> Result<(), ExecError> {
-        match timeout(KILL_PATIENCE, self.end_all()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(ExecError::Unkillable {
-                exec: self.shared.id.clone(),
-                container: self.shared.traces.container.clone(),
-                patience: KILL_PATIENCE,
-            }),
-        }
+        let main = match timeout(SIGHT_PATIENCE, self.sight()).await {
+            Ok(Sight::Held(found)) => Some(found),
+            Ok(Sight::Over) => None,
+            Ok(Sight::Hidden) if self.goes_on().await == Some(false) => None,
+            Ok(Sight::Hidden) => return Err(self.out_of_sight()),
+            // The engine does not say which process it is; what bears the marker is known.
+            Err(_) => {
+                end_all(&self.shared.traces, None).await?;
+                return match self.look_known().await {
+                    Ok(state) if state.ending().is_some() => Ok(()),
+                    Ok(_) => Err(self.shared.traces.unkillable()),
+                    Err(ExecError::Forgotten { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                };
+            }
+        };
+        end_all(&self.shared.traces, main).await?;
+        let over = async {
+            let mut pause = FIRST_PAUSE;
+            while self.goes_on().await == Some(true) {
+                sleep(pause).await;
+                pause = longer(pause, LONGEST_PAUSE);
+            }
+        };
+        timeout(KILL_PATIENCE, over).await.map_err(|_| self.shared.traces.unkillable())
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
     /// process if it stays.
     pub async fn hang_up(&self) {
         let Sight::Held(found) = self.sight().await else { return };
-        self.strike(Some(Arc::clone(&found)), Message::HangUp).await;
+        strike(&self.shared.traces, Some(Arc::clone(&found)), Message::HangUp).await;
         if timeout(HANG_UP_PATIENCE, found.held.ended()).await.is_err()
             && let Err(error) = found.held.tell(Message::Kill)
         {
@@ -165,53 +245,6 @@ impl Exec {
     /// It has ended, or the engine fails.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
-    }
-
-    async fn end_all(&self) -> Result<(), ExecError> {
-        let sight = self.sight().await;
-        let main = match &sight {
-            Sight::Held(found) => Some(Arc::clone(found)),
-            Sight::Over => None,
-            Sight::Hidden if !self.goes_on().await => None,
-            Sight::Hidden => {
-                let (exec, container) =
-                    (self.shared.id.clone(), self.shared.traces.container.clone());
-                return Err(ExecError::OutOfSight { exec, container });
-            }
-        };
-        // A child born between a look and its parent's death is met by the next look.
-        let (mut pause, mut still) = (FIRST_PAUSE, 0);
-        loop {
-            let struck = self.strike(main.clone(), Message::Kill).await;
-            let enough = if struck.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
-            still = if struck.signalled == 0 { still + 1 } else { 0 };
-            if still >= enough {
-                break;
-            }
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_LULL);
-        }
-        pause = FIRST_PAUSE;
-        while self.goes_on().await {
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_PAUSE);
-        }
-        Ok(())
-    }
-
-    /// Signals whatever belongs to it. Counts somebody if that is not known.
-    async fn strike(&self, main: Option<Arc<Found>>, message: Message) -> Struck {
-        let traces = self.shared.traces.clone();
-        // It is never closed. Each look reads the whole table: many at once only hold up each other.
-        let _turn = STRIKES.acquire().await;
-        let work = move || traces.strike(main.as_deref().map(|found| &found.main), message);
-        match beside(work).await.and_then(std::convert::identity) {
-            Ok(struck) => struck,
-            Err(error) => {
-                warn!(exec = self.shared.id, %error, "cannot signal what an exec began");
-                Struck { signalled: 1, unclear: 0 }
-            }
-        }
     }
 
     /// Where its main process is; looked for once.
@@ -242,13 +275,30 @@ impl Exec {
         Ok(self.shared.engine.inspect_exec(&self.shared.id).await?)
     }
 
-    /// Whether it runs, as far as the engine says; while it says nothing, it does.
-    async fn goes_on(&self) -> bool {
+    /// The same of one that was started: an engine that knows nothing of it was restarted since.
+    async fn look_known(&self) -> Result<ExecState, ExecError> {
+        self.look().await.map_err(|error| match error.is_forgotten() {
+            true => ExecError::Forgotten {
+                exec: self.shared.id.clone(),
+                container: self.shared.traces.container.clone(),
+            },
+            false => error,
+        })
+    }
+
+    /// Whether it runs, as far as the engine says; while it says nothing, it does. None when there
+    /// is no engine.
+    async fn goes_on(&self) -> Option<bool> {
         match self.look().await {
-            Ok(state) => state.running || state.exit_code.is_none(),
-            Err(ExecError::Engine(error)) => !error.is_not_found(),
-            Err(_) => true,
+            Ok(state) => Some(state.running || state.exit_code.is_none()),
+            Err(error) if error.is_absence() => None,
+            Err(error) => Some(!error.is_forgotten()),
         }
+    }
+
+    fn out_of_sight(&self) -> ExecError {
+        let (exec, container) = (self.shared.id.clone(), self.shared.traces.container.clone());
+        ExecError::OutOfSight { exec, container }
     }
 
     fn no_exit_code(&self) -> ExecError {
@@ -259,14 +309,54 @@ impl Exec {
     }
 }
 
+/// Kills whatever the traces lead to, again and again until two looks in a row find nobody; how
+/// often somebody was met.
+///
+/// # Errors
+/// [`ExecError::Unkillable`] when somebody does not end. How long others hold up the looks does
+/// not count.
+pub(super) async fn end_all(traces: &Traces, main: Option<Arc<Found>>) -> Result<usize, ExecError> {
+    let mut met = 0;
+    let until = Instant::now() + KILL_PATIENCE;
+    let (mut pause, mut still, mut looks) = (FIRST_PAUSE, 0, 0);
+    // A child born between a look and its parent's death is met by the next look.
+    loop {
+        let struck = strike(traces, main.clone(), Message::Kill).await;
+        (looks, met) = (looks + 1, met + struck.signalled);
+        let enough = if struck.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
+        still = if struck.signalled == 0 { still + 1 } else { 0 };
+        if still >= enough {
+            return Ok(met);
+        }
+        if looks >= LEAST_TRIES && Instant::now() > until {
+            return Err(traces.unkillable());
+        }
+        sleep(pause).await;
+        pause = longer(pause, LONGEST_LULL);
+    }
+}
+
+/// Signals whatever the traces lead to. Counts somebody if that is not known.
+async fn strike(traces: &Traces, main: Option<Arc<Found>>, message: Message) -> Struck {
+    let (container, traces) = (traces.container.clone(), traces.clone());
+    // It is never closed. More at once than there are processors only hold up each other.
+    let _turn = STRIKES.acquire().await;
+    let work = move || traces.strike(main.as_deref().map(|found| &found.main), message);
+    match beside(work).await.and_then(std::convert::identity) {
+        Ok(struck) => struck,
+        Err(error) => {
+            warn!(container, %error, "cannot signal what an exec began");
+            Struck { signalled: 1, unclear: 0 }
+        }
+    }
+}
+
 fn longer(pause: Duration, longest: Duration) -> Duration {
     (pause * 2).min(longest)
 }
 
-const PROCESS_TABLE: &str = "/proc";
-
-/// Looks at the whole process table that are under way at once, for all execs together.
-static STRIKES: Semaphore = Semaphore::const_new(2);
+/// Looks at the processes of a container that are under way at once, for all execs together.
+static STRIKES: Semaphore = Semaphore::const_new(4);
 
 /// Most ends are known to the engine at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -290,8 +380,21 @@ const LONGEST_LULL: Duration = Duration::from_millis(16);
 /// How long the engine may take to notice an end: it waits for open pipes for some seconds.
 const ENGINE_LAG: Duration = Duration::from_secs(20);
 
-/// How long a process may take to disappear after SIGKILL.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How often one is tried to be killed at least before it counts as unkillable, which takes some
+/// seconds even of a quiet machine's.
+const LEAST_TRIES: u32 = 20;
+
+/// How long the engine may take to tell which process it is, when that is to be killed.
+const SIGHT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the engine may be away before it is told of.
+const AWAY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How rarely the engine is asked at most about one that may take for ever.
+const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
+
+/// After this what an engine was asked to start begins no more.
+const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
 /// How long a process may take to go when its terminal has gone.
 const HANG_UP_PATIENCE: Duration = Duration::from_secs(2);

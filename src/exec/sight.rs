@@ -1,14 +1,26 @@
 //! A process in a container as the host sees it: found once, watched, and its kin looked for.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::kin::{Candidate, Main, kin, session};
-use crate::host::{
-    pidfd::{Held, Message},
-    processes::{Identity, Process, Processes},
+use super::{
+    error::ExecError,
+    kin::{Candidate, Main, kin, session},
+};
+use crate::{
+    host::{
+        cgroup::Cgroups,
+        pidfd::{Held, Message},
+        processes::{Identity, Process, Processes},
+    },
+    model::record::ContainerRecord,
 };
 
 /// Where the main process of an exec is.
@@ -33,8 +45,12 @@ pub(super) struct Found {
 #[derive(Clone, Debug)]
 pub(super) struct Traces {
     pub(super) processes: Processes,
+    /// Tell who is in a container without a look at everybody.
+    pub(super) groups: Cgroups,
     /// Full id: what is not in this container is never touched.
     pub(super) container: String,
+    /// The container's own main process, as far as it is known.
+    pub(super) init: Option<u32>,
     /// `NAME=value` that it was given, if it was.
     pub(super) marker: Option<String>,
 }
@@ -49,6 +65,22 @@ pub(super) struct Struck {
 }
 
 impl Traces {
+    /// Of a process that is started in this container.
+    pub(super) fn of(container: &ContainerRecord, marker: Option<String>) -> Self {
+        Self {
+            processes: Processes::new(PROCESS_TABLE),
+            groups: GROUPS.clone(),
+            container: container.id.as_str().to_owned(),
+            init: container.process.pid(),
+            marker,
+        }
+    }
+
+    /// The error for somebody who stays.
+    pub(super) fn unkillable(&self) -> ExecError {
+        ExecError::Unkillable { container: self.container.clone(), patience: KILL_PATIENCE }
+    }
+
     /// Looks for the process that the engine calls `pid`.
     pub(super) fn find(&self, pid: u32) -> Sight {
         let Some(process) = self.processes.one(pid) else { return self.absent() };
@@ -78,7 +110,7 @@ impl Traces {
             return pipes;
         }
         // Without a list of the others no pipe can be called its own.
-        let Ok(all) = self.processes.all() else { return Vec::new() };
+        let Ok(all) = self.members(Some(who.pid)) else { return Vec::new() };
         for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
             if self.processes.is_grouped_under(elder.pid, &self.container) {
                 let theirs = self.processes.output_pipes(elder.pid);
@@ -90,7 +122,7 @@ impl Traces {
 
     /// A pid that nobody has: ended just now, if this table shows the container at all.
     fn absent(&self) -> Sight {
-        let shown = self.processes.all().is_ok_and(|all| {
+        let shown = self.members(None).is_ok_and(|all| {
             all.iter().any(|one| self.processes.is_grouped_under(one.who.pid, &self.container))
         });
         if shown { Sight::Over } else { Sight::Hidden }
@@ -99,7 +131,7 @@ impl Traces {
     /// Signals everything that the message concerns, ended ones not counted. One that cannot be
     /// signalled shields nobody else.
     pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<Struck> {
-        let all = self.processes.all().map_err(|error| error.source)?;
+        let all = self.members(main.map(|main| main.who.pid))?;
         let since = main.map_or(0, |main| main.who.started);
         let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
         let (mut candidates, mut unclear) = (Vec::new(), 0);
@@ -115,6 +147,16 @@ impl Traces {
             outcome = outcome.and(self.tell(*who, message));
         }
         outcome.map(|()| Struck { signalled: found.len(), unclear })
+    }
+
+    /// Whoever may be in the container: listed by its control group, which the container's own main
+    /// process leads to, or the exec's; everybody on the machine where that cannot be seen.
+    pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
+        let listed = |pid| self.groups.processes(pid, &self.container).ok();
+        match self.init.into_iter().chain(main).find_map(listed) {
+            Some(pids) => Ok(pids.into_iter().filter_map(|pid| self.processes.one(pid)).collect()),
+            None => self.processes.all().map_err(|error| error.source),
+        }
     }
 
     fn candidate(
@@ -155,3 +197,11 @@ pub(super) async fn beside<T: Send + 'static>(
 ) -> io::Result<T> {
     spawn_blocking(work).await.map_err(io::Error::other)
 }
+
+const PROCESS_TABLE: &str = "/proc";
+
+/// Of this machine, asked anew at each look; only where hierarchies are mounted is kept.
+static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::told_by(Path::new(PROCESS_TABLE)));
+
+/// How long a process may take to disappear after SIGKILL.
+pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,12 +1,15 @@
 //! The table of who belongs, and what counts as a trace.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
 use super::{
     kin::{Candidate, Main, kin, session},
     sight::Traces,
 };
-use crate::host::processes::{Identity, Process, Processes};
+use crate::host::{
+    cgroup::Cgroups,
+    processes::{Identity, Process, Processes},
+};
 
 const MAIN: u32 = 100;
 const BEGUN: u64 = 5000;
@@ -128,7 +131,9 @@ fn a_pipe_that_somebody_had_before_is_no_trace() {
     list(table.path(), MAIN + 1, BEGUN, "ours", "pipe:[8]");
     let traces = Traces {
         processes: Processes::new(table.path()),
+        groups: Cgroups::told_by(table.path()),
         container: "ours".to_owned(),
+        init: None,
         marker: None,
     };
     let own = |output: &str| {
@@ -139,4 +144,43 @@ fn a_pipe_that_somebody_had_before_is_no_trace() {
     assert!(own("pipe:[7]").is_empty(), "the container's own output");
     assert_eq!(own("pipe:[8]"), ["pipe:[8]"]);
     assert!(own("/dev/null").is_empty());
+}
+
+/// A machine has many processes and a container few: only the container's are looked at. Whoever
+/// looks at the stranger waits for ever.
+#[test]
+fn only_the_processes_of_the_container_are_looked_at() {
+    let root = tempfile::tempdir().unwrap();
+    let (table, groups) = (root.path().join("proc"), root.path().join("groups"));
+    list(&table, 1, BEGUN - 9, "ours", "/dev/null");
+    list(&table, MAIN, BEGUN, "ours", "pipe:[7]");
+    list(&table, MAIN + 1, BEGUN, "ours", "pipe:[7]");
+    list(&table, MAIN + 2, BEGUN, "theirs", "pipe:[7]");
+    let stat = table.join((MAIN + 2).to_string()).join("stat");
+    fs::remove_file(&stat).unwrap();
+    nix::unistd::mkfifo(&stat, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let inner = groups.join("docker/ours/made/within");
+    fs::create_dir_all(&inner).unwrap();
+    fs::write(groups.join("docker/ours/cgroup.procs"), format!("1\n{MAIN}\n")).unwrap();
+    fs::write(inner.join("cgroup.procs"), format!("{}\n", MAIN + 1)).unwrap();
+    fs::create_dir(table.join("self")).unwrap();
+    let mounted = format!("1 2 0:3 / {} rw - cgroup2 cgroup2 rw\n", groups.display());
+    fs::write(table.join("self/mountinfo"), mounted).unwrap();
+    let traces = Traces {
+        processes: Processes::new(&table),
+        groups: Cgroups::told_by(&table),
+        container: "ours".to_owned(),
+        init: Some(1),
+        marker: None,
+    };
+    let main = Identity { pid: MAIN, started: BEGUN };
+    let (done, looked) = mpsc::channel();
+    thread::spawn(move || {
+        let members = traces.members(None).unwrap();
+        let pids: Vec<u32> = members.iter().map(|one| one.who.pid).collect();
+        let _ = done.send((pids, traces.own_pipes(main)));
+    });
+    let (members, own) = looked.recv_timeout(Duration::from_secs(20)).expect("nobody else is read");
+    assert_eq!(members, [1, MAIN, MAIN + 1]);
+    assert_eq!(own, ["pipe:[7]"]);
 }

@@ -1,8 +1,9 @@
 //! Attach: a client and the main process of a container. Whatever the client does, the process
 //! stays.
 
-use std::time::Duration;
+use std::{convert::Infallible, future::pending, time::Duration};
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
 use crate::{
     error::chain,
     model::{
+        engine::EngineHealth,
         id::ContainerId,
         stream::{AttachSpec, Streams, TerminalSize},
     },
@@ -37,14 +39,19 @@ pub(super) async fn run(
         Ok(hijacked) => hijacked,
         Err(error) => return Some(failure(&chain(&error))),
     };
-    let process = Main { streaming, id: &container.id };
+    let lost = CancellationToken::new();
+    let process = Main { streaming, id: &container.id, lost: lost.clone() };
     // The engine ends the whole attachment when input ends that it must not pass on.
     let once = wanted.stdin_once && !wanted.tty;
     let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
-    match copy(client, hijacked, &process, input_end, stop).await {
+    let end = tokio::select! {
+        end = copy(client, hijacked, &process, input_end, stop) => end,
+        never = note_loss(streaming, lost) => match never {},
+    };
+    match end {
         End::Ended => Some(Outcome::Success),
         End::Stopping => Some(failure("dockbridge is being stopped")),
-        End::Broken(error) => Some(failure(&chain(&error))),
+        End::Broken(reason) => Some(failure(&reason)),
         End::ClientGone => None,
     }
 }
@@ -53,12 +60,11 @@ pub(super) async fn run(
 struct Main<'a> {
     streaming: &'a Streaming,
     id: &'a ContainerId,
+    /// Cancelled when the engine was away, if only for a moment.
+    lost: CancellationToken,
 }
 
 impl Process for Main<'_> {
-    // Or the engine has let go of us.
-    const OUTLIVES_OUTPUT: bool = false;
-
     async fn ended(&self) {
         let id = self.id.as_str();
         let store = &self.streaming.store;
@@ -70,12 +76,40 @@ impl Process for Main<'_> {
             .await;
     }
 
+    /// The output of a process that goes on may end: it has closed it, or the engine has let go of
+    /// us after the last input. But an engine that ends closes all it has open at once, the stream
+    /// of events, too.
+    async fn concluded(&self) -> Result<(), String> {
+        if timeout(END_LAG, self.ended()).await.is_ok() || !self.lost.is_cancelled() {
+            return Ok(());
+        }
+        let gone = |_| {
+            format!(
+                "the docker engine went away and with it the streams; container {} goes on",
+                self.id
+            )
+        };
+        timeout(LONGER_END_LAG, self.ended()).await.map_err(gone)
+    }
+
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.streaming.engine.resize_container(self.id.as_str(), size).await {
             tracing::debug!(container = %self.id, %error, "the terminal keeps its size");
         }
     }
 }
+
+async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible {
+    let away = |health: &EngineHealth| matches!(health, EngineHealth::Unreachable { .. });
+    streaming.store.when(|now| away(&now.health).then_some(())).await;
+    lost.cancel();
+    pending().await
+}
+
+/// How much later than its streams the end of a container, or of the engine, may be noticed.
+const END_LAG: Duration = Duration::from_secs(1);
+/// The same of a container while the engine is slow.
+const LONGER_END_LAG: Duration = Duration::from_secs(4);
 
 fn failure(reason: &str) -> Outcome {
     Outcome::Failure(format!("error attaching to container: {reason}"))

@@ -1,7 +1,7 @@
 //! Exec: a client and a process of its own in a container that runs.
 
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     command::{
@@ -31,10 +31,18 @@ pub(super) async fn run(
         return Some(failure("the container has been removed"));
     };
     let size = client.first_size().await;
-    let begun = Exec::begin(engine, &container, &spec.command, streams, size).await;
-    let (exec, hijacked) = match begun {
-        Ok(begun) => begun,
+    let exec = match Exec::make(engine, &container, &spec.command, streams, size).await {
+        Ok(exec) => exec,
         Err(error) => return Some(failure(&chain(&error))),
+    };
+    let hijacked = match exec.start().await {
+        Ok(hijacked) => hijacked,
+        Err(error) => {
+            if error.may_begin_yet() {
+                tokio::spawn(end_late(exec));
+            }
+            return Some(failure(&chain(&error)));
+        }
     };
     // A terminal's input has no end but the one typed into it.
     let input_end = if streams.tty { InputEnd::Stays } else { InputEnd::Closes };
@@ -44,23 +52,33 @@ pub(super) async fn run(
     }
     match end {
         End::Ended => Some(outcome(&exec).await),
-        End::Broken(error) => Some(failure(&chain(&error))),
+        End::Broken(reason) => Some(failure(&reason)),
         End::Stopping => Some(failure("dockbridge is being stopped")),
         End::ClientGone => None,
     }
 }
 
 impl Process for Exec {
-    const OUTLIVES_OUTPUT: bool = true;
-
     async fn ended(&self) {
         self.ended().await;
+    }
+
+    async fn concluded(&self) -> Result<(), String> {
+        // It may go on without its output.
+        self.ended_or_lost().await.map_err(|error| chain(&error))
     }
 
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.resize(size).await {
             debug!(%error, "the terminal keeps its size");
         }
+    }
+}
+
+/// Ends a process that begins after its client was told that it did not.
+async fn end_late(exec: Exec) {
+    if let Err(error) = exec.end_late().await {
+        warn!(error = chain(&error), "a command may have begun late and goes on");
     }
 }
 

@@ -9,8 +9,11 @@ use dockbridge::wire::cri;
 use tokio::{task::JoinSet, time::sleep};
 use tonic::Code;
 
+use crate::restarts::until_ready;
 use crate::support::{
+    engine::Engine,
     failure::{Outcome, ensure, ensure_eq, fail},
+    patience::{Looks, patient},
     stage::Stage,
     world::World,
 };
@@ -177,6 +180,66 @@ pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     set.stage.bridge.spawn().await?;
     set.stage.cri = set.stage.bridge.cri().await?;
     set.clear().await
+}
+
+/// A dockbridge that is killed leaves commands behind, and the next one ends them; not what commands
+/// left on purpose that were over.
+pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
+    let mut set = Set::up(&world, "dockbridge_is_killed").await?;
+    set.run("setsid sleep 5555 >/dev/null 2>&1 </dev/null & exit 0", 10).await?;
+    let (cri, container) = (set.stage.cri.clone(), set.container.clone());
+    let call = tokio::spawn(async move {
+        let line = "(setsid sleep 8888 >/dev/null 2>&1 </dev/null &); sleep 8888";
+        cri.exec_sync(&container, &["sh", "-c", line], 0).await.map_err(|refused| refused.code)
+    });
+    until(|| Ok(set.alive("8888")?.len() >= 2)).await?;
+    set.stage.cri = set.stage.bridge.crash().await?;
+    ensure!(call.await?.is_err(), "a killed dockbridge answered");
+    until(|| Ok(set.alive("8888")?.is_empty())).await?;
+    ensure_eq!(set.alive("5555")?.len(), 1, "what was left on purpose");
+    // What is under way now is not taken for what was left.
+    let answer = set.run("sleep 12; echo mine", 30).await?;
+    ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 0));
+    set.clear().await
+}
+
+/// The engine is killed, and its containers go on: the call ends, and the command too.
+pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
+    Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
+    let set = Set::up(&world, "the_engine_is_killed").await?;
+    let engine = &set.stage.engine;
+    for comes_back in [false, true] {
+        let (cri, container) = (set.stage.cri.clone(), set.container.clone());
+        let call = tokio::spawn(async move {
+            let line = "(setsid sleep 8888 >/dev/null 2>&1 </dev/null &); sleep 8888";
+            cri.exec_sync(&container, &["sh", "-c", line], 0).await.map_err(|refused| refused.code)
+        });
+        until(|| Ok(set.alive("8888")?.len() >= 2)).await?;
+        engine.control(&["kill"]).await?;
+        if comes_back {
+            engine.control(&["start", "--live-restore"]).await?;
+        }
+        let answer = tokio::time::timeout(patient(Duration::from_secs(30)), call).await;
+        let Ok(answer) = answer else { fail!("the call hangs") };
+        ensure_eq!(answer?.err(), Some(Code::Unavailable));
+        until(|| Ok(set.alive("8888")?.is_empty())).await?;
+        engine.control(&["start", "--live-restore"]).await?;
+        until_ready(&set.stage.cri).await?;
+    }
+    set.stage.cri.clear().await?;
+    engine.control(&["restart"]).await?;
+    until_ready(&set.stage.cri).await?;
+    set.stage.leaves_nothing().await
+}
+
+async fn until(holds: impl Fn() -> Outcome<bool>) -> Outcome {
+    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(50));
+    while looks.again().await {
+        if holds()? {
+            return Ok(());
+        }
+    }
+    fail!("it did not come true")
 }
 
 /// A caller who leaves takes the command along.

@@ -126,6 +126,8 @@ const STORIES: &[(&str, Story)] = stories![
     execs::out_of_time,
     execs::the_caller_leaves,
     execs::dockbridge_is_stopped,
+    execs::dockbridge_is_killed,
+    execs::the_engine_is_killed,
     execs::a_thousand_out_of_time,
     streams::exec::in_every_way,
     streams::exec::half_closed,

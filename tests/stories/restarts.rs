@@ -98,7 +98,8 @@ async fn answers_without_engine(stage: &Stage, sandbox: &str) -> Outcome {
     Ok(())
 }
 
-async fn until_ready(cri: &Cri) -> Outcome {
+/// Waits until the engine is followed again.
+pub(crate) async fn until_ready(cri: &Cri) -> Outcome {
     until_condition(cri, "RuntimeReady", true).await
 }
 

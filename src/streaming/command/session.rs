@@ -10,20 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{client::Client, size::Sizes};
 use crate::{
-    engine::{
-        error::EngineError,
-        hijack::{Hijacked, Input, Output},
-    },
+    engine::hijack::{Hijacked, Input, Output},
+    error::chain,
     model::stream::{Source, TerminalSize},
     streaming::channel::{Reader, Writer},
 };
 
 /// Whose streams are copied.
 pub trait Process {
-    /// Whether its end is to be awaited after its output has ended.
-    const OUTLIVES_OUTPUT: bool;
     /// Resolves when the main process has ended, whoever holds its output.
     fn ended(&self) -> impl Future<Output = ()> + Send;
+    /// Resolves when nothing more is to be expected after its output has ended: or that was no end
+    /// but the engine's that broke off, and why it is thought so.
+    fn concluded(&self) -> impl Future<Output = Result<(), String>> + Send;
     /// Tells it the size of its terminal; that this fails concerns nobody.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = ()> + Send;
 }
@@ -46,8 +45,8 @@ pub enum End {
     ClientGone,
     /// We are being stopped.
     Stopping,
-    /// The connection to the engine failed.
-    Broken(EngineError),
+    /// The connection to the engine failed, in these words.
+    Broken(String),
 }
 
 /// Copies until the process ends, the client leaves, or a while after `stop`.
@@ -119,7 +118,7 @@ async fn deliver<P: Process>(mut output: Output, mut outputs: Outputs<'_>, proce
         let (source, bytes) = match piece {
             None => break,
             Some(Ok(piece)) => piece,
-            Some(Err(error)) => return End::Broken(error),
+            Some(Err(error)) => return End::Broken(chain(&error)),
         };
         if let Some(left) = &mut left {
             *left = left.saturating_sub(bytes.len());
@@ -129,10 +128,10 @@ async fn deliver<P: Process>(mut output: Output, mut outputs: Outputs<'_>, proce
             return End::Ended;
         }
     }
-    if left.is_none() && P::OUTLIVES_OUTPUT {
-        ended.await;
+    if left.is_some() {
+        return End::Ended;
     }
-    End::Ended
+    process.concluded().await.map_or_else(End::Broken, |()| End::Ended)
 }
 
 /// A process that reads no more costs the client nothing: what still comes is discarded.

@@ -7,7 +7,7 @@ use dockbridge::wire::cri;
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, LONG, container, docker, pod},
+    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
     fake_dockerd::{
         exec::{Script, Step},
         fault::{Fault, Rule},
@@ -181,6 +181,7 @@ async fn engines_that_fail_in_the_middle() {
         assert_eq!(run(&bridge, &id, &["x"], 5).await.unwrap_err().code(), code);
     }
     script(&docker, Script::of([]));
+    let marks = bridge.node().path("state/execs");
     for (call, fault, code) in [
         ("POST /containers/*/exec", Fault::Reset, Code::Unavailable),
         ("POST /containers/*/exec", Fault::Status(500, "boom".into()), Code::Unknown),
@@ -197,6 +198,9 @@ async fn engines_that_fail_in_the_middle() {
         docker.inject(Rule::new(call, fault.clone()).times(1));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
         assert_eq!(error.code(), code, "{call} {fault:?}: {error:?}");
+        // What may begin yet is asked for until the engine knows nothing of it.
+        docker.world(|world| world.execs.clear());
+        eventually(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
     }
     assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
 }
@@ -214,4 +218,58 @@ async fn a_caller_who_leaves_costs_no_connection() {
     docker.hang_up();
     eventually(|| docker.open() <= open).await;
     assert!(bridge.stop().await.path("state").exists());
+}
+
+// The engine accepts the start and does nothing for longer than anybody waits.
+#[tokio::test]
+async fn a_command_that_begins_after_its_time_is_looked_after() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::endless([]));
+    let late = Fault::LateUnasked(PATIENCE * 3 / 2);
+    docker.inject(Rule::new("POST /exec/*/start", late).times(1));
+    let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
+    assert!(error.message().contains("has not begun it"), "{error:?}");
+    eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
+    // Somebody asks which process it is: to end it. The fake's cannot be.
+    let looks = || docker.count("GET /exec/*/json");
+    let before = looks();
+    eventually(|| looks() > before + 1).await;
+    docker.world(|world| {
+        for exec in &mut world.execs {
+            (exec.running, exec.exit_code) = (false, Some(137));
+        }
+    });
+    let marks = bridge.node().path("state/execs");
+    eventually(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_restarted_forgets_a_command() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::endless([]));
+    let call = run(&bridge, &id, &["x"], 0);
+    let restart = async {
+        eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
+        docker.world(|world| world.execs.clear());
+        docker.hang_up();
+    };
+    let (answer, ()) = tokio::join!(call, restart);
+    let error = answer.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    assert!(error.message().contains("restarted"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_callers_own_deadline_is_told_with_what_was_waited_for() {
+    let (docker, bridge, id) = set().await;
+    docker.inject(Rule::new("POST /containers/*/exec", Fault::StalledHeaders));
+    let message =
+        cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(Duration::from_secs(1));
+    let error = bridge.runtime.clone().exec_sync(request).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
+    let text = error.message();
+    assert!(text.contains("make an exec in") && text.contains("has not answered"), "{text}");
 }

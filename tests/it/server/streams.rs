@@ -13,7 +13,10 @@ use tonic::{Code, Status};
 
 use crate::support::{
     bridge::{Bridge, LONG, container, docker, pod},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::{
+        exec::Script,
+        server::{FakeDockerd, eventually},
+    },
 };
 
 /// A bridge with a pod that has one running container.
@@ -278,6 +281,63 @@ async fn a_websocket_is_told_that_it_is_open() {
         }
     };
     timeout(LONG, reading).await.expect("a message in time");
+}
+
+/// All that comes over a stream until it is closed.
+async fn heard_to_the_end(url: &str) -> String {
+    let (host, path) = parts(url);
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{}\r\n\r\n", WEBSOCKET.join("\r\n"));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
+    // A client answers a goodbye; the outcome comes before that.
+    while !String::from_utf8_lossy(&heard).contains("\"status\"") {
+        match timeout(LONG, stream.read(&mut buffer)).await.expect("it ends") {
+            Ok(length @ 1..) => heard.extend_from_slice(&buffer[..length]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+#[tokio::test]
+async fn an_attachment_that_ends_with_its_engine_is_no_success() {
+    let scene = Scene::set().await;
+    scene.docker.world(|world| world.attached = Script::endless([]));
+    let url = scene.attach_to(&scene.container).await.unwrap();
+    let killed = async {
+        eventually(|| scene.docker.count("POST /containers/*/attach") == 1).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        scene.docker.stop().await;
+    };
+    let (heard, ()) = tokio::join!(heard_to_the_end(&url), killed);
+    assert!(heard.contains("went away") && heard.contains("Failure"), "{heard}");
+}
+
+#[tokio::test]
+async fn an_exec_that_ends_with_its_engine_is_told_of() {
+    let scene = Scene::set().await;
+    scene.docker.world(|world| {
+        world.scripts.insert("true".to_owned(), Script::endless([]));
+    });
+    for restarted in [true, false] {
+        let url = scene.exec().await.unwrap();
+        scene.docker.forget_requests();
+        let killed = async {
+            eventually(|| scene.docker.count("POST /exec/*/start") == 1).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if restarted {
+                scene.docker.world(|world| world.execs.clear());
+                scene.docker.hang_up();
+            } else {
+                scene.docker.stop().await;
+            }
+        };
+        let (heard, ()) = tokio::join!(heard_to_the_end(&url), killed);
+        assert!(heard.contains("docker") && heard.contains("Failure"), "{restarted}: {heard}");
+        scene.bridge.until_ready(restarted).await;
+    }
 }
 
 #[tokio::test]

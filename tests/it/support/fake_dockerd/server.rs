@@ -353,6 +353,12 @@ impl Connection {
                 tokio::time::sleep(delay).await;
                 return self.answer(request).await;
             }
+            Fault::LateUnasked(delay) => {
+                tokio::time::sleep(delay).await;
+                let speaks = *lock(&self.shared.speaks);
+                routes::answer(&self.shared.world, speaks, request).await;
+                return Ok(false);
+            }
             Fault::CloseAfter => {
                 self.answer(request).await?;
                 return Ok(false);

@@ -1,0 +1,175 @@
+//! Which commands are under way, on disk, for a server that comes after one that was killed.
+//!
+//! A marker in a process's environment alone does not tell: what a finished command left running on
+//! purpose bears one, too. So each marker has a file while its command is under way, and what is
+//! found at a start is what a dead server left. The directory is one server's alone. Nothing is
+//! synced: files outlive their process, and processes do not outlive the machine.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use super::{
+    error::ExecError,
+    process::end_all,
+    sight::{Traces, beside},
+};
+use crate::{
+    host::{error::HostError, file},
+    model::record::ContainerRecord,
+};
+
+/// The marks of one server. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    place: PathBuf,
+    left: Arc<Mutex<Vec<Left>>>,
+}
+
+/// A command that is under way. Dropping it leaves the file: only who knows that nothing is left of
+/// the command says that it is [`done`](Self::done).
+#[derive(Debug)]
+pub struct Mark {
+    variable: String,
+    file: PathBuf,
+}
+
+/// A command that was under way when its server died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    container: String,
+    number: String,
+}
+
+impl Marks {
+    /// Those kept below `place`, and what a server before this one left there.
+    pub fn open(place: PathBuf) -> Self {
+        let names = fs::read_dir(&place).into_iter().flatten().flatten();
+        let left = names.filter_map(|entry| Left::named(entry.file_name().to_str()?)).collect();
+        if let Err(error) = file::ensure_directory(&place, 0o700) {
+            warn!(%error, "commands under way cannot be noted: after a crash they go on");
+        }
+        Self { place, left: Arc::new(Mutex::new(left)) }
+    }
+
+    /// Notes that a command begins in this container, under a number like no other's. One that
+    /// cannot be noted may run, too.
+    pub async fn begin(&self, container: &str, number: u128) -> Mark {
+        let number = format!("{number:032x}");
+        let file = self.place.join(format!("{container}.{number}"));
+        let mark = Mark { variable: format!("{MARKER}={number}"), file: file.clone() };
+        let noted = spawn_blocking(move || File::create(file)).await.map_err(io::Error::other);
+        if let Err(error) = noted.and_then(|made| made) {
+            warn!(container, %error, "a command cannot be noted: after a crash it would go on");
+        }
+        mark
+    }
+
+    /// What a dead server left; told once.
+    pub fn left(&self) -> Vec<Left> {
+        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Nothing is left of these.
+    pub async fn forget(&self, left: Vec<Left>) {
+        for one in left {
+            let file = self.place.join(format!("{}.{}", one.container, one.number));
+            Mark { variable: String::new(), file }.done().await;
+        }
+    }
+}
+
+impl Mark {
+    /// `NAME=value` for the environment of the command.
+    pub fn variable(&self) -> &str {
+        &self.variable
+    }
+
+    /// Nothing is left of the command, or what is left is meant to be.
+    pub async fn done(self) {
+        let file = self.file.clone();
+        let removed = beside(move || fs::remove_file(file)).await.and_then(|removed| removed);
+        if let Err(source) = removed
+            && source.kind() != io::ErrorKind::NotFound
+        {
+            let error = HostError::new("remove", &self.file, source);
+            warn!(%error, "the note of a command that is over stays");
+        }
+    }
+}
+
+impl Left {
+    /// Full id of the container it ran in.
+    pub fn container(&self) -> &str {
+        &self.container
+    }
+
+    /// Ends whatever is left in its container, which runs.
+    ///
+    /// # Errors
+    /// Something of it does not end.
+    pub async fn end(&self, container: &ContainerRecord) -> Result<(), ExecError> {
+        let variable = format!("{MARKER}={}", self.number);
+        if end_all(&Traces::of(container, Some(variable)), None).await? > 0 {
+            info!(container = self.container, "ended a command that a killed dockbridge left");
+        }
+        Ok(())
+    }
+
+    /// What a file of this name tells.
+    fn named(name: &str) -> Option<Self> {
+        let (container, number) = name.split_once('.')?;
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let whole = container.len() == 64 && number.len() == 32;
+        (whole && digits(container) && digits(number))
+            .then(|| Self { container: container.to_owned(), number: number.to_owned() })
+    }
+}
+
+/// The variable by which processes that left every other trace behind are found.
+const MARKER: &str = "DOCKBRIDGE_EXEC";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_under_way_is_left_and_what_is_done_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join("execs");
+        let (one, two) = ("a".repeat(64), "b".repeat(64));
+        let marks = Marks::open(place.clone());
+        let done = marks.begin(&one, 1).await;
+        let open = marks.begin(&two, 2).await;
+        assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
+        assert!(marks.left().is_empty());
+        done.done().await;
+        for rubbish in ["x", "a.b", ".", &format!("{one}.{}", "g".repeat(32))] {
+            let _ = fs::write(place.join(rubbish), "");
+        }
+        let next = Marks::open(place.clone());
+        let left = next.left();
+        let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
+        assert_eq!(left, [Left { container: two.clone(), number }]);
+        assert!(next.left().is_empty(), "told once");
+        assert_eq!(left[0].container(), two);
+        next.forget(left).await;
+        assert!(Marks::open(place).left().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_cannot_be_written_stops_no_command() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let mark = Marks::open(file.join("below")).begin("c", 3).await;
+        assert!(mark.variable().starts_with("DOCKBRIDGE_EXEC="));
+        mark.done().await;
+    }
+}
