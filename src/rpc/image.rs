@@ -69,11 +69,10 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<cri::ImageStatusResponse>, Status> {
         let request = request.into_inner();
         let name = parse::image::image_name(request.image.as_ref()).map_err(failed)?;
-        let now = self.store.inspected_image(&name).await.map_err(failed)?;
-        let image = now.image(&name);
-        let info = image.filter(|_| request.verbose).map(|image| render::image::info(image));
+        let image = self.store.inspected_image(&name).await.map_err(failed)?;
+        let info = image.as_deref().filter(|_| request.verbose).map(render::image::info);
         Ok(Response::new(cri::ImageStatusResponse {
-            image: image.map(|image| self.render(image)),
+            image: image.map(|image| self.render(&image)),
             info: info.unwrap_or_default(),
         }))
     }

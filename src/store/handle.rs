@@ -14,7 +14,12 @@ use super::{
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    model::{engine::EngineHealth, id::SandboxId, record::ContainerRecord},
+    error::Kind,
+    model::{
+        engine::EngineHealth,
+        id::SandboxId,
+        record::{ContainerRecord, ImageRecord},
+    },
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -116,16 +121,24 @@ impl Store {
         }
     }
 
-    /// What is known now, once the image of this name, if there is one, has been inspected.
+    /// The image of this name, inspected; none where it is not there, and none where the engine
+    /// answers that it cannot read it: pulled again it can be, and only what is not there is pulled.
     ///
     /// # Errors
     /// The engine has not listed its images yet, or does not answer for this one.
-    pub async fn inspected_image(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+    pub async fn inspected_image(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<ImageRecord>>, StoreError> {
         let now = self.images().await?;
-        let listed = now.image(name).filter(|image| !image.inspected);
-        let Some(listed) = listed.map(|image| image.id.clone()) else { return Ok(now) };
-        self.refresh_image(listed.as_str()).await?;
-        Ok(self.snapshot())
+        let Some(listed) = now.image(name) else { return Ok(None) };
+        if listed.inspected {
+            return Ok(Some(Arc::clone(listed)));
+        }
+        match self.refresh_image(listed.id.as_str()).await {
+            Err(error) if error.kind() != Kind::Unknown => Err(error),
+            _ => Ok(self.snapshot().image(name).filter(|image| image.inspected).map(Arc::clone)),
+        }
     }
 
     /// Returns when a look at this container that began after the call is visible. That the
