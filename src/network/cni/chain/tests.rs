@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::network::stage::{ANSWER, Stage};
+use crate::{
+    error::Kind,
+    network::stage::{ANSWER, Stage},
+};
 
 struct Scene {
     stage: Stage,
@@ -97,6 +100,14 @@ async fn a_hanging_del_leaves_time_for_the_others() {
     let failures = scene.chain(Duration::from_secs(3)).del(&link(), None).await;
     assert_eq!(scene.stage.calls(), ["c DEL", "b DEL", "a DEL"]);
     assert_eq!(failures.len(), 1);
+}
+
+#[tokio::test]
+async fn plugins_of_an_add_have_one_time_together() {
+    let slow = format!("sleep 2.5; {ANSWER}");
+    let scene = Scene::new("1.0.0", &[("a", &slow), ("b", &slow)]);
+    let error = scene.chain(Duration::from_secs(4)).add(&link()).await.unwrap_err();
+    assert_eq!((error.plugin.as_str(), error.kind()), ("b", Kind::DeadlineExceeded), "{error}");
 }
 
 #[tokio::test]
