@@ -19,11 +19,13 @@ use crate::{
 pub(super) async fn examine(settings: &CniSettings) -> Vec<Finding> {
     let plugins = Plugins::new(settings.bin_dirs.clone());
     let choice = choose(&settings.conf_dir, &plugins, PATIENCE).await;
-    judge(settings, choice)
+    let filtered = tokio::fs::read_to_string(BRIDGED_IS_FILTERED).await;
+    judge(settings, choice, filtered.is_ok_and(|told| told.trim() == "1"))
 }
 
 /// What a look into the directory means for pods.
-pub(super) fn judge(settings: &CniSettings, choice: Choice) -> Vec<Finding> {
+/// `filtered` says that the host's packet filter sees what goes from pod to pod over a bridge.
+pub(super) fn judge(settings: &CniSettings, choice: Choice, filtered: bool) -> Vec<Finding> {
     let look = Findings { serial: 1, directory: settings.conf_dir.clone(), choice, trouble: None };
     let Some(chosen) = look.chosen() else {
         return vec![Finding::fail("network", look.reason(), no_network(settings))];
@@ -36,6 +38,15 @@ pub(super) fn judge(settings: &CniSettings, choice: Choice) -> Vec<Finding> {
     if !chosen.list.wants("portMappings") {
         let seen = format!("no plugin of {} maps host ports", chosen.list.name);
         findings.push(Finding::warn("network", seen, PORTMAP));
+    }
+    let has = |kind: &str| chosen.list.plugins.iter().any(|plugin| plugin.kind == kind);
+    if filtered && has("bridge") && !has("firewall") {
+        let seen = format!(
+            "pods of {} cannot reach each other where FORWARD drops, as Docker has it: the packet \
+             filter sees what crosses a bridge here (net.bridge.bridge-nf-call-iptables is 1)",
+            chosen.list.name
+        );
+        findings.push(Finding::warn("network", seen, FIREWALL));
     }
     findings
 }
@@ -58,6 +69,11 @@ fn no_network(settings: &CniSettings) -> String {
 
 /// How long one plugin may take to tell its versions.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+
+const FIREWALL: &str = "add {\"type\": \"firewall\"} to its plugins, which lets pods through (or \
+                        iptables -P FORWARD ACCEPT)";
 
 const PORTMAP: &str = "add {\"type\": \"portmap\", \"capabilities\": {\"portMappings\": true}} to \
                        its plugins if pods use host ports";

@@ -24,6 +24,10 @@ use crate::{
     config::settings::CniSettings,
     host::{error::HostError, lock::Holder},
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    network::cni::{
+        config::NetworkList,
+        directory::{Choice, Chosen},
+    },
     wire::cri::{
         self,
         runtime_service_server::{RuntimeService, RuntimeServiceServer},
@@ -102,6 +106,25 @@ async fn the_network_is_looked_for_as_the_server_does() {
     assert_eq!(seen[0], (Weight::Ok, "net of 10-net.conflist: plug"));
     assert!(seen[1].0 == Weight::Warn && seen[1].1.starts_with("passed over 05-bad.conflist: "));
     assert_eq!(seen[2], (Weight::Warn, "no plugin of net maps host ports"));
+}
+
+#[test]
+fn a_bridge_without_a_firewall_is_told_where_bridged_traffic_is_filtered() {
+    let settings =
+        CniSettings { conf_dir: "/conf".into(), bin_dirs: Vec::new(), cache_dir: "/cache".into() };
+    let told = |plugins: &str, filtered: bool| {
+        let list = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
+        let list = NetworkList::from_list(&list).unwrap();
+        let chosen = Some(Chosen { file: "n.conflist".to_owned(), list });
+        let choice = Choice { chosen, refused: Vec::new(), problem: None };
+        let findings = cni::judge(&settings, choice, filtered);
+        findings.iter().any(|one| one.advice.contains("firewall"))
+    };
+    let portmap = r#"{"type":"portmap","capabilities":{"portMappings":true}}"#;
+    let bridge = format!(r#"{{"type":"bridge"}},{portmap}"#);
+    let both = format!(r#"{bridge},{{"type":"firewall"}}"#);
+    assert!(told(&bridge, true) && !told(&bridge, false));
+    assert!(!told(&both, true) && !told(portmap, true));
 }
 
 #[test]
