@@ -224,14 +224,15 @@ async fn a_caller_who_leaves_costs_no_connection() {
 #[tokio::test]
 async fn a_command_that_begins_after_its_time_is_looked_after() {
     let (docker, bridge, id) = set().await;
-    script(&docker, Script::endless([]));
+    // Begun, and without a process for as long as it is looked at.
+    script(&docker, Script { pid: 0, ..Script::endless([]) });
     let late = Fault::LateUnasked(PATIENCE * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     assert!(error.message().contains("has not begun it"), "{error:?}");
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
-    // Somebody asks which process it is: to end it. The fake's cannot be.
+    // Somebody asks which process it is: to end it.
     let looks = || docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before + 1).await;
