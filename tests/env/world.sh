@@ -17,7 +17,7 @@
 #   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it; a slice when
 #                                      the driver is systemd
 #   DOCKBRIDGE_WORLD_CNI_CONF, _CNI_BIN, _CNI_CACHE, _CNI_LEASES
-#                                      bridge cni0 + host-local + portmap; leases are files named as addresses
+#                                      bridge cni0 + host-local + portmap + firewall; leases are files named as addresses
 #   DOCKBRIDGE_WORLD_IMAGE             a busybox with sh, httpd, nc, wget … (present in the engine)
 #   DOCKBRIDGE_WORLD_REGISTRY          open registry on loopback, holds busybox:1
 #   DOCKBRIDGE_WORLD_PRIVATE_REGISTRY  registry with a password, holds busybox:1
@@ -220,7 +220,8 @@ write_cni() {
         "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]
       }
     },
-    {"type": "portmap", "capabilities": {"portMappings": true}}
+    {"type": "portmap", "capabilities": {"portMappings": true}},
+    {"type": "firewall"}
   ]
 }
 JSON

@@ -72,6 +72,7 @@ macro_rules! stories {
 
 const STORIES: &[(&str, Story)] = stories![
     pods::on_cni,
+    pods::that_talk_to_each_other,
     pods::on_the_engines_network,
     pods::on_the_hosts_network,
     pods::with_one_process_table,

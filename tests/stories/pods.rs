@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use dockbridge::wire::cri;
+use tokio::process::Command;
 use tonic::Code;
 
 use crate::support::{
@@ -15,11 +16,45 @@ use crate::support::{
     world::World,
 };
 
-/// Init-like, tty and plain containers on bridge + portmap; the host port answers HTTP.
+/// Init-like, tty and plain containers on bridge + portmap + firewall; the host port answers HTTP.
 pub(crate) async fn on_cni(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_cni").await?;
     three_containers(&stage, 18080, "10.88.").await?;
     stage.leaves_nothing().await
+}
+
+/// Docker has FORWARD drop what it does not know, and the packet filter sees bridged traffic.
+pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
+    const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+    let filtered = fs::write(BRIDGED_IS_FILTERED, "1").is_ok();
+    let dropping = Command::new("iptables").args(["-P", "FORWARD", "DROP"]).status().await;
+    ensure!(dropping.is_ok_and(|status| status.success()), "FORWARD cannot be made to drop");
+    let stage = Stage::cni(&world, "that_talk_to_each_other").await?;
+    let mut addresses = Vec::new();
+    let mut callers = Vec::new();
+    for (name, port) in [("one", 18082), ("other", 18083)] {
+        let mut pod = stage.recipes.pod(name);
+        pod.port_mappings = vec![pod::port(port, 80)];
+        let sandbox = stage.cri.run(&pod).await?;
+        let ids = stage.up(&sandbox, &pod, &[stage.recipes.web("web", 80)]).await?;
+        addresses.push(stage.cri.sandbox(&sandbox).await?.network.unwrap_or_default().ip);
+        callers.extend(ids);
+        let answer = http::get(&format!("127.0.0.1:{port}")).await?;
+        ensure!(answer.contains("dockbridge world"), "host port {port} says {answer:?}");
+    }
+    for (caller, address) in callers.iter().zip(addresses.iter().rev()) {
+        let ask = format!("timeout 5 wget -qO- http://{address}/");
+        let answer = stage.engine.inside(caller, &ask).await?;
+        ensure!(answer.contains("dockbridge world"), "{address} says {answer:?}");
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await?;
+    if !filtered {
+        println!(
+            "  not shown: no br_netfilter here, so nothing is filtered between pods of a bridge"
+        );
+    }
+    Ok(())
 }
 
 /// The same on the engine's bridge with its own port publishing.
