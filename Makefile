@@ -32,7 +32,7 @@ SKIPS := $(TARGET)/skips
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
 # What is tested inside a world: whole stories, then the engine client alone (it pulls into the same engine).
-ON_ENGINE := set -e; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
+ON_ENGINE := set -e; export DOCKBRIDGE_WORLD_WANTED=1; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
 
 ##@ Use
 

@@ -85,7 +85,10 @@ impl Lack {
         let unified = is_there("/sys/fs/cgroup/cgroup.controllers");
         let young = env::var("DOCKBRIDGE_WORLD_ENGINE").is_ok_and(|name| name != "bookworm");
         match self {
-            Self::World => env::var_os("DOCKBRIDGE_WORLD").is_none(),
+            // Who runs them for the sake of the engine says so: there is no success without one.
+            Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]
+                .iter()
+                .all(|name| env::var_os(name).is_none()),
             Self::SysAdmin => !has_capability(21),
             Self::Devices => {
                 !is_there("/dev/fuse") || !is_there("/dev/net/tun") || !has_capability(21)
