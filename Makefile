@@ -19,6 +19,9 @@ CUTS ?= 30
 SEED ?=
 # Only these stories; parts of names.
 STORY ?=
+# Only these decoders, and for how many seconds each.
+FUZZ ?=
+TIME ?= 600
 
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
 # Who makes a package stages it as himself.
@@ -142,6 +145,10 @@ soak: release ## An hour of pods that come and go with all streams open; draws w
 	$(MEASURE) --bench soak --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench soak
 
+.PHONY: fuzz
+fuzz: toolchain ## Throw bytes at every decoder; prints what was reached and found (FUZZ=names, TIME=600 seconds for each)
+	@TIME=$(TIME) tests/env/fuzz.sh run $(FUZZ)
+
 ##@ Care
 
 .PHONY: check
@@ -157,7 +164,7 @@ fmt-check: toolchain ## Fail if the code is not formatted
 
 .PHONY: lint
 lint: toolchain ## Let clippy look at everything
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --all-targets --all-features -- -D warnings
 
 .PHONY: deny
 deny: toolchain ## Licences, sources and duplicates of the dependencies, if cargo-deny is there

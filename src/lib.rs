@@ -12,6 +12,8 @@ pub mod engine;
 pub mod error;
 pub mod exec;
 pub mod flight;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod host;
 pub mod image;
 pub mod logs;

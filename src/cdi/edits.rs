@@ -58,7 +58,7 @@ fn tell_of_wordless<'a>(device: &str, edits: impl Iterator<Item = &'a Edits>) {
     }
 }
 
-fn add(edits: &mut CdiEdits, wanted: &Edits) -> Result<(), Obstacle> {
+pub(super) fn add(edits: &mut CdiEdits, wanted: &Edits) -> Result<(), Obstacle> {
     for (what, there) in [
         ("hooks", !wanted.hooks.is_empty()),
         ("netDevices", !wanted.net_devices.is_empty()),

@@ -9,6 +9,8 @@
 mod catalogue;
 mod edits;
 pub mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod node;
 pub mod registry;
 mod specification;

@@ -232,8 +232,8 @@ struct Places {
     quarantine: PathBuf,
 }
 
-#[derive(Serialize, Deserialize)]
-struct PodCidrs {
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PodCidrs {
     pod_cidrs: Vec<String>,
 }
 

@@ -10,6 +10,8 @@ pub mod envelope;
 pub mod error;
 pub mod record;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod order;
 mod predecessor;
 mod quarantine;

@@ -5,10 +5,7 @@
 //! Their checksum covers a rendering of Go types and is not checked: what is read here is only told
 //! to plugins that release ports.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -71,8 +68,12 @@ struct Data {
 fn read(path: &Path) -> Option<Vec<PortMapping>> {
     let is_file = std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
     let bytes = is_file.then(|| file::read_if_present(path, LARGEST))?.ok()??;
-    let stored: Result<Stored, _> = serde_json::from_slice(&bytes).map_err(io::Error::from);
-    stored.ok().map(|stored| stored.data.port_mappings)
+    decode(&bytes)
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<PortMapping>> {
+    let stored: Stored = serde_json::from_slice(bytes).ok()?;
+    Some(stored.data.port_mappings)
 }
 
 /// A thousand times what a pod with all its ports takes, in bytes.

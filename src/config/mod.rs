@@ -10,6 +10,8 @@
 
 pub mod error;
 pub mod file;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod key;
 pub mod print;
 pub mod resolve;

@@ -119,7 +119,7 @@ async fn collected(read: &Exchange, body: Incoming, limit: u64) -> Result<Vec<u8
 }
 
 /// What the head of an answer says of the path.
-fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
+pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
     let stat = headers.get(STAT).ok_or_else(|| garbled(call, "it does not say what it is"))?;
     let json = BASE64_STANDARD.decode(stat.as_bytes()).map_err(|_| garbled(call, "no base64"))?;
     let stat: Stat = serde_json::from_slice(&json).map_err(|_| garbled(call, "no JSON"))?;
@@ -145,7 +145,7 @@ struct Stat {
     link_target: String,
 }
 
-const STAT: &str = "x-docker-container-path-stat";
+pub(super) const STAT: &str = "x-docker-container-path-stat";
 /// How the engine's text ends for a path below a file.
 const NO_FOLDER: &str = "not a directory";
 

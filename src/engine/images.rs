@@ -115,7 +115,7 @@ impl Engine {
 /// `GET /system/df`: the old fields, and those that replace them from API 1.52.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Usage {
+pub(super) struct Usage {
     layers_size: Option<i64>,
     image_usage: Option<UsagePart>,
 }

@@ -14,6 +14,8 @@ pub mod containers;
 pub mod error;
 pub mod events;
 pub mod exec;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod hijack;
 pub mod images;
 pub mod layers;

@@ -135,7 +135,7 @@ fn of_registry(reference: &str, error: EngineError) -> EngineError {
     }
 }
 
-fn progress(message: docker::Progress) -> PullProgress {
+pub(super) fn progress(message: docker::Progress) -> PullProgress {
     let counted = message.detail.units.is_empty();
     let bytes = |count: i64| u64::try_from(count).ok().filter(|_| counted).unwrap_or_default();
     PullProgress {

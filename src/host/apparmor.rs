@@ -13,8 +13,11 @@ pub fn is_loaded(name: &str) -> io::Result<bool> {
 /// Lines are `name (mode)`; a name may hold blanks and parentheses.
 fn listed(list: &Path, name: &str) -> io::Result<bool> {
     let text = fs::read_to_string(list)?;
-    let mut names = text.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0));
-    Ok(names.any(|loaded| loaded == name))
+    Ok(names(&text).any(|loaded| loaded == name))
+}
+
+pub(super) fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0))
 }
 
 const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";

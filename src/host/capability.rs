@@ -77,7 +77,7 @@ fn floor_of(process: &Path) -> Option<i64> {
 
 /// The kernel asks for the capability in the initial user namespace: being root of another one
 /// shows every bit set and allows nothing.
-fn may_lower(status: &str, uid_map: &str) -> bool {
+pub(super) fn may_lower(status: &str, uid_map: &str) -> bool {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     initial && effective(status).is_some_and(|bits| bits & SYS_RESOURCE != 0)
 }

@@ -72,7 +72,7 @@ struct Table {
 
 /// Where a hierarchy can be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
+pub(super) struct Mount {
     /// Options of a v1 hierarchy, its controllers among them; none for v2.
     options: Option<Vec<String>>,
     /// Which directory of the hierarchy is seen.
@@ -291,7 +291,7 @@ impl Table {
 
 impl Mount {
     /// A line of the mount table; none for what shows no control groups.
-    fn read(line: &str) -> Option<Self> {
+    pub(super) fn read(line: &str) -> Option<Self> {
         // Most of a long table is something else; that is seen without taking the line apart.
         let (_, source) = line.split_once(" - ")?;
         if !source.starts_with("cgroup") {
@@ -354,7 +354,7 @@ fn plain(file: &str) -> io::Result<&str> {
 
 /// The controllers (none for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the
 /// directory that is `owner`'s; none if there is none.
-fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
+pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
     let path = Path::new(path);

@@ -121,7 +121,7 @@ impl Holder {
         }
     }
 
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
         let Some(rest) = line.strip_prefix("process ") else { return Self::default() };
         let (pid, socket) = match rest.split_once(" serving ") {

@@ -12,6 +12,8 @@ pub mod descriptors;
 pub mod disk;
 pub mod error;
 pub mod file;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod heap;
 mod inotify;
 pub mod lock;

@@ -269,7 +269,7 @@ async fn note(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Resul
 }
 
 /// One line of text without control characters.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

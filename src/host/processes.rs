@@ -112,7 +112,7 @@ impl Processes {
 }
 
 /// Reads `stat`: pid, name in brackets (which may hold anything, brackets too), then fields.
-fn process(pid: u32, stat: &str) -> Option<Process> {
+pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;

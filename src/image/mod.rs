@@ -6,6 +6,8 @@
 //! to do next (`remove`).
 
 pub mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod images;
 pub mod pulled;
 pub mod settings;

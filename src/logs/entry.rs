@@ -55,15 +55,15 @@ pub fn is_time(text: &[u8]) -> bool {
 }
 
 /// An entry whose text, if it is not `plain`, has been decoded elsewhere.
-struct Shape<'a> {
-    time: &'a str,
-    stream: Source,
-    plain: Option<&'a [u8]>,
-    full: bool,
+pub(super) struct Shape<'a> {
+    pub(super) time: &'a str,
+    pub(super) stream: Source,
+    pub(super) plain: Option<&'a [u8]>,
+    pub(super) full: bool,
 }
 
 /// Exactly what the engine writes.
-fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
+pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let inner = line.strip_prefix(OPENING)?.strip_suffix(b"\"}")?;
     let (head, time) = inner.split_at_checked(memrchr(b'"', inner)?)?;
     let time = time.strip_prefix(b"\"").filter(|time| is_time(time))?;
@@ -92,7 +92,7 @@ fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
 }
 
 /// Any JSON with a stream and a time.
-fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
+pub(super) fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let loose: Loose<'a> = serde_json::from_slice(line).ok()?;
     let stream = match loose.stream {
         "stdout" => Source::Stdout,

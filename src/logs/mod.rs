@@ -20,6 +20,8 @@ pub mod entry;
 pub mod error;
 pub mod feed;
 pub mod follower;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod generations;
 pub mod line;
 pub mod link;

@@ -110,7 +110,11 @@ fn id_of(path: &Path) -> Option<ContainerId> {
 
 fn read(path: &Path) -> Option<Saved> {
     let bytes = file::read_if_present(path, LARGEST).ok()??;
-    serde_json::from_slice(&bytes).ok()
+    decode(&bytes)
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
+    serde_json::from_slice(bytes).ok()
 }
 
 const VERSION: u32 = 1;

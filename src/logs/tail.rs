@@ -101,7 +101,7 @@ fn torn(file: &File) -> io::Result<u64> {
 
 /// The mark, and whether lines with another time are before its own, so that none of them can be
 /// missing.
-fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(Mark, bool)> {
+pub(super) fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(Mark, bool)> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
     }

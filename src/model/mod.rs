@@ -8,6 +8,8 @@ pub mod document;
 pub mod engine;
 pub mod exec;
 pub mod filter;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod id;
 pub mod image;
 pub mod label;

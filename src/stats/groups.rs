@@ -75,7 +75,7 @@ pub(super) fn now() -> Nanos {
 }
 
 /// `MemTotal` of `/proc/meminfo` in bytes.
-fn total(meminfo: &str) -> Option<u64> {
+pub(super) fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)

@@ -13,6 +13,8 @@ pub mod error;
 pub mod room;
 
 mod disks;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod groups;
 mod layers;
 mod pods;

@@ -4,7 +4,7 @@
 //! thread that ends right after, and from then on it is a socket like any other.
 
 mod dial;
-mod pairing;
+pub(super) mod pairing;
 mod place;
 mod relay;
 

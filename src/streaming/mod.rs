@@ -11,6 +11,8 @@ pub mod command;
 pub mod error;
 mod exec;
 pub mod forward;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod meters;
 mod ports;
 pub mod room;

@@ -2,6 +2,8 @@
 //! for a collector of traces, what is counted and timed, and what is under way.
 
 pub mod errand;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod log;
 pub mod meter;
 pub mod otlp;

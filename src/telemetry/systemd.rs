@@ -108,7 +108,7 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     }
 }
 
-fn watchdog(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Option<Duration> {
+pub(super) fn watchdog(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Option<Duration> {
     let text = environment("WATCHDOG_USEC")?;
     // A parent's watchdog is not ours.
     if environment("WATCHDOG_PID").is_some_and(|whose| whose != pid.to_string()) {

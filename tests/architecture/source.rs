@@ -30,9 +30,10 @@ impl File {
         Self { path: path.to_owned(), text, tokens: without_tests(tokens) }
     }
 
-    /// Whether it holds tests only.
+    /// Whether it holds tests only, or doors for `make fuzz`, which do not ship either.
     pub(crate) fn is_test(&self) -> bool {
-        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+        let name = self.path.rsplit('/').next();
+        matches!(name, Some("tests.rs" | "fuzz.rs")) || self.path.contains("/tests/")
     }
 
     /// The module's path below the crate, e.g. `["engine", "client"]`; empty for the root.

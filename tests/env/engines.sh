@@ -2,6 +2,7 @@
 # Puts Docker engines of several Debian suites, and the other programs a test world runs, below target/engines.
 #
 # usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
+#        engines.sh fuzzer                        the same with LLVM's engine of fuzzing
 #        engines.sh mirror                        prints the Debian mirror it would use
 #
 # Nothing is installed: packages are downloaded and unpacked, so that no service starts and an engine the user
@@ -17,6 +18,7 @@ main() {
         bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
         patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
+        fuzzer) unpack fuzzer bookworm libclang-rt-19-dev ;;
         mirror) mirror ;;
         *) die "unknown engine: $name" ;;
     esac

@@ -2,6 +2,8 @@
 //! and what is in force.
 
 pub mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod hugepages;
 mod place;
 pub mod resized;

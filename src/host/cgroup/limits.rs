@@ -140,7 +140,7 @@ impl Cgroup {
 }
 
 /// A number as the kernel writes limits.
-fn number(text: &str) -> Option<i64> {
+pub(in crate::host) fn number(text: &str) -> Option<i64> {
     match text {
         "max" => Some(UNLIMITED),
         text => text.parse().ok().map(|value| if value >= BOUNDLESS { UNLIMITED } else { value }),

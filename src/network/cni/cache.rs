@@ -60,8 +60,8 @@ impl Cache {
     /// The directory cannot be made or written.
     pub fn write(&self, entry: &Entry) -> Result<(), HostError> {
         let path = self.path(&entry.network, &entry.container, &entry.interface);
-        let text = serde_json::to_vec(&Stored::from(entry))
-            .map_err(|e| HostError::new("write", &path, io::Error::other(e)))?;
+        let text =
+            encode(entry).map_err(|e| HostError::new("write", &path, io::Error::other(e)))?;
         file::ensure_directory(&self.results, 0o700)?;
         file::replace(&path, &text, Durability::Written)
     }
@@ -186,7 +186,11 @@ fn load(path: &Path) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-fn decode(value: &Value) -> Option<Entry> {
+pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Stored::from(entry))
+}
+
+pub(super) fn decode(value: &Value) -> Option<Entry> {
     let stored = Stored::deserialize(value).ok().filter(|stored| stored.kind == KIND)?;
     if stored.container.is_empty() || stored.interface.is_empty() || stored.network.is_empty() {
         return None;

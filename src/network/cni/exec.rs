@@ -334,7 +334,7 @@ struct Report {
     details: Option<Value>,
 }
 
-fn reported(printed: &[u8]) -> Option<Failure> {
+pub(super) fn reported(printed: &[u8]) -> Option<Failure> {
     let report: Report = serde_json::from_slice(printed).ok()?;
     if report.code.is_none() && report.msg.is_empty() {
         return None;

@@ -9,6 +9,8 @@ pub mod chain;
 pub mod config;
 pub mod directory;
 pub mod exec;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod meters;
 pub mod result;
 pub mod version;

@@ -36,12 +36,12 @@ pub(in crate::stats) fn read(
 }
 
 /// `Threads` of `/proc/<pid>/status`.
-pub(super) fn threads(status: &str) -> Option<u64> {
+pub(in crate::stats) fn threads(status: &str) -> Option<u64> {
     count(status.lines().find_map(|line| line.strip_prefix("Threads:"))?)
 }
 
 /// Soft limits in `/proc/<pid>/limits`; "unlimited" is as much as can be counted.
-pub(super) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
+pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
     let of = |line: &str| {
         LIMITS.iter().find_map(|(title, name)| {
             let soft = line.strip_prefix(title)?.split_ascii_whitespace().next()?;

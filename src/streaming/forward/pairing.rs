@@ -8,7 +8,7 @@ use std::{
 
 /// What a stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::streaming) enum Role {
     /// Failures, in words.
     Error,
     /// What is forwarded.
@@ -17,7 +17,7 @@ pub(super) enum Role {
 
 /// One stream of a pair, by its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Half {
+pub(in crate::streaming) struct Half {
     key: Key,
     role: Role,
     port: u16,
@@ -38,7 +38,7 @@ impl Half {
     ///
     /// # Errors
     /// Why it cannot be part of a pair.
-    pub(super) fn read<'a>(
+    pub(in crate::streaming) fn read<'a>(
         id: u32,
         header: impl Fn(&str) -> Option<&'a str>,
     ) -> Result<Self, &'static str> {
@@ -60,7 +60,7 @@ impl Half {
 
 /// Streams that wait for their partners.
 #[derive(Debug)]
-pub(super) struct Pairing<S> {
+pub(in crate::streaming) struct Pairing<S> {
     waiting: HashMap<Key, Waiting<S>>,
     patience: Duration,
 }
@@ -75,7 +75,7 @@ struct Waiting<S> {
 
 /// What became of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Joined<S> {
+pub(in crate::streaming) enum Joined<S> {
     /// Its partner is still to come.
     Waits,
     /// One of its kind waits already; it was not accepted.
@@ -93,12 +93,12 @@ pub(super) enum Joined<S> {
 
 impl<S> Pairing<S> {
     /// Streams may wait for as long as `patience`.
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(in crate::streaming) fn new(patience: Duration) -> Self {
         Self { waiting: HashMap::new(), patience }
     }
 
     /// Adds a stream, which is accepted when it fits.
-    pub(super) fn join(
+    pub(in crate::streaming) fn join(
         &mut self,
         half: Half,
         now: Instant,
@@ -120,12 +120,12 @@ impl<S> Pairing<S> {
     }
 
     /// When the first of the waiting streams has waited long enough.
-    pub(super) fn expiry(&self) -> Option<Instant> {
+    pub(in crate::streaming) fn expiry(&self) -> Option<Instant> {
         self.waiting.values().map(|waiting| waiting.expiry).min()
     }
 
     /// Takes out the streams that have waited long enough.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<(Role, S)> {
+    pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(Role, S)> {
         let late = self.waiting.extract_if(|_, waiting| waiting.expiry <= now);
         late.map(|(_, waiting)| (waiting.role, waiting.stream)).collect()
     }

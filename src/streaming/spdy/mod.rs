@@ -19,6 +19,8 @@ mod decode;
 mod dictionary;
 mod error;
 mod frame;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod header;
 mod orders;
 mod read;

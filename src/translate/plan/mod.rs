@@ -23,7 +23,7 @@ mod read_only;
 pub mod resources;
 mod runtime;
 pub mod sandbox;
-mod seccomp;
+pub(super) mod seccomp;
 mod security;
 pub mod unstarted;
 pub mod update;

@@ -78,7 +78,7 @@ fn daemons_profile(engine: &EngineInfo) -> Option<&str> {
 }
 
 /// Whether a text is a profile in Docker's or in OCI's shape.
-fn check(text: &str) -> Result<(), String> {
+pub(in crate::translate) fn check(text: &str) -> Result<(), String> {
     let document: Document = serde_json::from_str(text).map_err(|e| e.to_string())?;
     known(&document.default_action, "defaultAction", &ACTIONS)?;
     let listed = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|items| !items.is_empty());

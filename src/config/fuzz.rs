@@ -1,0 +1,16 @@
+//! Doors for `make fuzz`: the configuration file. It is the operator's, but a typing error must not
+//! be a panic.
+
+use std::path::Path;
+
+use super::{file, settings::Settings};
+
+/// A file as a whole, then its values.
+pub(crate) fn settings(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let error = match file::parse(Path::new("/etc/dockbridge.toml"), &text) {
+        Ok(given) => Settings::new(&given).err(),
+        Err(error) => Some(error),
+    };
+    assert_ne!(error.map(|error| error.to_string()).as_deref(), Some(""));
+}

@@ -1,0 +1,53 @@
+//! Doors for `make fuzz`: limits in force, as the kernel writes them.
+
+use super::shown::shown;
+use crate::{
+    fuzz::texts,
+    host::cgroup::{limits::Limits, weight::CpuWeight},
+    model::resources::Resources,
+    translate::plan::extras::{Extra, Setting},
+};
+
+/// Texts divided by NULs: what was wished and what the kernel says, number by number.
+pub(crate) fn shown_limits(bytes: &[u8]) {
+    let mut words = texts(bytes);
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    let number = |text: String| text.trim().parse::<i64>();
+    let numbers = [(); 12].map(|()| number(word()).ok());
+    let [period, quota, shares, memory, swap, score, rest @ ..] = numbers;
+    let [held_period, held_quota, held_shares, held_memory, held_swap, held_score] = rest;
+    let wished = Resources {
+        cpu_period: period.unwrap_or_default(),
+        cpu_quota: quota.unwrap_or_default(),
+        cpu_shares: shares.unwrap_or_default(),
+        memory_limit: memory.unwrap_or_default(),
+        memory_swap_limit: swap.unwrap_or_default(),
+        oom_score_adj: score.unwrap_or_default(),
+        cpuset_cpus: word(),
+        cpuset_mems: word(),
+        ..Resources::default()
+    };
+    let kernel = Limits {
+        cpu_period: held_period,
+        cpu_quota: held_quota,
+        cpu_weight: held_shares.map(if bytes.len().is_multiple_of(2) {
+            CpuWeight::Shares
+        } else {
+            CpuWeight::Weight
+        }),
+        memory: held_memory,
+        memory_and_swap: held_swap,
+        cpus: Some(word()),
+        mems: Some(word()),
+        oom_score_adj: held_score,
+    };
+    let (size, pages, high) = (word(), word(), word());
+    let unified = Setting::unified("memory.high", &high);
+    let pages = Setting { extra: Extra::Hugepages(size), ..unified.holding(&pages) };
+    let settings = [pages, unified];
+    let now = word();
+    let told = shown(&wished, &kernel, &settings, |_| Some(now.clone()));
+    assert!(told.memory_limit >= 0);
+    let again = shown(&told, &kernel, &settings, |_| Some(now.clone()));
+    assert_eq!(told, again, "what is shown is shown again");
+}

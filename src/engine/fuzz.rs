@@ -1,0 +1,151 @@
+//! Doors for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
+//! log messages, endless answers, refusals, archives.
+
+use bytes::BytesMut;
+use hyper::{HeaderMap, StatusCode, header::HeaderValue};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{
+    archive,
+    demux::{Demux, Stop},
+    error::{Call, Subject},
+    images, log_messages, pull, refusal,
+    stream::Decoder,
+    tar,
+};
+use crate::{
+    fuzz::{portions, texts},
+    model::{engine::ApiVersion, stream::Source},
+    translate::observe,
+    wire::docker,
+};
+
+/// Output of an exec or attach: the same in any cut, and never more than came.
+pub(crate) fn demux(bytes: &[u8]) {
+    for tty in [false, true] {
+        let (whole, cut) = (output(tty, vec![bytes]), output(tty, portions(bytes)));
+        assert_eq!(whole, cut, "the cut changed the output");
+        let [stdout, stderr] = &whole.0;
+        assert!(stdout.len() + stderr.len() <= bytes.len());
+        assert!(!tty || stdout == bytes, "a terminal's output comes as it is");
+    }
+}
+
+fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool) {
+    let mut demux = Demux::new(tty, BytesMut::new());
+    let [mut stdout, mut stderr] = [Vec::new(), Vec::new()];
+    for portion in portions {
+        demux.pending.extend_from_slice(portion);
+        loop {
+            match demux.next() {
+                Ok(Some((Source::Stdout, bytes))) => stdout.extend_from_slice(&bytes),
+                Ok(Some((Source::Stderr, bytes))) => stderr.extend_from_slice(&bytes),
+                Ok(None) => break,
+                Err(stop) => return ([stdout, stderr], Some(stop), false),
+            }
+        }
+    }
+    let over = demux.is_between_frames();
+    ([stdout, stderr], None, over)
+}
+
+/// Messages of a container's log: the same in any cut.
+pub(crate) fn log_messages(bytes: &[u8]) {
+    for tty in [false, true] {
+        let read = |portions: Vec<&[u8]>| {
+            let mut decoder = log_messages::Decoder::new(tty);
+            let mut read = Vec::new();
+            for portion in portions {
+                decoder.feed(portion);
+                loop {
+                    match decoder.next() {
+                        Ok(Some(message)) => read.push(message),
+                        Ok(None) => break,
+                        // How much comes before it is found out depends on the cut.
+                        Err(_) => return (read, false),
+                    }
+                }
+            }
+            let rest = decoder.rest();
+            let whole = rest.is_ok();
+            read.extend(rest.ok().flatten());
+            (read, whole)
+        };
+        let (whole, cut) = (read(vec![bytes]), read(portions(bytes)));
+        assert_eq!(whole, cut, "the cut changed the messages");
+        let total: usize = whole.0.iter().map(|message| message.text.len()).sum();
+        assert!(total <= bytes.len());
+    }
+}
+
+/// JSON objects one after the other: in any cut those that a plain reading of each line finds.
+pub(crate) fn messages(bytes: &[u8]) {
+    assert_messages::<docker::Event>(bytes);
+    let _ = streamed::<docker::Progress>(portions(bytes));
+}
+
+fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
+    // A value that goes on over a line break is passed over unless it came at once.
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let cut = streamed::<T>(lines.clone().flat_map(portions).collect());
+    let plain: Vec<T> = lines.flat_map(of_line).collect();
+    assert_eq!(format!("{cut:?}"), format!("{plain:?}"));
+}
+
+/// What stands in a line up to its end or the first that is no JSON.
+fn of_line<T: DeserializeOwned>(line: &[u8]) -> Vec<T> {
+    let (mut rest, mut found) = (line, Vec::new());
+    loop {
+        rest = rest.trim_ascii_start();
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+        let Some(Ok(_)) = values.next() else { return found };
+        let (value, behind) = rest.split_at_checked(values.byte_offset()).unwrap_or_default();
+        found.extend(serde_json::from_slice::<T>(value).ok());
+        rest = behind;
+    }
+}
+
+fn streamed<T: DeserializeOwned>(portions: Vec<&[u8]>) -> Vec<T> {
+    let mut decoder = Decoder::default();
+    let mut found = Vec::new();
+    for portion in portions.into_iter().chain([&b"\n"[..]]) {
+        decoder.feed(portion);
+        while let Some(message) = decoder.next() {
+            found.push(message);
+        }
+    }
+    found
+}
+
+/// Answers that are none of an object: the engine's own, images, progress, refusals, archives.
+pub(crate) fn answers(bytes: &[u8]) {
+    let call = || Call { verb: "fuzz", subject: Subject::Container("c".to_owned()) };
+    for status in [400, 404, 409, 500] {
+        let status = StatusCode::from_u16(status).unwrap_or_default();
+        let error = refusal::refusal(call(), status, bytes);
+        let _ = (error.kind(), error.to_string());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let _ = refusal::pull_refusal("docker.io/library/a:b", &text);
+    let _ = text.parse::<ApiVersion>();
+    if let Ok(file) = tar::first_file(bytes) {
+        assert!(file.len() < bytes.len());
+    }
+    if let Ok(stat) = HeaderValue::from_bytes(bytes) {
+        let mut headers = HeaderMap::new();
+        headers.insert(archive::STAT, stat);
+        let _ = archive::kind(&call(), &headers);
+    }
+    for text in texts(bytes) {
+        if let Ok(info) = serde_json::from_str::<docker::Info>(text) {
+            let version = serde_json::from_str(text).unwrap_or_default();
+            let _ = observe::engine::observe(&version, &info, ApiVersion::OLDEST);
+        }
+        if let Ok(image) = serde_json::from_str::<docker::ImageInspect>(text) {
+            let _ = observe::image::observe(&image);
+        }
+        let _ = serde_json::from_str::<images::Usage>(text);
+        let _ = serde_json::from_str::<docker::Progress>(text).map(pull::progress);
+    }
+}

@@ -1,0 +1,79 @@
+//! Every decoder of bytes that are not ours, under doors of one kind: `make fuzz` throws bytes at
+//! them, and a test reads the committed ones again (`tests/fuzz/corpus`).
+//!
+//! What a door does lies in its room (`fuzz.rs` there): it feeds a decoder and holds it to what
+//! must be true of any bytes. It fails by panicking. No part of a build that ships.
+
+use crate::{
+    cdi, checkpoint, config, container, engine, host, image, logs, model, network, stats,
+    streaming, telemetry, translate,
+};
+
+/// One decoder, or several of the same bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The word for it on a command line, and its folder of inputs.
+    pub name: &'static str,
+    /// Has it read some bytes.
+    pub read: fn(&[u8]),
+}
+
+/// All of them.
+pub const TARGETS: [Target; 27] = [
+    target("accounts", model::fuzz::accounts),
+    target("cdi", cdi::fuzz::specification),
+    target("cgroup", stats::fuzz::cgroup),
+    target("checkpoint", checkpoint::fuzz::stored),
+    target("cni-cache", network::cni::fuzz::cache),
+    target("cni-config", network::cni::fuzz::configuration),
+    target("cni-result", network::cni::fuzz::result),
+    target("config", config::fuzz::settings),
+    target("credentials", image::fuzz::credentials),
+    target("cri-requests", translate::fuzz::requests),
+    target("demux", engine::fuzz::demux),
+    target("engine-answers", engine::fuzz::answers),
+    target("engine-inspect", translate::fuzz::inspect),
+    target("engine-lists", translate::fuzz::lists),
+    target("engine-stream", engine::fuzz::messages),
+    target("http-upgrade", streaming::fuzz::upgrade),
+    target("kernel", host::fuzz::tables),
+    target("limits", container::limits::fuzz::shown_limits),
+    target("log-json", logs::fuzz::json),
+    target("log-marks", logs::fuzz::marks),
+    target("log-messages", engine::fuzz::log_messages),
+    target("profile", translate::fuzz::profile),
+    target("reference", model::fuzz::texts_of_names),
+    target("spdy", streaming::spdy::fuzz::frames),
+    target("spdy-peer", streaming::spdy::fuzz::peer),
+    target("trace-parent", telemetry::fuzz::parent),
+    target("websocket", streaming::fuzz::websocket),
+];
+
+const fn target(name: &'static str, read: fn(&[u8])) -> Target {
+    Target { name, read }
+}
+
+/// The same bytes in pieces, as a peer could cut them: the bytes themselves say where.
+pub(crate) fn portions(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
+        (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let (mut pieces, mut rest) = (Vec::new(), bytes);
+    while !rest.is_empty() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let longest = if state >> 62 == 0 { bytes.len() } else { 12 };
+        let length = usize::try_from(state >> 33).unwrap_or(0) % longest.max(1) + 1;
+        let (piece, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// The texts between NULs.
+pub(crate) fn texts(bytes: &[u8]) -> impl Iterator<Item = &str> {
+    bytes.split(|byte| *byte == 0).map(|part| str::from_utf8(part).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

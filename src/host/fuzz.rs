@@ -1,0 +1,38 @@
+//! Doors for `make fuzz`: tables of the kernel, and what a lock's file says.
+
+use std::path::Path;
+
+use super::{
+    apparmor, capability,
+    cgroup::{self, limits},
+    lock::Holder,
+    mounts::{self, Entry},
+    process, processes,
+};
+
+/// Every table, of the same text; each is read whatever the others would make of it.
+pub(crate) fn tables(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for place in ["/", "/var/lib/docker", "/sys/fs/cgroup/memory"] {
+        let holding = mounts::holding(&text, Path::new(place));
+        assert!(holding.is_none_or(|mount| Path::new(place).starts_with(mount.point)));
+    }
+    for line in text.lines() {
+        if let Some(entry) = Entry::read(line) {
+            assert!(entry.point.as_os_str().len() <= line.len());
+        }
+        let _ = cgroup::Mount::read(line);
+        let _ = cgroup::membership(line, "docker-");
+        let _ = limits::number(line);
+        let _ = apparmor::names(line).count();
+    }
+    if let Some(process) = processes::process(1, &text) {
+        assert_eq!(process.who.pid, 1);
+    }
+    let _ = capability::may_lower(&text, "0 0 4294967295");
+    let holder = Holder::parse(&text);
+    if holder.pid.is_some() {
+        assert_eq!(Holder::parse(&holder.to_string()), holder, "a holder is read as it is printed");
+    }
+    assert!(!process::readable(bytes).contains(char::is_control));
+}

@@ -1,0 +1,20 @@
+//! Doors for `make fuzz`: a Docker client's configuration, and what a credential helper prints.
+
+use super::credentials::{answered, find, helper};
+
+/// Both, of the same bytes. A helper's name cannot lead anywhere.
+pub(crate) fn credentials(bytes: &[u8]) {
+    for domain in ["docker.io", "registry.example:5000"] {
+        if let Some(name) = helper(bytes, domain) {
+            assert!(!name.is_empty() && !name.contains(['/', '\0', ' ']));
+        }
+        if let Some(found) = find(bytes, domain) {
+            let proves = [&found.username, &found.identity_token, &found.registry_token];
+            assert!(proves.iter().any(|text| !text.is_empty()));
+            assert!(!found.password.ends_with('\0'));
+        }
+        if let Some(found) = answered(bytes, domain) {
+            assert_eq!(found.server_address, domain);
+        }
+    }
+}

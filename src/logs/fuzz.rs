@@ -1,0 +1,80 @@
+//! Doors for `make fuzz`: the engine's files of a container's log, and what tells how far a log has
+//! come.
+
+use super::{
+    convert::{Buffers, Converted, convert},
+    entry,
+    position::Mark,
+    positions::{self, Saved},
+    tail,
+};
+use crate::{fuzz::portions, model::stream::Source};
+
+/// A file of the engine's: converted at once or in pieces, the same lines come out, and each is of
+/// the CRI's form. An entry in the usual shape is what any reader of JSON finds in it.
+pub(crate) fn json(bytes: &[u8]) {
+    let whole = converted(&[bytes]);
+    assert_eq!(whole, converted(&portions(bytes)), "the cut changed the lines");
+    let (output, _) = whole;
+    for line in output.split_inclusive(|byte| *byte == b'\n') {
+        let mut words = line.splitn(4, |byte| *byte == b' ');
+        let [time, stream, tag, text] = [(); 4].map(|()| words.next().unwrap_or_default());
+        assert!(entry::is_time(time));
+        assert!(matches!((stream, tag), (b"stdout" | b"stderr", b"P" | b"F")));
+        assert!(text.len() <= super::line::PART + 1 && text.ends_with(b"\n"));
+    }
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        let (quick, tolerant) = (entry::quick(line, &mut one), entry::tolerant(line, &mut other));
+        if let (Some(quick), Some(tolerant)) = (quick, tolerant) {
+            assert_eq!((quick.time, quick.stream), (tolerant.time, tolerant.stream));
+            assert_eq!(quick.full, tolerant.full);
+            assert_eq!(quick.plain.unwrap_or(&one), tolerant.plain.unwrap_or(&other));
+        }
+    }
+}
+
+/// The lines made of pieces of a file, and how many could not be read.
+fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
+    let (mut buffers, mut rest) = (Buffers::default(), Vec::new());
+    let (mut output, mut lost) = (Vec::new(), 0);
+    for (index, portion) in portions.iter().chain([&&b""[..]]).enumerate() {
+        rest.extend_from_slice(portion);
+        buffers.input(rest.len()).copy_from_slice(&rest);
+        let Converted { consumed, unreadable } =
+            convert(&mut buffers, rest.len(), index == portions.len(), &mut None);
+        let consumed = usize::try_from(consumed).unwrap_or(usize::MAX);
+        assert!(consumed <= rest.len());
+        rest.drain(..consumed);
+        output.extend_from_slice(buffers.output());
+        lost += unreadable;
+    }
+    assert!(rest.is_empty(), "the last piece is read whole");
+    (output, lost)
+}
+
+/// The end of a CRI file, and the file that says how far a log has come: neither is ours alone.
+pub(crate) fn marks(bytes: &[u8]) {
+    let mut marks: Vec<Mark> = [true, false]
+        .into_iter()
+        .filter_map(|whole| tail::mark_in(bytes, whole).map(|(mark, _)| mark))
+        .collect();
+    for part in bytes.split(|byte| *byte == 0) {
+        let Some(saved) = positions::decode(part) else { continue };
+        let written = serde_json::to_vec(&saved).unwrap_or_default();
+        assert_eq!(positions::decode(&written), Some(saved.clone()));
+        let Saved { position, .. } = saved;
+        marks.extend(position.and_then(|position| position.mark));
+    }
+    for mark in marks.clone() {
+        let (time, latest) = (mark.time.clone(), mark.latest.clone());
+        for time in [time, latest] {
+            let entry = entry::Entry::new(&time, Source::Stdout, b"text\n");
+            let mut covering = mark.clone();
+            let _ = covering.covers(&entry, 1);
+            assert!(covering.count <= mark.count);
+            let _ = Mark::next(Some(mark.clone()), &entry, 1);
+        }
+    }
+    let _ = Mark::of_all(marks.into_iter());
+}

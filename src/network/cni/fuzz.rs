@@ -1,0 +1,77 @@
+//! Doors for `make fuzz`: what network plugins and the files of other runtimes say.
+
+use serde_json::{Map, Value};
+
+use super::{
+    cache, config,
+    config::NetworkList,
+    exec, result,
+    version::{Supported, Version, listed},
+};
+use crate::{fuzz::texts, network::quantity};
+
+/// The answer of a plugin: to ADD, to VERSION, or why it failed.
+pub(crate) fn result(bytes: &[u8]) {
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        let found = result::addresses(&value, "eth0");
+        if let Ok(addresses) = found {
+            assert!(!addresses.is_empty());
+            let count = addresses.len();
+            let sorted = result::primary_first(addresses, &["fd00::/64".to_owned()]);
+            assert_eq!(sorted.len(), count);
+            assert!(sorted.is_sorted_by_key(std::net::IpAddr::is_ipv4));
+        }
+        assert_ne!(result::sandbox(&value).as_deref(), Some(""));
+    }
+    if let Some(failure) = exec::reported(bytes) {
+        let _ = (failure.kind(), failure.to_string());
+        assert!(failure.to_string().chars().count() <= LONGEST_REASON);
+    }
+    if let Ok(supported) = serde_json::from_slice::<Supported>(bytes) {
+        let known = supported.known();
+        assert!(known.iter().all(|version| Version::KNOWN.contains(version)));
+        let _ = listed(&known);
+    }
+    for text in texts(bytes) {
+        if let Ok(rate) = quantity::rate(text) {
+            assert_eq!(quantity::rate(&rate.to_string()), Ok(rate));
+        }
+        if let Ok(version) = text.parse::<Version>() {
+            assert_eq!(version.to_string().parse(), Ok(version));
+        }
+    }
+}
+
+/// An entry of the cache that the reference library keeps: written again, it is the same.
+pub(crate) fn cache(bytes: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
+    let Some(entry) = cache::decode(&value) else { return };
+    let written = cache::encode(&entry).unwrap_or_default();
+    let again = serde_json::from_slice(&written).unwrap_or_default();
+    assert_eq!(cache::decode(&again), Some(entry));
+}
+
+/// A network configuration: its text is read as the same again, and plugins are told what it says.
+pub(crate) fn configuration(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for read in [NetworkList::from_list(&text), NetworkList::from_single(&text)] {
+        let Ok(list) = read else { continue };
+        assert_eq!(NetworkList::from_list(&list.text()).ok().as_ref(), Some(&list));
+        assert!(!list.plugins.is_empty() && list.offered.contains(&list.version));
+        for plugin in &list.plugins {
+            let input = plugin.input(&list, &Map::new(), Some(&Value::Null));
+            assert_eq!(input.get("name"), Some(&Value::from(list.name.clone())));
+        }
+        let (wanted, offered) = (list.wants("portMappings"), list.offered.clone());
+        let _ = (wanted, list.is_loopback());
+        for version in Version::KNOWN {
+            let agreed = config::agree(&list, &[("plugin".to_owned(), vec![version])]);
+            assert_eq!(agreed.is_ok(), offered.contains(&version));
+            let held = list.clone().held_to(version);
+            assert_eq!(NetworkList::from_list(&held.text()).ok(), Some(held));
+        }
+    }
+}
+
+/// The longest excerpt with its code.
+const LONGEST_REASON: usize = 1024 + 40;

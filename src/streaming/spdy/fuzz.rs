@@ -1,0 +1,144 @@
+//! Doors for `make fuzz`: SPDY frames in any cut, and a whole connection with a peer that says
+//! anything.
+
+#![allow(clippy::expect_used, reason = "a door fails by panicking")]
+
+use std::{future::Future, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::{io::AsyncWriteExt, time::timeout};
+
+use super::{
+    connection::{Connection, Limits},
+    decode::{Decoder, Frame},
+    error::Malformed,
+    frame::{self, Status},
+};
+use crate::fuzz::portions;
+
+/// Cuts do not matter, and frames that have a written form are read back from it.
+pub(crate) fn frames(bytes: &[u8]) {
+    let (whole, cut) = (decoded([bytes]), decoded(portions(bytes)));
+    assert_eq!(whole, cut, "the cut changed what was read");
+    let (frames, end) = whole;
+    let mut out = BytesMut::new();
+    let written: Vec<&Frame> = frames.iter().filter(|frame| write(frame, &mut out)).collect();
+    let (again, end_of_written) = decoded([&out[..]]);
+    assert!(end_of_written.is_none(), "what we write is malformed: {end_of_written:?}");
+    assert_eq!(again.iter().collect::<Vec<_>>(), written);
+    let taken: usize = frames.iter().map(size).sum();
+    assert!(end.is_some() || taken <= bytes.len(), "more data came out than went in");
+}
+
+/// No peer can make a connection hang, or hand on more than it sent.
+pub(crate) fn peer(bytes: &[u8]) {
+    on_this_thread(async {
+        let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
+        let mut connection = Connection::start(ours, Limits::default());
+        let said = async {
+            for piece in portions(bytes) {
+                if theirs.write_all(piece).await.is_err() {
+                    break;
+                }
+            }
+            let _ = theirs.shutdown().await;
+            // What we answer must not fill the pipe.
+            let _ = tokio::io::copy(&mut theirs, &mut tokio::io::sink()).await;
+        };
+        let heard = async {
+            let (mut total, mut streams) = (0, 0);
+            while let Some(offer) = connection.accept().await {
+                streams += 1;
+                assert!(offer.id() % 2 == 1);
+                if offer.header("streamtype") == Some("refuse") {
+                    offer.refuse();
+                    continue;
+                }
+                let (mut receiver, mut sender) = offer.accept().split();
+                let _ = sender.send(Bytes::from_static(b"hello")).await;
+                if streams % 2 == 0 {
+                    let _ = sender.finish().await;
+                }
+                let reading = tokio::spawn(async move {
+                    let mut read = 0;
+                    while let Some(bytes) = receiver.next().await {
+                        assert!(!bytes.is_empty(), "an empty piece was handed on");
+                        read += bytes.len();
+                    }
+                    drop(sender);
+                    read
+                });
+                total += reading.await.expect("a reader panics");
+            }
+            connection.close().await;
+            total
+        };
+        let ((), total) = tokio::join!(said, heard);
+        assert!(total <= bytes.len(), "more data was handed on than was sent");
+    });
+}
+
+/// All frames up to the end or the first fault, pieces of a data frame put together.
+fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
+    let limits = Limits::default();
+    let mut decoder = Decoder::new(limits.header_bytes, limits.headers);
+    let (mut input, mut frames) = (BytesMut::new(), Vec::new());
+    for portion in portions {
+        input.put_slice(portion);
+        loop {
+            match decoder.next(&mut input) {
+                Ok(Some(frame)) => put(frame, &mut frames),
+                Ok(None) => break,
+                Err(fault) => return (frames, Some(fault)),
+            }
+        }
+    }
+    (frames, None)
+}
+
+/// Adds a frame; data of one stream that follows data of it goes to the same piece.
+fn put(frame: Frame, frames: &mut Vec<Frame>) {
+    if let (
+        Some(Frame::Data { id: before, bytes: held, last: over }),
+        Frame::Data { id, bytes, last },
+    ) = (frames.last_mut(), &frame)
+        && before == id
+        && !*over
+    {
+        *held = [&held[..], bytes].concat().into();
+        *over = *last;
+        return;
+    }
+    frames.push(frame);
+}
+
+/// Writes a frame if we ever write such ones.
+fn write(frame: &Frame, out: &mut BytesMut) -> bool {
+    match frame {
+        Frame::Open(_) => return false,
+        Frame::Reset(id) => frame::reset(*id, Status::Cancel, out),
+        Frame::Ping(id) => frame::ping(*id, out),
+        Frame::Data { id, bytes, last } => {
+            frame::data(*id, *last, bytes.len(), out);
+            out.put_slice(bytes);
+        }
+    }
+    true
+}
+
+fn size(frame: &Frame) -> usize {
+    match frame {
+        Frame::Data { bytes, .. } => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Runs to the end, which must come.
+fn on_this_thread(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.expect("a runtime").block_on(async { timeout(PATIENCE, work).await });
+    assert!(done.is_ok(), "the connection does not end");
+}
+
+/// More than the time that a connection gives its peer at the end.
+const PATIENCE: Duration = Duration::from_secs(8);

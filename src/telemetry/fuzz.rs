@@ -1,0 +1,18 @@
+//! Doors for `make fuzz`: what a caller or systemd tells us in a word.
+
+use super::{systemd, trace::parent::Parent};
+use crate::fuzz::texts;
+
+/// A header of W3C's Trace Context, and systemd's watchdog.
+pub(crate) fn parent(bytes: &[u8]) {
+    for text in texts(bytes) {
+        if let Some(parent) = Parent::parse(text) {
+            let hex =
+                |bytes: &[u8]| bytes.iter().fold(String::new(), |s, b| s + &format!("{b:02x}"));
+            let (trace, span) = (hex(&parent.trace), hex(&parent.span));
+            let written = format!("00-{trace}-{span}-{:02x}", u8::from(parent.sampled));
+            assert_eq!(Parent::parse(&written), Some(parent));
+        }
+        let _ = systemd::watchdog(&|name| (name == "WATCHDOG_USEC").then(|| text.to_owned()), 1);
+    }
+}
