@@ -7,7 +7,7 @@ use crate::support::{failure::Outcome, world::World};
 /// Runs a measurement in the world around it; says so where there is none.
 pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome) -> ExitCode {
     let Some(world) = World::find() else {
-        println!("{name}: skipped: no world (run it through tests/env/world.sh)");
+        println!("{name}: left out: no world (run it through tests/env/world.sh)");
         return ExitCode::SUCCESS;
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

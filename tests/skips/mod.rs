@@ -26,7 +26,7 @@ pub(crate) enum Lack {
     Devices,
     /// The reference project's network plugins, or iptables, which they call.
     Plugins,
-    /// Extended attributes of users on the temporary file system.
+    /// Extended attributes of users and labels on the temporary file system.
     Attributes,
     /// A disk that this command could make a file system on, and a kernel that counts what
     /// projects have there.
@@ -62,7 +62,7 @@ impl Lack {
             Self::SysAdmin => "no right to make namespaces, mounts and quotas".to_owned(),
             Self::Devices => "no /dev/fuse or no /dev/net/tun".to_owned(),
             Self::Plugins => "no network plugins, or no iptables".to_owned(),
-            Self::Attributes => "no user attributes on the temporary file system".to_owned(),
+            Self::Attributes => "no attributes or labels on the temporary file system".to_owned(),
             Self::Disk(make) => format!("no disk for {make:?}"),
             Self::Program(name) => format!("no {name}"),
             Self::HangUps => "hang-ups are ignored by whatever is started here".to_owned(),
@@ -104,7 +104,7 @@ impl Lack {
             Self::Attributes => {
                 let kind =
                     nix::sys::statfs::statfs(&env::temp_dir()).map(|it| it.filesystem_type());
-                kind != Ok(nix::sys::statfs::EXT4_SUPER_MAGIC)
+                kind != Ok(nix::sys::statfs::EXT4_SUPER_MAGIC) || !has_capability(21)
             }
             Self::Disk(make) => {
                 let (kind, counts) = match make.contains("xfs") {
