@@ -49,7 +49,7 @@ pub(super) fn passed(limit: Duration, longest: Option<Doing>) -> Status {
 }
 
 /// How long an answer may be on its way.
-const LONGEST_WAY: Duration = Duration::from_millis(50);
+const LONGEST_WAY: Duration = Duration::from_millis(250);
 /// Of a stated time, by gRPC's definition.
 const MOST_DIGITS: usize = 8;
 
