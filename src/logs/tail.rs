@@ -36,7 +36,10 @@ impl Mark {
             let same = one.time == other.time;
             let (later, earlier) =
                 if is_later(&other.latest, &one.latest) { (other, one) } else { (one, other) };
-            Self { count: if same { earlier.count + later.count } else { later.count }, ..later }
+            Self {
+                count: if same { earlier.count.saturating_add(later.count) } else { later.count },
+                ..later
+            }
         })
     }
 
@@ -44,7 +47,9 @@ impl Mark {
     pub fn next(before: Option<Self>, entry: &Entry<'_>, lines: u32) -> Self {
         let time = entry.time.to_owned();
         match before {
-            Some(mark) if mark.time == time => Self { count: mark.count + lines, ..mark },
+            Some(mark) if mark.time == time => {
+                Self { count: mark.count.saturating_add(lines), ..mark }
+            }
             Some(mark) if is_later(&mark.latest, &time) => {
                 Self { time, count: lines, latest: mark.latest }
             }
@@ -111,7 +116,7 @@ pub(super) fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(Mark, bool)> {
     let mut others = false;
     for other in lines.rev().filter_map(time_of) {
         if other == mark.time {
-            mark.count += 1;
+            mark.count = mark.count.saturating_add(1);
         } else {
             others = true;
             if is_later(other, &mark.latest) {
@@ -142,3 +147,6 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
 const WINDOW: u64 = 64 * 1024;
 /// A line in parts can be as long as a container likes.
 const WIDEST: u64 = 64 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;
