@@ -3,7 +3,7 @@
 #
 # usage: fuzz.sh run [TARGET…]        each target (all without one) for TIME seconds, one after the other
 #        fuzz.sh replay TARGET FILE…  reads files once, with the panic and where it came from
-#        fuzz.sh keep [TARGET…]       makes the committed inputs anew: the fewest that reach what all found reach
+#        fuzz.sh keep [TARGET…]       makes the committed inputs anew: those with names, and some that reach more
 #        fuzz.sh list                 the targets
 #
 # What a run finds is kept below target/fuzz/corpus and goes on from there; what breaks a decoder is written to
@@ -92,17 +92,27 @@ replay() {
 }
 
 keep() {
-    local target targets=("$@") fresh
+    local target targets=("$@") fresh file
     [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
     for target in "${targets[@]}"; do
         fresh=$place/kept/$target
-        rm -rf "$fresh" && mkdir -p "$fresh" "$place/corpus/$target" "$committed/$target"
+        mkdir -p "$place/corpus/$target" "$committed/$target"
+        # What people named stays; the rest has a hash for a name.
+        find "$committed/$target" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -exec mv -t "$place/corpus/$target" {} +
+        rm -rf "$fresh" && cp -r "$committed/$target" "$fresh"
         # Edges only, and only once: what reaches the same code in another number is left out.
         nice -n 19 "$fuzzer" "--target=$target" -set_cover_merge=1 -use_counters=0 -max_len="$longest" -timeout=10 \
-            "$fresh" "$committed/$target" "$place/corpus/$target" >"$place/$target.keep.log" 2>&1
-        rm -rf "${committed:?}/$target" && mv "$fresh" "$committed/$target"
+            "$fresh" "$place/corpus/$target" >"$place/$target.keep.log" 2>&1
+        find "$fresh" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -printf '%s %p\n' | sort -n | evenly |
+            while read -r _ file; do cp "$file" "$committed/$target/"; done
         printf '%-16s %s inputs\n' "$target" "$(ls "$committed/$target" | wc -l)"
     done
+}
+
+# At most so many of the lines, from all over: the smallest and the largest are among them.
+evenly() {
+    awk -v most=20 '{ line[NR] = $0 }
+        END { n = NR < most ? NR : most; for (i = 0; i < n; i++) print line[n == 1 ? 1 : 1 + int(i * (NR - 1) / (n - 1))] }'
 }
 
 main "$@"
