@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::skips::{Lack, skip};
 use crate::{
-    host::netns::{self, resident::inhabit},
+    host::{
+        netns::{self, resident::inhabit},
+        process::{self, Ending, Job},
+    },
     model::network::PortMapping,
     network::stage::{Pinned, Stage},
 };
@@ -73,9 +76,16 @@ fn reservations(stage: &Stage) -> Vec<String> {
 }
 
 /// Whether the command that plugins map ports with works in the namespace of this thread.
-fn has_iptables() -> bool {
-    let listed = std::process::Command::new("iptables").args(["-t", "nat", "-S"]).output();
-    listed.is_ok_and(|done| done.status.success())
+async fn has_iptables() -> bool {
+    let job = Job {
+        program: Path::new("iptables"),
+        arguments: &["-t", "nat", "-S"],
+        environment: &[],
+        input: &[],
+        patience: Duration::from_secs(20),
+        output_limit: 1 << 20,
+    };
+    process::run(job).await.is_ok_and(|done| done.ending == Ending::Code(0))
 }
 
 /// Answers one connection in the pod with a word.
@@ -110,7 +120,7 @@ fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
             vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
         let Some(pinned) = Pinned::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
-        if !has_iptables() {
+        if !has_iptables().await {
             return skip(Lack::Plugins);
         }
         let attached = network.attach(&intent).await.unwrap();
