@@ -89,17 +89,22 @@ fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
     // A value that goes on over a line break is passed over unless it came at once.
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let cut = streamed::<T>(lines.clone().flat_map(portions).collect());
-    let plain: Vec<T> = lines.flat_map(of_line).collect();
+    // Where a number ends is known by what follows it: no engine sends one alone.
+    let Some(plain) = lines.map(of_line).collect::<Option<Vec<Vec<T>>>>() else { return };
+    let plain: Vec<T> = plain.into_iter().flatten().collect();
     assert_eq!(format!("{cut:?}"), format!("{plain:?}"));
 }
 
-/// What stands in a line up to its end or the first that is no JSON.
-fn of_line<T: DeserializeOwned>(line: &[u8]) -> Vec<T> {
+/// What stands in a line up to its end or the first that is no JSON; none when a number does.
+fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<Vec<T>> {
     let (mut rest, mut found) = (line, Vec::new());
     loop {
         rest = rest.trim_ascii_start();
+        if matches!(rest.first(), Some(b'-' | b'0'..=b'9')) {
+            return None;
+        }
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
-        let Some(Ok(_)) = values.next() else { return found };
+        let Some(Ok(_)) = values.next() else { return Some(found) };
         let (value, behind) = rest.split_at_checked(values.byte_offset()).unwrap_or_default();
         found.extend(serde_json::from_slice::<T>(value).ok());
         rest = behind;

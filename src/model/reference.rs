@@ -103,14 +103,15 @@ impl ImageReference {
             Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
             _ => (name, None),
         };
+        let official = domain == DEFAULT_DOMAIN && !path.contains('/') && !path.is_empty();
+        let path = if official { format!("{LIBRARY}{path}") } else { path.to_owned() };
         check_domain(domain)?;
-        check_path(path)?;
+        check_path(&path)?;
         tag.map_or(Ok(()), check_tag)?;
         digest.map_or(Ok(()), check_digest)?;
-        let official = domain == DEFAULT_DOMAIN && !path.contains('/');
         Ok(Self {
             domain: domain.to_owned(),
-            path: if official { format!("{LIBRARY}{path}") } else { path.to_owned() },
+            path,
             tag: tag.map(str::to_owned),
             digest: digest.map(str::to_owned),
         })

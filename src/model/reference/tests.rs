@@ -136,3 +136,11 @@ fn a_password_in_a_name_is_not_told() {
     let digest = ImageReference::parse("UPPER@sha256:00").unwrap_err();
     assert_eq!(digest.text, "UPPER@sha256:00");
 }
+
+/// As the engine counts: a name that it completes is as long as what it becomes.
+#[test]
+fn the_longest_name_is_read_as_it_is_printed() {
+    let longest = ImageReference::parse(&"a".repeat(255 - "library/".len())).unwrap();
+    assert_eq!(ImageReference::parse(&longest.to_string()), Ok(longest));
+    ImageReference::parse(&"a".repeat(255 - "library/".len() + 1)).unwrap_err();
+}
