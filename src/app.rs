@@ -291,7 +291,7 @@ pub async fn run_within(
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "leaving before all work under way has ended");
     }
-    tokio::join!(rooms.sandboxes.restore_checkpoints(), logs.close());
+    tokio::join!(rooms.sandboxes.sweep(), logs.close());
     admin.abort();
     // Its socket goes with it.
     let _ = (&mut admin).await;

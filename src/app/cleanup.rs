@@ -46,7 +46,7 @@ pub(super) async fn sweep(
             rootfs.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
-            sandboxes.restore_checkpoints().await;
+            sandboxes.sweep().await;
         }
         tokio::time::sleep(every).await;
     }

@@ -60,9 +60,31 @@ impl Sandboxes {
         }
     }
 
+    /// Keeps files and pods together: what was deleted is written again, and what is of no pod any
+    /// more goes. A removal that a killed predecessor began may come true after the start.
+    pub async fn sweep(&self) {
+        self.restore_checkpoints().await;
+        self.clear_spent().await;
+    }
+
+    async fn clear_spent(&self) {
+        let now = self.rooms.store.snapshot();
+        for id in now.spent_checkpoints().iter().filter(|_| now.is_complete()) {
+            // Whoever removes it now does the rest as well.
+            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
+            let now = self.rooms.store.snapshot();
+            if now.spent_checkpoints().contains(id)
+                && let Err(error) = self.clear_held(&now, id).await
+            {
+                let error = chain(&error);
+                warn!(sandbox = %id, error, "remains of this sandbox could not be cleared away");
+            }
+        }
+    }
+
     /// Writes checkpoints again whose files somebody has deleted. A pod that is being changed is left
     /// to who changes it.
-    pub async fn restore_checkpoints(&self) {
+    async fn restore_checkpoints(&self) {
         let stored = self.rooms.checkpoints.stored().await;
         let known = self.rooms.store.snapshot();
         for id in known.sandboxes().iter().map(|sandbox| &sandbox.id) {
@@ -153,7 +175,11 @@ impl Sandboxes {
 
     async fn clear_away(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        if is_nobodys(&self.rooms.store.snapshot(), id) {
+        self.clear_held(&self.rooms.store.snapshot(), id).await
+    }
+
+    async fn clear_held(&self, now: &Snapshot, id: &SandboxId) -> Result<(), SandboxError> {
+        if is_nobodys(now, id) {
             self.unpin(id).await?;
             self.forget(id).await?;
             info!(sandbox = %id, "remains of a sandbox that docker lost cleared away");

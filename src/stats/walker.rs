@@ -125,7 +125,8 @@ impl Rounds {
         let at = Instant::now();
         (self.looked, self.seen) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        let running = now.containers().iter().filter(|record| record.process.is_running());
+        // Of what is only listed nobody knows a process yet.
+        let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
             !self.busy.contains(id) && memory.layers.is_due(id, at)

@@ -174,6 +174,19 @@ async fn checkpoints_whose_directory_was_deleted_are_written_again() {
 }
 
 #[tokio::test]
+async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("stopped")).await.unwrap();
+    bridge.stop_pod(&id).await.unwrap();
+    let file = bridge.node().path(&format!("state/sandboxes/{id}.json"));
+    assert!(file.exists());
+    // As the engine does late, when a killed dockbridge had asked for it.
+    docker.world(|world| world.remove(&id));
+    eventually(|| !file.exists()).await;
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
 async fn another_run_directory_leaves_nothing_in_the_old_one() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let [kept, stopped] =

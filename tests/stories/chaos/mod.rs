@@ -31,6 +31,7 @@ use crate::support::{
     cri_log::CriLog,
     failure::{Failure, Outcome, ensure, ensure_eq, fail},
     http,
+    leftovers::files_below,
     patience::{Looks, patient},
     slow_proxy::SlowProxy,
     stage::Stage,
@@ -94,7 +95,8 @@ impl Chaos {
         let ended = async {
             done?;
             self.works(stage, &pods).await?;
-            self.all_can_go(stage).await
+            self.all_can_go(stage).await?;
+            Self::no_command_is_left(stage).await
         };
         let mut faults = self.told.broken();
         faults.extend(ended.await.err().map(|Failure(why)| why));
@@ -171,6 +173,19 @@ impl Chaos {
             }
         }
         fail!("the engine still has {left:?}");
+    }
+
+    /// Commands that a killed dockbridge began are looked for twice, some seconds apart.
+    async fn no_command_is_left(stage: &Stage) -> Outcome {
+        let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(200));
+        let mut left = Vec::new();
+        while looks.again().await {
+            left = files_below(&stage.folders.state.join("execs"));
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        fail!("commands are still to be ended: {left:?}");
     }
 }
 
