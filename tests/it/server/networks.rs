@@ -272,8 +272,8 @@ async fn a_stopped_pod_that_vanished_is_forgotten_at_the_next_start() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let id = bridge.run(&pod("p")).await.unwrap();
     bridge.stop_pod(&id).await.unwrap();
-    docker.world(|world| world.remove(&id));
     let node = bridge.stop().await;
+    docker.world(|world| world.remove(&id));
     assert_eq!(node.leftovers().len(), 1, "a checkpoint nobody will ever ask for");
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     eventually(|| bridge.node().leftovers().is_empty()).await;
