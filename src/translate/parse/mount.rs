@@ -114,10 +114,10 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     text::plain(path)
 }
 
-/// The engine refuses to mount over the root itself.
+/// The engine refuses to mount over the root itself. Any other path it cleans.
 fn target(path: &str) -> Result<String, ParseError> {
     if !path.is_empty() && parts(path).is_empty() {
         return Err(ParseError::invalid("must not be the root"));
     }
-    text::path(path)
+    text::absolute(path)
 }

@@ -5,5 +5,6 @@ pub(in crate::translate) mod sample;
 mod accepted;
 mod exec;
 mod hostile;
+mod odd;
 mod refused;
 mod streams;

@@ -56,13 +56,19 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
 
 /// An absolute path that stays below where it points: no `..`.
 pub(super) fn path(text: &str) -> Result<String, ParseError> {
+    let path = absolute(text)?;
+    no_parent(&path)?;
+    Ok(path)
+}
+
+/// An absolute path that is resolved inside a container, where `..` leads nowhere.
+pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
     }
     if !text.starts_with('/') {
         return Err(ParseError::invalid(format!("must be an absolute path: {}", shown(text))));
     }
-    no_parent(text)?;
     plain(text)
 }
 

@@ -1,0 +1,35 @@
+//! What looks wrong and is not: Kubernetes lets it through and the engine takes it.
+
+use super::sample;
+use crate::{
+    model::container::ContainerSpec,
+    translate::parse::{container::container_spec, error::ParseError},
+    wire::cri,
+};
+
+fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
+    container_spec(Some(config), Some(&sample::sandbox()))
+}
+
+/// Of `mountPath` Kubernetes only asks that there is one, and kubelet finds the termination message by
+/// the path it asked for.
+#[test]
+fn a_mount_may_go_back_on_its_way() {
+    for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
+        let mut config = sample::container();
+        config.mounts[0].container_path = path.to_owned();
+        assert_eq!(container(&config).unwrap().mounts[0].container_path, path);
+    }
+    for (path, reason) in [
+        ("/data/..", "must not be the root"),
+        ("/../..", "must not be the root"),
+        ("/x/../shared", "is mounted twice"),
+        ("data/../srv", "must be an absolute path"),
+        ("/data/\0/../srv", "must not hold a NUL byte"),
+    ] {
+        let mut config = sample::container();
+        config.mounts[0].container_path = path.to_owned();
+        let error = container(&config).unwrap_err().to_string();
+        assert!(error.contains(reason), "{path:?}: {error}");
+    }
+}
