@@ -35,10 +35,19 @@ pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
         return Err(ParseError::invalid(reason)).at("permissions");
     }
     Ok(Device {
-        container_path: text::path(&given.container_path).at("container_path")?,
+        container_path: node(&given.container_path).at("container_path")?,
         host_path: text::path(&given.host_path).at("host_path")?,
         permissions: permissions.clone(),
     })
+}
+
+/// Where a device is in the container. Runtimes take a relative path from the root on, which is said
+/// here: what CDI puts at the same place is told by the text.
+fn node(path: &str) -> Result<String, ParseError> {
+    if path.is_empty() || path.starts_with('/') {
+        return text::path(path);
+    }
+    text::path(&format!("/{path}"))
 }
 
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {

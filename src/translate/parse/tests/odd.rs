@@ -33,3 +33,18 @@ fn a_mount_may_go_back_on_its_way() {
         assert!(error.contains(reason), "{path:?}: {error}");
     }
 }
+
+/// Of a block volume's `devicePath` Kubernetes does not ask that it is absolute.
+#[test]
+fn a_device_without_a_root_is_below_the_root() {
+    for (path, wanted) in [("xvda", "/xvda"), ("dev/xvda", "/dev/xvda"), ("/dev/a", "/dev/a")] {
+        let mut config = sample::container();
+        config.devices[0].container_path = path.to_owned();
+        assert_eq!(container(&config).unwrap().devices[0].container_path, wanted);
+    }
+    for path in ["", "../xvda", "/dev/../../x"] {
+        let mut config = sample::container();
+        config.devices[0].container_path = path.to_owned();
+        assert_eq!(container(&config).unwrap_err().field, "config.devices[0].container_path");
+    }
+}
