@@ -195,9 +195,14 @@ fn apparmor(
     }
 }
 
-/// Callers of the newer field still send the older one's prefix now and then.
+/// Callers of the newer field still send the older one's prefix now and then. The kernel's names may
+/// hold blanks.
 fn apparmor_name(name: &str) -> Result<String, ParseError> {
-    text::word(name.strip_prefix(LOCALHOST).unwrap_or(name))
+    let name = name.strip_prefix(LOCALHOST).unwrap_or(name);
+    if name.trim().is_empty() {
+        return Err(ParseError::missing());
+    }
+    text::line(name)
 }
 
 fn profile(

@@ -2,7 +2,7 @@
 
 use super::sample;
 use crate::{
-    model::container::ContainerSpec,
+    model::{container::ContainerSpec, security::Profile},
     translate::parse::{container::container_spec, error::ParseError},
     wire::cri,
 };
@@ -46,5 +46,30 @@ fn a_device_without_a_root_is_below_the_root() {
         let mut config = sample::container();
         config.devices[0].container_path = path.to_owned();
         assert_eq!(container(&config).unwrap_err().field, "config.devices[0].container_path");
+    }
+}
+
+/// Names of profiles hold blanks, and parentheses of children.
+#[test]
+fn an_apparmor_profile_has_the_kernels_name() {
+    let with = |newer: bool, name: &str| {
+        let mut config = sample::container();
+        let context = config.linux.as_mut().unwrap().security_context.as_mut().unwrap();
+        let kind = cri::security_profile::ProfileType::Localhost.into();
+        let profile = cri::SecurityProfile { profile_type: kind, localhost_ref: name.to_owned() };
+        context.apparmor = newer.then_some(profile);
+        #[expect(deprecated, reason = "still sent")]
+        {
+            context.apparmor_profile = format!("localhost/{name}");
+        }
+        container(&config).map(|spec| spec.security.apparmor)
+    };
+    for newer in [true, false] {
+        for name in ["my profile", "/usr/bin/man//filter (x)", "ü"] {
+            assert_eq!(with(newer, name).unwrap(), Some(Profile::Localhost(name.to_owned())));
+        }
+        for name in ["", " ", "a\nb", "a\0"] {
+            assert!(with(newer, name).is_err(), "{name:?}");
+        }
     }
 }
