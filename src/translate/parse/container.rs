@@ -48,7 +48,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         devices: text::each(&config.devices, mount::device).at("devices")?,
         cdi_devices: cdi::devices(config)?,
         labels: text::pairs(&config.labels).at("labels")?,
-        annotations: text::pairs(&config.annotations).at("annotations")?,
+        annotations: text::annotations(&config.annotations).at("annotations")?,
         log_directory: None,
         log_path: None,
         stdin: config.stdin,

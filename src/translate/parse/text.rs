@@ -80,7 +80,15 @@ pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Labels or annotations, verbatim.
+/// Annotations, verbatim. They travel in JSON and in answers alone, so their values may hold anything.
+pub(super) fn annotations(
+    map: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ParseError> {
+    map.keys().try_for_each(|key| required(key).map(drop).at(format_args!("[{}]", shown(key))))?;
+    Ok(map.clone())
+}
+
+/// Labels and the like, verbatim.
 pub(super) fn pairs(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {

@@ -1,11 +1,15 @@
 //! What looks wrong and is not: Kubernetes lets it through and the engine takes it.
 
-use super::sample;
+use super::sample::{self, map};
 use crate::{
-    model::{container::ContainerSpec, security::Profile},
-    translate::parse::{container::container_spec, error::ParseError},
+    model::{container::ContainerSpec, sandbox::SandboxSpec, security::Profile},
+    translate::parse::{container::container_spec, error::ParseError, sandbox::sandbox_spec},
     wire::cri,
 };
+
+fn sandbox(config: &cri::PodSandboxConfig) -> Result<SandboxSpec, ParseError> {
+    sandbox_spec(Some(config), "")
+}
 
 fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     container_spec(Some(config), Some(&sample::sandbox()))
@@ -72,4 +76,14 @@ fn an_apparmor_profile_has_the_kernels_name() {
             assert!(with(newer, name).is_err(), "{name:?}");
         }
     }
+}
+
+/// Kubernetes looks at the keys of annotations and at their size.
+#[test]
+fn an_annotation_holds_anything() {
+    let annotations = map(&[("a", "\0"), ("b", "\u{1}\n\u{202e}"), ("c", "")]);
+    let pod = cri::PodSandboxConfig { annotations: annotations.clone(), ..sample::sandbox() };
+    assert_eq!(sandbox(&pod).unwrap().annotations, annotations);
+    let one = cri::ContainerConfig { annotations: annotations.clone(), ..sample::container() };
+    assert_eq!(container(&one).unwrap().annotations, annotations);
 }
