@@ -47,19 +47,23 @@ pub(super) fn dns(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     })
 }
 
-/// One port.
-pub(super) fn port(given: &cri::PortMapping) -> Result<PortMapping, ParseError> {
+/// One port of a pod. On the host's network none is published.
+pub(super) fn port(
+    given: &cri::PortMapping,
+    host_network: bool,
+) -> Result<PortMapping, ParseError> {
     let container_port = port_number(given.container_port).at("container_port")?;
     let host_port = port_number(given.host_port).at("host_port")?;
     if host_port != 0 && container_port == 0 {
         return Err(ParseError::missing()).at("container_port");
     }
-    Ok(PortMapping {
-        protocol: protocol(given.protocol).at("protocol")?,
-        container_port,
-        host_port,
-        host_ip: host_ip(&given.host_ip).at("host_ip")?,
-    })
+    let host_ip = match host_ip(&given.host_ip) {
+        // Kubernetes lets any text through, and this one is of no use to anybody.
+        Err(_) if host_network || host_port == 0 => String::new(),
+        read => read.at("host_ip")?,
+    };
+    let protocol = protocol(given.protocol).at("protocol")?;
+    Ok(PortMapping { protocol, container_port, host_port, host_ip })
 }
 
 fn is_label(label: &str) -> bool {

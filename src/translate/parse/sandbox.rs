@@ -40,7 +40,7 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
         hostname: network::hostname(&config.hostname).at("hostname")?,
         log_directory: log_directory(config)?,
         dns: config.dns_config.as_ref().map(network::dns).transpose().at("dns_config")?,
-        ports: text::each(&config.port_mappings, network::port).at("port_mappings")?,
+        ports: Vec::new(),
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::annotations(&config.annotations).at("annotations")?,
         cgroup_parent: cgroup_parent(&linux.cgroup_parent).at("linux.cgroup_parent")?,
@@ -54,6 +54,8 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
     if let Some(context) = &linux.security_context {
         confine(&mut spec, context).at("linux.security_context")?;
     }
+    let port = |given: &_| network::port(given, spec.namespaces.host_network);
+    spec.ports = text::each(&config.port_mappings, port).at("port_mappings")?;
     Ok(spec)
 }
 

@@ -87,3 +87,25 @@ fn an_annotation_holds_anything() {
     let one = cri::ContainerConfig { annotations: annotations.clone(), ..sample::container() };
     assert_eq!(container(&one).unwrap().annotations, annotations);
 }
+
+/// Kubernetes does not look at `hostIP`, and kubelet sends all ports, those of a pod on the host's
+/// network too. What is published nowhere is published at no wrong address.
+#[test]
+fn the_address_of_a_port_that_is_not_published_is_nothing() {
+    let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {
+        let mut config = sample::sandbox();
+        config.port_mappings[0].host_port = host_port;
+        config.port_mappings[0].host_ip = host_ip.to_owned();
+        let context = config.linux.as_mut().unwrap().security_context.as_mut().unwrap();
+        context.namespace_options.as_mut().unwrap().network = network.into();
+        sandbox(&config).map(|spec| spec.ports[0].host_ip.clone())
+    };
+    let (pod, host) = (cri::NamespaceMode::Pod, cri::NamespaceMode::Node);
+    for odd in ["localhost", "010.0.0.1", "fe80::1%eth0", "a\nb"] {
+        assert_eq!(with(0, pod, odd).unwrap(), "", "{odd:?}");
+        assert_eq!(with(80, host, odd).unwrap(), "", "{odd:?}");
+        assert_eq!(with(80, pod, odd).unwrap_err().field, "config.port_mappings[0].host_ip");
+    }
+    assert_eq!(with(0, pod, "::1").unwrap(), "::1");
+    assert_eq!(with(80, host, "10.0.0.1").unwrap(), "10.0.0.1");
+}
