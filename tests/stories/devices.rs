@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// One by itself, through a link, for reading only, a whole directory; and not without asking.
+/// One by itself, through a link, at a path without a root, for reading only, a whole directory; and not without asking.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);
@@ -30,6 +30,7 @@ pub(crate) async fn granted(world: World) -> Outcome {
         ("none", vec![], [false, false]),
         ("all", vec![device(DEVICE, "/dev/given", "")], [true, true]),
         ("linked", vec![device(&link, "/dev/given", "rw")], [true, true]),
+        ("relative", vec![device(DEVICE, "dev/given", "rw")], [true, true]),
         ("reading", vec![device(DEVICE, "/dev/given", "r")], [true, false]),
         ("writing", vec![device(DEVICE, "/dev/given", "w")], [false, true]),
         ("making", vec![device(DEVICE, "/dev/given", "m")], [false, false]),

@@ -17,7 +17,7 @@ use crate::{
 };
 use cri::MountPropagation::{PropagationBidirectional, PropagationHostToContainer};
 
-/// Propagation each way, and what the host mounts later.
+/// Propagation each way, and what the host mounts later; paths are shown as they were asked for.
 pub(crate) async fn propagated(world: World) -> Outcome {
     let stage = Stage::cni(&world, "propagated").await?;
     let source = stage.folders.shared.join("tree");
@@ -28,7 +28,7 @@ pub(crate) async fn propagated(world: World) -> Outcome {
         bind(&source_text, "/private"),
         cri::Mount {
             propagation: PropagationHostToContainer.into(),
-            ..bind(&source_text, "/slave")
+            ..bind(&source_text, "/other/../slave")
         },
         cri::Mount {
             propagation: PropagationBidirectional.into(),
