@@ -77,10 +77,9 @@ pub(super) struct Decoder {
 enum Found<T> {
     /// So many bytes of JSON, and what they say if it is of the right form.
     Value(usize, Option<T>),
-    /// The beginning of a value.
+    /// The beginning of a value, or no JSON: which of them, the rest of the line tells. (A number
+    /// cut behind its point is no beginning to serde_json.)
     Part,
-    /// No JSON.
-    Garbage,
 }
 
 impl Decoder {
@@ -111,7 +110,7 @@ impl Decoder {
                     }
                 }
                 Found::Part if !self.pending.contains(&b'\n') => self.drained = true,
-                Found::Part | Found::Garbage => self.skipping = true,
+                Found::Part => self.skipping = true,
             }
         }
         None
@@ -142,7 +141,6 @@ fn found<T: DeserializeOwned>(bytes: &[u8]) -> Found<T> {
                 .inspect_err(|reason| debug!(%reason, "engine message passed over"));
             Found::Value(values.byte_offset(), value.ok())
         }
-        Some(Err(reason)) if !reason.is_eof() => Found::Garbage,
         Some(Err(_)) | None => Found::Part,
     }
 }
