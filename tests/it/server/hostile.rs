@@ -348,7 +348,6 @@ fn absurd_surroundings() -> Vec<(&'static str, fn(&mut cri::ContainerConfig))> {
     vec![
         ("an empty mount", |one| one.mounts.push(cri::Mount::default())),
         ("a mount with a way out", |one| one.mounts.push(mount("/a/../../etc", "/x"))),
-        ("a mount to a way out", |one| one.mounts.push(mount("/proc", "/x/../../y"))),
         ("a mount with NUL", |one| one.mounts.push(mount("/proc/\0", "/x"))),
         ("a propagation nobody knows", |one| {
             one.mounts.push(cri::Mount { propagation: 99, ..mount("/proc", "/x") });
