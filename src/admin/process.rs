@@ -13,36 +13,34 @@ use crate::telemetry::registry::{Figure, Registry, counted};
 /// Shows memory, processor time, descriptors, threads, tasks and watches. To be called in a
 /// runtime, whose tasks are counted.
 pub fn register(registry: &mut Registry) {
-    registry.look(
-        "dockbridge_process_resident_memory_bytes",
-        &[],
-        "Memory of dockbridge that is in RAM",
-        || of(status_bytes("VmRSS:")),
-    );
-    registry.look("dockbridge_process_threads", &[], "Threads of dockbridge", || {
-        of(status("Threads:"))
+    registry.look("process_resident_memory_bytes", &[], "Resident memory of dockbridge", || {
+        of(status_bytes("VmRSS:"))
     });
+    registry.look("process_threads", &[], "Threads of dockbridge", || of(status("Threads:")));
     registry.look(
-        "dockbridge_process_cpu_seconds_total",
-        &["mode"],
-        "Processor time of dockbridge",
-        cpu_seconds,
+        "process_cpu_seconds_total",
+        &[],
+        "Processor time of dockbridge, in user and in system mode",
+        || of(cpu_seconds()),
     );
-    registry.look("dockbridge_process_open_fds", &[], "Open file descriptors", || {
+    registry.look("process_open_fds", &[], "Open file descriptors", || {
         of(fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))))
     });
-    registry.look("dockbridge_process_inotify_watches", &[], "Files and folders watched", || {
-        of(watches())
-    });
+    registry.look(
+        "dockbridge_inotify_watches",
+        &[],
+        "Files and directories watched with inotify",
+        || of(watches()),
+    );
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.look(
-        "dockbridge_process_start_time_seconds",
+        "process_start_time_seconds",
         &[],
-        "When dockbridge was started, since the epoch",
+        "Start time of dockbridge, since the Unix epoch",
         move || Figure::only(started),
     );
     let runtime = Handle::current();
-    registry.look("dockbridge_process_tasks", &[], "Asynchronous tasks alive", move || {
+    registry.look("dockbridge_async_tasks", &[], "Asynchronous tasks alive", move || {
         Figure::only(counted(runtime.metrics().num_alive_tasks()))
     });
 }
@@ -63,18 +61,15 @@ fn status_bytes(name: &str) -> Option<f64> {
     status(name).map(|kib| kib * 1024.0)
 }
 
-fn cpu_seconds() -> Vec<Figure<1>> {
-    let Some([user, system]) = cpu_ticks() else { return Vec::new() };
-    vec![Figure::of(["user"], user / TICKS), Figure::of(["system"], system / TICKS)]
-}
-
-/// `utime` and `stime` of `/proc/self/stat`: the 14th and 15th word. The second is the program's
-/// name in brackets, which may hold anything.
-fn cpu_ticks() -> Option<[f64; 2]> {
+/// From `utime` and `stime` of `/proc/self/stat`: the 14th and 15th word. The second is the
+/// program's name in brackets, which may hold anything.
+fn cpu_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, rest) = text.rsplit_once(')')?;
     let mut words = rest.split_whitespace().skip(11);
-    Some([words.next()?.parse().ok()?, words.next()?.parse().ok()?])
+    let user: f64 = words.next()?.parse().ok()?;
+    let system: f64 = words.next()?.parse().ok()?;
+    Some((user + system) / TICKS)
 }
 
 /// One line for each watch of each inotify descriptor.

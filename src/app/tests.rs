@@ -37,8 +37,10 @@ async fn every_metric_is_documented_and_nothing_else() {
     };
     let shown = shown(directory.path()).await;
     let document = include_str!("../../docs/metrics.md");
-    let documented: Vec<&str> =
-        document.lines().filter(|line| line.starts_with("| `dockbridge_")).collect();
+    let documented: Vec<&str> = document
+        .lines()
+        .filter(|line| line.starts_with("| `dockbridge_") || line.starts_with("| `process_"))
+        .collect();
     for one in &shown {
         let row = row(one);
         assert!(
@@ -56,18 +58,62 @@ async fn names_are_well_formed() {
     let names: BTreeSet<&str> = shown.iter().map(|one| one.name).collect();
     assert_eq!(names.len(), shown.len(), "a name stands twice");
     for one in &shown {
-        let plain = |c: char| c.is_ascii_lowercase() || c == '_';
-        assert!(one.name.starts_with("dockbridge_") && one.name.chars().all(plain), "{one:?}");
-        assert_eq!(one.sort == "counter", one.name.ends_with("_total"), "{one:?}");
-        assert_eq!(one.sort == "histogram", is_time(one.name), "{one:?}");
-        assert!(!one.help.ends_with('.') && !one.help.contains('\n'), "{one:?}");
+        lint(one);
     }
 }
 
-/// Ages and points in time are gauges of seconds; all other seconds are how long things took.
-fn is_time(name: &str) -> bool {
-    name.ends_with("_seconds") && !name.contains("silence") && !name.contains("start_time")
+/// What Prometheus' guide to names and `promtool check metrics` ask for.
+fn lint(one: &Description) {
+    let name = one.name;
+    let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+    assert!(name.chars().all(plain) && one.labels.iter().all(|label| label.chars().all(plain)));
+    assert!(name.starts_with("dockbridge_") || PROCESS.contains(&name), "{name}");
+    assert_eq!(one.sort == "counter", name.ends_with("_total"), "{name}");
+    assert_eq!(one.sort == "histogram", name.ends_with("_duration_seconds"), "{name}");
+    let words: Vec<&str> = name.trim_end_matches("_total").split('_').collect();
+    let is_unit = |word: &str| matches!(word, "seconds" | "bytes");
+    let units = words.iter().filter(|word| is_unit(word)).count();
+    assert!(units == 0 || (units == 1 && words.last().is_some_and(|last| is_unit(last))), "{name}");
+    for word in words.iter().chain(one.labels) {
+        assert!(!RESERVED.contains(word), "{name}: {word}");
+    }
+    assert!(!one.help.is_empty() && !one.help.ends_with('.') && !one.help.contains('\n'), "{name}");
 }
+
+/// Every Prometheus client library has them, under these names.
+const PROCESS: [&str; 5] = [
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_threads",
+];
+
+/// No base units, types, what a histogram's series end with, and labels that belong to others.
+const RESERVED: [&str; 22] = [
+    "ms",
+    "milliseconds",
+    "minutes",
+    "hours",
+    "kb",
+    "mb",
+    "kilobytes",
+    "megabytes",
+    "percent",
+    "counter",
+    "gauge",
+    "histogram",
+    "summary",
+    "count",
+    "sum",
+    "bucket",
+    "le",
+    "quantile",
+    "job",
+    "instance",
+    "celsius",
+    "bits",
+];
 
 /// The dashboard asks for what is there, in the shape that Grafana imports.
 #[tokio::test]

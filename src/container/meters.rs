@@ -32,9 +32,9 @@ impl ContainerMeters {
 impl Meters for ContainerMeters {
     fn register(&self, registry: &mut Registry) {
         registry.show_by(
-            "dockbridge_exec_sync_seconds",
-            &["outcome"],
-            "Time of a command run by ExecSync, killing included where it was over time or abandoned",
+            "dockbridge_exec_sync_duration_seconds",
+            &["result"],
+            "Time of a command run by ExecSync, killing it included where it timed out or was abandoned",
             &self.execs,
         );
         registry.watch(&self.underway);

@@ -48,9 +48,9 @@ impl Meters for EngineMeters {
     fn register(&self, registry: &mut Registry) {
         self.0.register(
             registry,
-            "dockbridge_engine_call_seconds",
-            &["verb", "object", "outcome"],
-            "Time of a call to the Docker Engine, or to the beginning of an endless answer",
+            "dockbridge_engine_request_duration_seconds",
+            &["verb", "object", "result"],
+            "Time of a request to the Docker Engine, or to the first byte of an endless answer",
         );
     }
 }

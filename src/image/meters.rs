@@ -67,13 +67,13 @@ impl Meters for ImageMeters {
     fn register(&self, registry: &mut Registry) {
         self.pulls.register(
             registry,
-            "dockbridge_image_pull_seconds",
-            &["outcome"],
-            "Time of a pull; equal pulls at the same time are one",
+            "dockbridge_image_pull_duration_seconds",
+            &["result"],
+            "Time of an image pull; equal pulls at the same time are one",
         );
         registry.show(
             "dockbridge_image_pull_bytes_total",
-            "Compressed bytes of layers that pulls brought, as the engine tells them",
+            "Compressed bytes of image layers pulled, as Docker reports them",
             &self.bytes,
         );
     }

@@ -24,24 +24,28 @@ impl Meters for LogMeters {
     fn register(&self, registry: &mut Registry) {
         registry.show(
             "dockbridge_log_converted_bytes_total",
-            "Bytes of the engine's logs that were converted to CRI logs",
+            "Bytes of Docker logs converted to CRI logs",
             &self.converted,
         );
         registry.show(
-            "dockbridge_log_behind_bytes",
-            "Bytes of the engine's logs that wait to be converted, over all containers",
+            "dockbridge_log_backlog_bytes",
+            "Bytes of Docker logs not yet converted, over all containers",
             &self.behind,
         );
-        registry.show("dockbridge_log_followed", "Containers whose log is written", &self.followed);
+        registry.show(
+            "dockbridge_log_tailers",
+            "Containers whose log is being written",
+            &self.followed,
+        );
         registry.show(
             "dockbridge_log_errors_total",
-            "Attempts to read or write a log that failed and are made again",
+            "Failed attempts to read or write a log; each is retried",
             &self.errors,
         );
         registry.show_by(
             "dockbridge_log_lost_total",
-            &["what"],
-            "What is missing from CRI logs: lines that cannot be read, files the engine removed first",
+            &["kind"],
+            "Losses in CRI logs: lines that could not be parsed, files that Docker removed before they were read",
             &self.lost,
         );
     }

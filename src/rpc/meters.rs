@@ -55,19 +55,19 @@ impl Call {
 impl Meters for RpcMeters {
     fn register(&self, registry: &mut Registry) {
         registry.show_by(
-            "dockbridge_rpc_seconds",
+            "dockbridge_cri_request_duration_seconds",
             &["method", "code"],
             "Time from a CRI call to its answer, to the beginning of its stream, or until its caller left",
             &self.answered,
         );
         registry.show(
-            "dockbridge_event_listeners",
-            "Clients that listen to container events now",
+            "dockbridge_container_event_subscribers",
+            "Clients subscribed to container events (GetContainerEvents)",
             &self.listeners,
         );
         registry.show(
-            "dockbridge_events_total",
-            "Container events that were told, each counted once however many listen",
+            "dockbridge_container_events_total",
+            "Container events sent, each counted once however many subscribers it has",
             &self.events,
         );
         registry.watch(&self.underway);

@@ -63,35 +63,35 @@ impl Meters for Store {
     fn register(&self, registry: &mut Registry) {
         let meters = self.meters();
         registry.show(
-            "dockbridge_store_lag_seconds",
-            "Time from an event in the engine until readers can see what came of it",
+            "dockbridge_store_update_duration_seconds",
+            "Time from a Docker event until lists and statuses show it",
             &meters.lag,
         );
-        registry.show("dockbridge_store_events_total", "Events of the engine", &meters.events);
+        registry.show("dockbridge_engine_events_total", "Docker events received", &meters.events);
         registry.show(
             "dockbridge_store_relists_total",
-            "Lists of all containers that the engine answered: one at each connection, then from time to time",
+            "Full lists of containers fetched from Docker: one per connection, then periodically",
             &meters.lists,
         );
         registry.show_by(
-            "dockbridge_store_looks_total",
-            &["object", "outcome"],
-            "Inspects made to keep the store true",
+            "dockbridge_store_inspects_total",
+            &["object", "result"],
+            "Docker inspects made to update the store",
             &meters.looks,
         );
         registry.show(
-            "dockbridge_store_links_total",
-            "Times the engine's event stream was opened",
+            "dockbridge_engine_event_stream_connects_total",
+            "Times the Docker event stream was opened",
             &meters.links,
         );
         registry.show(
-            "dockbridge_store_links_lost_total",
-            "Times the engine's event stream ended or could not be opened",
+            "dockbridge_engine_event_stream_disconnects_total",
+            "Times the Docker event stream ended or could not be opened",
             &meters.losses,
         );
         registry.show(
             "dockbridge_store_snapshots_total",
-            "Snapshots published to readers",
+            "Snapshots of the store published to readers",
             &meters.snapshots,
         );
         show_state(self, registry);
@@ -102,39 +102,44 @@ impl Meters for Store {
 fn show_state(store: &Store, registry: &mut Registry) {
     let heard = store.meters().clone();
     registry.look(
-        "dockbridge_store_silence_seconds",
+        "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since the engine last said anything; absent before its first word",
+        "Time since Docker last sent anything; absent before its first answer",
         move || heard.silence().map(|since| Figure::only(since.as_secs_f64())).unwrap_or_default(),
     );
     let now = store.clone();
     registry.look(
         "dockbridge_store_synced",
         &[],
-        "1 once docker's containers are listed",
+        "1 once Docker's containers have been listed",
         move || Figure::only(f64::from(u8::from(now.snapshot().is_synced()))),
     );
     let now = store.clone();
     registry.look(
-        "dockbridge_store_complete",
+        "dockbridge_store_initial_inspects_complete",
         &[],
-        "1 once all that docker listed at first was inspected; nothing is cleaned up before",
+        "1 once everything in the first list has been inspected; nothing is cleaned up before",
         move || Figure::only(f64::from(u8::from(now.snapshot().is_complete()))),
     );
     let now = store.clone();
     registry.look(
         "dockbridge_store_uninspected_objects",
         &[],
-        "Containers, pods and images known only from docker's lists: their inspect has not answered",
+        "Containers, pods and images known from lists only: their inspect has not answered",
         move || Figure::only(counted(now.snapshot().uninspected().count())),
     );
     let now = store.clone();
-    registry.look("dockbridge_engine_reachable", &[], "1 while the engine answers", move || {
-        let reachable = now.snapshot().health == EngineHealth::Reachable;
-        Figure::only(f64::from(u8::from(reachable)))
-    });
+    registry.look(
+        "dockbridge_engine_reachable",
+        &[],
+        "1 while the Docker Engine answers",
+        move || {
+            let reachable = now.snapshot().health == EngineHealth::Reachable;
+            Figure::only(f64::from(u8::from(reachable)))
+        },
+    );
     let now = store.clone();
-    registry.look("dockbridge_store_pods", &["state"], "Pods by state", move || {
+    registry.look("dockbridge_pods", &["state"], "Pods by state", move || {
         let snapshot = now.snapshot();
         by_state(
             ["ready", "not_ready"],
@@ -145,7 +150,7 @@ fn show_state(store: &Store, registry: &mut Registry) {
         )
     });
     let now = store.clone();
-    registry.look("dockbridge_store_containers", &["state"], "Containers by state", move || {
+    registry.look("dockbridge_containers", &["state"], "Containers by state", move || {
         let snapshot = now.snapshot();
         by_state(
             ["created", "running", "exited", "unknown"],
@@ -153,7 +158,7 @@ fn show_state(store: &Store, registry: &mut Registry) {
         )
     });
     let now = store.clone();
-    registry.look("dockbridge_store_images", &[], "Images the engine has", move || {
+    registry.look("dockbridge_images", &[], "Images on the node", move || {
         Figure::only(counted(now.snapshot().images().len()))
     });
 }

@@ -30,7 +30,7 @@ pub(super) enum Token {
 impl StreamMeters {
     pub(super) fn token(&self, fate: Token) {
         let word = match fate {
-            Token::Given => "given",
+            Token::Given => "issued",
             Token::Used => "used",
             Token::Refused => "refused",
             Token::Full => "full",
@@ -47,15 +47,15 @@ impl StreamMeters {
 impl Meters for StreamMeters {
     fn register(&self, registry: &mut Registry) {
         registry.show_by(
-            "dockbridge_stream_tokens_total",
-            &["fate"],
-            "Tokens for exec, attach and port-forward: given, used, refused, or not given as too many were open",
+            "dockbridge_streaming_tokens_total",
+            &["result"],
+            "Tokens for exec, attach and port-forward: issued, used, refused, or not issued because too many were open",
             &self.tokens,
         );
         registry.show_by(
-            "dockbridge_streams_open",
+            "dockbridge_streaming_sessions",
             &["kind"],
-            "Streams of exec, attach and port-forward that are open now",
+            "Open sessions of exec, attach and port-forward",
             &self.open,
         );
         registry.watch(&self.underway);

@@ -28,15 +28,15 @@ pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
     let metrics = ask(&socket, "/metrics").await?;
     let more = |series: &str| figure(&metrics, series).saturating_sub(figure(&before, series));
-    let rpc = "dockbridge_rpc_seconds_count{method=";
+    let rpc = "dockbridge_cri_request_duration_seconds_count{method=";
     ensure_eq!(more(&format!("{rpc}\"RunPodSandbox\",code=\"OK\"}}")), 1);
     ensure_eq!(more(&format!("{rpc}\"StartContainer\",code=\"OK\"}}")), 1);
     ensure!(
-        more("dockbridge_cni_call_seconds_count{command=\"ADD\",outcome=\"ok\"}") >= 1,
+        more("dockbridge_cni_plugin_duration_seconds_count{command=\"ADD\",result=\"ok\"}") >= 1,
         "{metrics}"
     );
-    ensure_eq!(more("dockbridge_store_containers{state=\"running\"}"), 1);
-    ensure!(more("dockbridge_store_events_total") >= 2, "{metrics}");
+    ensure_eq!(more("dockbridge_containers{state=\"running\"}"), 1);
+    ensure!(more("dockbridge_engine_events_total") >= 2, "{metrics}");
     let state = ask(&socket, "/debug/state").await?;
     ensure!(state.contains(&sandbox) && state.contains(&ids[0]), "{state}");
     ensure!(!state.contains("planted-"), "a secret is shown: {state}");

@@ -39,9 +39,9 @@ impl Meters for CniMeters {
     fn register(&self, registry: &mut Registry) {
         self.0.register(
             registry,
-            "dockbridge_cni_call_seconds",
-            &["command", "outcome"],
-            "Time of one call to one network plugin",
+            "dockbridge_cni_plugin_duration_seconds",
+            &["command", "result"],
+            "Time of one call of one CNI plugin",
         );
     }
 }

@@ -29,16 +29,16 @@ fn a_counter_is_shown_in_both_forms() {
 fn labelled_meters_are_told_apart() {
     let calls: By<Counter, 2> = By::default();
     let mut registry = Registry::default();
-    registry.show_by("dockbridge_calls_total", &["call", "outcome"], "Calls", &calls);
+    registry.show_by("dockbridge_calls_total", &["call", "result"], "Calls", &calls);
     assert!(!registry.text(Form::Plain).contains("\ndockbridge_calls_total{"));
     calls.of(["start", "ok"]).one();
     calls.of(["start", "error"]).one();
     calls.of(["start", "ok"]).one();
     let text = registry.text(Form::Plain);
-    assert!(text.contains("dockbridge_calls_total{call=\"start\",outcome=\"ok\"} 2\n"), "{text}");
-    assert!(text.contains("dockbridge_calls_total{call=\"start\",outcome=\"error\"} 1\n"));
+    assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"ok\"} 2\n"), "{text}");
+    assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"error\"} 1\n"));
     let [described] = registry.descriptions() else { panic!("one metric") };
-    assert_eq!((described.sort, described.labels), ("counter", &["call", "outcome"][..]));
+    assert_eq!((described.sort, described.labels), ("counter", &["call", "result"][..]));
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn figures_are_looked_up_when_asked() {
 fn what_is_dropped_before_its_end_is_timed_too() {
     let calls: By<Timings, 2> = By::default();
     let mut registry = Registry::default();
-    registry.show_by("dockbridge_call_seconds", &["call", "outcome"], "Time", &calls);
+    registry.show_by("dockbridge_call_seconds", &["call", "result"], "Time", &calls);
     let count = |outcome: &str| {
         let series =
-            format!("dockbridge_call_seconds_count{{call=\"list\",outcome=\"{outcome}\"}} ");
+            format!("dockbridge_call_seconds_count{{call=\"list\",result=\"{outcome}\"}} ");
         let text = registry.text(Form::Plain);
         text.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
     };

@@ -97,7 +97,7 @@ impl Sampler {
 /// How many tasks dockbridge says it has; none if it does not say.
 async fn tasks(window: &Path) -> Option<f64> {
     let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
-    answer.lines().find_map(|line| line.strip_prefix("dockbridge_process_tasks "))?.parse().ok()
+    answer.lines().find_map(|line| line.strip_prefix("dockbridge_async_tasks "))?.parse().ok()
 }
 
 async fn metrics(window: &Path) -> Outcome<String> {

@@ -207,8 +207,8 @@ async fn a_call_given_up_is_counted_and_its_span_says_so() {
     let mut registry = Registry::default();
     engine.meters().register(&mut registry);
     let text = registry.text(Form::Plain);
-    let series = "dockbridge_engine_call_seconds_count{verb=\"inspect\",object=\"container\",\
-                  outcome=\"cancelled\"} 1\n";
+    let series = "dockbridge_engine_request_duration_seconds_count{verb=\"inspect\",object=\"container\",\
+                  result=\"cancelled\"} 1\n";
     assert!(text.contains(series), "{text}");
     let spans = std::iter::from_fn(|| noted.spans.try_recv().ok());
     let ended: Vec<_> = spans.filter(|span| span.name == "docker inspect").collect();

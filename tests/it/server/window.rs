@@ -22,20 +22,20 @@ async fn what_was_called_is_counted() {
     }
     bridge.create(&"0".repeat(64), &container("c"), &pod("p")).await.unwrap_err();
     let text = body(&ask(&bridge, "GET", "/metrics").await);
-    let rpc = "dockbridge_rpc_seconds_count{method=";
+    let rpc = "dockbridge_cri_request_duration_seconds_count{method=";
     assert_eq!(figure(&text, &format!("{rpc}\"ListPodSandbox\",code=\"OK\"}}")), 3.0);
     assert_eq!(figure(&text, &format!("{rpc}\"RunPodSandbox\",code=\"OK\"}}")), 1.0);
     assert_eq!(figure(&text, &format!("{rpc}\"CreateContainer\",code=\"NOT_FOUND\"}}")), 1.0);
-    let engine = "dockbridge_engine_call_seconds_count{verb=";
-    let created = format!("{engine}\"create\",object=\"container\",outcome=\"ok\"}}");
+    let engine = "dockbridge_engine_request_duration_seconds_count{verb=";
+    let created = format!("{engine}\"create\",object=\"container\",result=\"ok\"}}");
     assert_eq!(figure(&text, &created), docker.count("POST /containers/create") as f64);
-    assert_eq!(figure(&text, "dockbridge_store_pods{state=\"ready\"}"), 1.0);
+    assert_eq!(figure(&text, "dockbridge_pods{state=\"ready\"}"), 1.0);
     assert_eq!(figure(&text, "dockbridge_engine_reachable"), 1.0);
-    assert!(figure(&text, "dockbridge_process_resident_memory_bytes") > 1e6);
-    assert!(figure(&text, "dockbridge_store_lag_seconds_count") > 0.0, "{text}");
+    assert!(figure(&text, "process_resident_memory_bytes") > 1e6);
+    assert!(figure(&text, "dockbridge_store_update_duration_seconds_count") > 0.0, "{text}");
     bridge.stop_pod(&sandbox).await.unwrap();
     let text = body(&ask(&bridge, "GET", "/metrics").await);
-    assert_eq!(figure(&text, "dockbridge_store_pods{state=\"not_ready\"}"), 1.0);
+    assert_eq!(figure(&text, "dockbridge_pods{state=\"not_ready\"}"), 1.0);
     bridge.clear(&docker).await;
 }
 
@@ -45,13 +45,13 @@ async fn both_forms_are_what_they_say() {
     let bridge = Bridge::start(&docker).await;
     let plain = ask(&bridge, "GET", "/metrics").await;
     assert!(plain.contains("content-type: text/plain; version=0.0.4"), "{plain}");
-    assert!(plain.contains("\n# TYPE dockbridge_store_events_total counter\n"));
+    assert!(plain.contains("\n# TYPE dockbridge_engine_events_total counter\n"));
     assert!(!plain.contains("# EOF"));
     let wanted = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text; \
                   version=1.0.0,text/plain;q=0.5\r\n\r\n";
     let open = say(connect(&bridge).await, wanted).await;
     assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
-    assert!(open.contains("\n# TYPE dockbridge_store_events counter\n"));
+    assert!(open.contains("\n# TYPE dockbridge_engine_events counter\n"));
     assert!(open.ends_with("# EOF\n"));
 }
 
@@ -101,7 +101,7 @@ async fn health_is_not_readiness() {
     assert_eq!(status(&ask(&bridge, "GET", "/readyz").await), 503);
     let text = body(&ask(&bridge, "GET", "/metrics").await);
     assert_eq!(figure(&text, "dockbridge_engine_reachable"), 0.0);
-    assert!(figure(&text, "dockbridge_store_links_lost_total") >= 1.0);
+    assert!(figure(&text, "dockbridge_engine_event_stream_disconnects_total") >= 1.0);
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn an_event_is_rendered_once_for_all_listeners() {
     }
     assert_eq!(counts, [4, 4], "made, started, stopped, removed");
     let text = body(&ask(&bridge, "GET", "/metrics").await);
-    assert_eq!(figure(&text, "dockbridge_events_total"), 4.0);
-    assert_eq!(figure(&text, "dockbridge_event_listeners"), 52.0);
+    assert_eq!(figure(&text, "dockbridge_container_events_total"), 4.0);
+    assert_eq!(figure(&text, "dockbridge_container_event_subscribers"), 52.0);
     bridge.clear(&docker).await;
 }
