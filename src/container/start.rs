@@ -28,7 +28,7 @@ impl Containers {
         let _sandbox = self.locks.read(container.document.sandbox.as_str()).await;
         let _held = self.locks.write(id).await;
         let _mounted = self.ensure_mounted(&container.document).await?;
-        let started = self.store.watch_start(container, self.engine.start_container(id)).await;
+        let started = self.engine.start_container(id).await;
         // Also after a failure: the record then says why, and counts as exited.
         let seen = self.store.refresh_container(id).await;
         started?;

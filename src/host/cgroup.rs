@@ -23,7 +23,6 @@ pub mod kept;
 pub mod kills;
 pub mod limits;
 pub mod members;
-pub mod shortage;
 pub mod weight;
 
 /// The control groups of this machine. Clones share what is known of the mounts, and the groups

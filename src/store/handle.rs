@@ -9,17 +9,13 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, inquest::Inquest, look::Target, meters::StoreMeters,
+    command::Command, error::StoreError, look::Target, meters::StoreMeters,
     settings::SYNC_PATIENCE, snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     error::Kind,
-    model::{
-        engine::EngineHealth,
-        id::SandboxId,
-        record::{ContainerRecord, ImageRecord},
-    },
+    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -29,7 +25,6 @@ pub struct Store {
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
     meters: StoreMeters,
-    inquest: Inquest,
 }
 
 impl Store {
@@ -37,9 +32,9 @@ impl Store {
         current: Arc<ArcSwap<Snapshot>>,
         commands: mpsc::Sender<Command>,
         published: watch::Receiver<()>,
-        (meters, inquest): (StoreMeters, Inquest),
+        meters: StoreMeters,
     ) -> Self {
-        Self { current, commands, published, meters, inquest }
+        Self { current, commands, published, meters }
     }
 
     /// What is counted of it.
@@ -157,25 +152,6 @@ impl Store {
     /// As [`Self::refresh_container`].
     pub async fn refresh_image(&self, name: &str) -> Result<(), StoreError> {
         self.refresh(Target::Image(name.to_owned())).await
-    }
-
-    /// Runs the start of a container. The kernel is asked meanwhile to tell of it, where it would
-    /// not remember.
-    ///
-    /// # Errors
-    /// Those of the start.
-    pub async fn watch_start<T, E>(
-        &self,
-        container: &ContainerRecord,
-        start: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let sandbox = self.snapshot().sandbox(container.document.sandbox.as_str()).map(Arc::clone);
-        match sandbox.filter(|_| container.process.pid().is_none()) {
-            Some(sandbox) => {
-                self.inquest.watch_start((container.id.as_str(), &sandbox), start).await
-            }
-            None => start.await,
-        }
     }
 
     /// Joins a stored checkpoint to its sandbox; visible on return.

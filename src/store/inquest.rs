@@ -7,18 +7,16 @@
 //! container that ended earlier accounts for, was the container that has just ended. So every end
 //! is accounted for, also one that leaves no question: else its kills would be the next one's.
 //!
-//! Version 1 counts for each group alone. There the kernel is asked beforehand to tell of
-//! shortages, and the engine is: where its word comes after the end, only its event has it.
+//! Version 1 counts for each group alone, and the count goes with the group: there the engine's own
+//! word is all there is. Where that comes after the end, only its event has it.
 //!
 //! A verdict stays what it was: a kubelet reads an end once.
 
 mod account;
 mod verdicts;
-mod watches;
 
 use std::{
     collections::{HashMap, HashSet},
-    future,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -26,12 +24,11 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
+pub(super) use self::verdicts::Verdict;
 use self::{
     account::{Account, Tally},
     verdicts::Verdicts,
-    watches::Watches,
 };
-pub(super) use self::{verdicts::Verdict, watches::Words};
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
     error::chain,
@@ -51,7 +48,6 @@ pub struct Inquest {
     cgroups: Cgroups,
     /// Never held while files are read: the store's writer needs it too.
     known: Arc<Mutex<Known>>,
-    watches: Watches,
     /// One count at a time, from the kernel's figures to the account.
     counting: Arc<tokio::sync::Mutex<()>>,
     /// Where verdicts are kept that the engine does not know; none for tests.
@@ -122,45 +118,13 @@ impl Inquest {
         }
     }
 
-    /// Runs the start of a container, and has the kernel tell of it from its first moment.
-    pub(super) async fn watch_start<T, E>(
-        &self,
-        (id, sandbox): (&str, &SandboxRecord),
-        start: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let watched = async {
-            self.watches.expect(&self.cgroups, id, sandbox).await;
-            future::pending().await
-        };
-        let started = tokio::select! {
-            started = start => started,
-            never = watched => never,
-        };
-        if started.is_err() {
-            self.watches.end(id);
-        }
-        started
-    }
-
-    /// A container was seen. If it runs the kernel is to tell of it; if it has ended, what was told
-    /// goes with the answer, and so with the look that asks for it. While Docker starts it again an
-    /// end is over that nobody will ask about: it explains its kills, too.
-    pub(super) async fn attend(&self, record: &ContainerRecord) -> Words {
+    /// A container was seen. While Docker starts it again an end is over that nobody will ask
+    /// about: it explains its kills, too.
+    pub(super) async fn attend(&self, record: &ContainerRecord) {
         match record.process {
-            Process::Running { pid: 0, .. } => {
-                self.account(record).await;
-                self.watches.end(record.id.as_str());
-                Words::default()
-            }
-            Process::Running { .. } => {
-                self.known().live(record);
-                self.watches.attend(&self.cgroups, record).await;
-                Words::default()
-            }
-            Process::Exited { started_at, .. } if self.verdict(record).is_none() => {
-                self.watches.take(record.id.as_str(), started_at)
-            }
-            _ => Words::default(),
+            Process::Running { pid: 0, .. } => drop(self.account(record).await),
+            Process::Running { .. } => self.known().live(record),
+            _ => {}
         }
     }
 
@@ -172,7 +136,7 @@ impl Inquest {
 
     /// What an end was, as far as it was found out before, or leaves no question, or the kernel
     /// knows; none where its word or the engine's may still come.
-    pub(super) async fn hold(&self, record: &ContainerRecord, words: &Words) -> Option<Verdict> {
+    pub(super) async fn hold(&self, record: &ContainerRecord) -> Option<Verdict> {
         if !matches!(record.process, Process::Exited { .. }) {
             return None;
         }
@@ -186,7 +150,7 @@ impl Inquest {
             _ if is_clear => Verdict::AsTold,
             Some(true) => Verdict::NoMemory,
             Some(false) => Verdict::AsTold,
-            None if self.is_short(record, words) => Verdict::NoMemory,
+            None if self.is_short(record) => Verdict::NoMemory,
             None => return None,
         };
         self.close(record, verdict).await;
@@ -228,27 +192,23 @@ impl Inquest {
         self.known().short.insert(id.to_owned(), at);
     }
 
-    /// Whether the engine, or the kernel, told so of the run that has ended.
-    pub(super) fn is_short(&self, record: &ContainerRecord, words: &Words) -> bool {
-        is_of_run(record, &self.known().short) || words.tell()
+    /// Whether the engine told so of the run that has ended.
+    pub(super) fn is_short(&self, record: &ContainerRecord) -> bool {
+        is_of_run(record, &self.known().short)
     }
 
     /// Forgets what this list of the engine and the one before have not. One alone proves nothing:
     /// it may have begun before the container was made. [`Self::save`] is to follow.
     pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
         let mut known = self.known();
-        let watched = self.watches.ids();
-        let all = known.ids().chain(watched.iter().map(String::as_str));
-        let missing = all.filter(|id| !is_there(id)).map(str::to_owned).collect();
+        let missing = known.ids().filter(|id| !is_there(id)).map(str::to_owned).collect();
         let before = std::mem::replace(&mut known.missing, missing);
         let keeps = |id: &str| is_there(id) || !before.contains(id);
         known.retain(keeps);
-        self.watches.retain(keeps);
     }
 
     /// A container is no more. [`Self::save`] is to follow.
     pub(super) fn forget(&self, id: &str) {
-        self.watches.end(id);
         self.known().forget(id);
     }
 

@@ -11,7 +11,7 @@ use super::{
     error::StoreError,
     facts::Sight,
     gate::Gate,
-    inquest::{self, Inquest, Verdict, Words},
+    inquest::{self, Inquest, Verdict},
     link::Signal,
     look::{Target, Ticket},
     settings::StoreSettings,
@@ -113,27 +113,22 @@ impl Looker {
         }
     }
 
-    /// The cause of an end is found out once. Kernel and engine may tell of it a little later: they
-    /// are given the time, if the end is fresh.
+    /// The cause of an end is found out once. The engine may tell of it a little later: it is given
+    /// the time, if the end is fresh.
     async fn judged(&self, target: &Target, record: ContainerRecord) -> Sight {
-        let words = self.inquest.attend(&record).await;
-        if let Some(verdict) = self.inquest.hold(&record, &words).await {
+        self.inquest.attend(&record).await;
+        if let Some(verdict) = self.inquest.hold(&record).await {
             return sight(Observed::Container(inquest::by(verdict, record)));
         }
         if inquest::is_doubtful(&record) && is_fresh(&record) {
-            return self.explained_later(target, record, &words).await;
+            return self.explained_later(target, record).await;
         }
         self.inquest.close(&record, Verdict::AsTold).await;
         sight(Observed::Container(record))
     }
 
-    /// With the late word of the kernel, or of the engine by its inspection or by its event.
-    async fn explained_later(
-        &self,
-        target: &Target,
-        record: ContainerRecord,
-        words: &Words,
-    ) -> Sight {
+    /// With the engine's late word, by its inspection or by its event.
+    async fn explained_later(&self, target: &Target, record: ContainerRecord) -> Sight {
         let mut verdict = Verdict::AsTold;
         for rest in AGAIN_AFTER {
             time::sleep(rest).await;
@@ -141,7 +136,7 @@ impl Looker {
                 Ok(Sight::Gone) => return Sight::Gone,
                 Ok(seen) if !is_doubtful(&seen) => return seen,
                 _ if self.inquest.is_sentenced(&record) => break,
-                _ if self.inquest.is_short(&record, words) => {
+                _ if self.inquest.is_short(&record) => {
                     verdict = Verdict::NoMemory;
                     break;
                 }

@@ -60,19 +60,13 @@ impl Store {
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (shout, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let looker = Looker {
-            engine,
-            gate,
-            inquest: inquest.clone(),
-            settings,
-            signals: to_signals,
-            relist: Arc::default(),
-        };
+        let looker =
+            Looker { engine, gate, inquest, settings, signals: to_signals, relist: Arc::default() };
         let meters = StoreMeters::default();
         let outlet = Outlet::new(&current, shout, meters.clone());
         let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
-        Self::new(current, commands, published, (meters, inquest))
+        Self::new(current, commands, published, meters)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Inquest, Verdict, Words,
+    Inquest, Verdict,
     account::{Account, Tally},
     around, by, is_doubtful,
 };
@@ -97,7 +97,7 @@ async fn one_list_without_it_forgets_nothing() {
     let dead = ended(137, ExitReason::Error);
     inquest.close(&dead, Verdict::NoMemory).await;
     inquest.sentence(dead.id.as_str(), Nanos(i64::MAX));
-    let told = async || (inquest.hold(&dead, &Words::default()).await, inquest.is_sentenced(&dead));
+    let told = async || (inquest.hold(&dead).await, inquest.is_sentenced(&dead));
     for there in [false, true, false] {
         inquest.keep(|_| there);
         assert_eq!(told().await, (Some(Verdict::NoMemory), true));
@@ -168,7 +168,7 @@ async fn the_gone_are_not_kept() {
     let load = || Inquest::load(Cgroups::default(), checkpoints.clone());
     let (inquest, record) = (load().await, ended(137, ExitReason::Error));
     inquest.close(&record, Verdict::NoMemory).await;
-    assert_eq!(load().await.hold(&record, &Words::default()).await, Some(Verdict::NoMemory));
+    assert_eq!(load().await.hold(&record).await, Some(Verdict::NoMemory));
     inquest.keep(|id| id == record.id.as_str());
     assert!(inquest.is_saved(), "nothing is gone");
     inquest.keep(|_| false);
@@ -177,7 +177,7 @@ async fn the_gone_are_not_kept() {
     assert!(!inquest.is_saved());
     inquest.save().await;
     assert!(inquest.is_saved());
-    assert_eq!(load().await.hold(&record, &Words::default()).await, None);
+    assert_eq!(load().await.hold(&record).await, None);
     let stored = root.path().join("memory-kills.json");
     assert!(!stored.exists());
     // Of one that is known to be gone nobody waits for lists.
@@ -189,5 +189,5 @@ async fn the_gone_are_not_kept() {
     inquest.forget(record.id.as_str());
     inquest.save().await;
     assert!(!stored.exists());
-    assert_eq!(inquest.hold(&record, &Words::default()).await, None);
+    assert_eq!(inquest.hold(&record).await, None);
 }
