@@ -110,10 +110,11 @@ fn message(source: Source, mut bytes: Bytes) -> Result<LogMessage, &'static str>
 }
 
 fn is_time(bytes: Option<&[u8]>) -> bool {
-    bytes.is_some_and(|bytes| bytes.len() <= LONGEST_TIME && time(bytes).is_some())
+    bytes.and_then(time).is_some()
 }
 
 fn time(bytes: &[u8]) -> Option<&str> {
+    let bytes = Some(bytes).filter(|bytes| bytes.len() <= LONGEST_TIME)?;
     let text = std::str::from_utf8(bytes).ok()?;
     text.parse::<jiff::Timestamp>().is_ok().then_some(text)
 }
