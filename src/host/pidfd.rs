@@ -5,17 +5,11 @@
 //! process or nobody. Kernels before 5.3 have none: there the start time is looked at right
 //! before each signal, and waiting is looking again.
 
-use std::{
-    io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
-use nix::{
-    errno::Errno,
-    libc,
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
 };
 use tokio::io::Interest;
 
@@ -47,10 +41,10 @@ impl Held {
     /// # Errors
     /// No descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
-        let descriptor = match open(who.pid) {
+        let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(Watched::new(descriptor, Interest::READABLE)?),
-            Err(Errno::ESRCH | Errno::EINVAL) => return Ok(None),
-            Err(Errno::ENOSYS | Errno::EPERM) => None,
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+            Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error.into()),
         };
         let held = Self { who, processes: processes.clone(), descriptor };
@@ -64,16 +58,16 @@ impl Held {
     /// Not permitted.
     pub fn tell(&self, message: Message) -> io::Result<()> {
         let signal = match message {
-            Message::HangUp => Signal::SIGHUP,
-            Message::Kill => Signal::SIGKILL,
+            Message::HangUp => Signal::HUP,
+            Message::Kill => Signal::KILL,
         };
         let sent = match &self.descriptor {
-            Some(descriptor) => send(descriptor.get(), signal),
-            None if self.is_same() => kill(pid(self.who.pid), signal),
+            Some(descriptor) => pidfd_send_signal(descriptor.get(), signal),
+            None if self.is_same() => pid(self.who.pid).and_then(|pid| kill_process(pid, signal)),
             None => Ok(()),
         };
         match sent {
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -95,35 +89,9 @@ impl Held {
     }
 }
 
-#[allow(unsafe_code, reason = "no safe door to this system call")]
-fn open(pid: u32) -> Result<OwnedFd, Errno> {
-    // SAFETY: takes two numbers and touches no memory of ours.
-    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
-    let descriptor = RawFd::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: the kernel has just made it, for us alone, closed on exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-#[allow(unsafe_code, reason = "no safe door to this system call")]
-fn send(to: &OwnedFd, signal: Signal) -> Result<(), Errno> {
-    let nothing = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open for the length of the call; a null pointer asks for the
-    // information `kill` would give.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            to.as_raw_fd(),
-            signal as libc::c_int,
-            nothing,
-            0,
-        )
-    };
-    Errno::result(answer).map(drop)
-}
-
 /// Numbers from the process table fit: the kernel's limit is far below.
-fn pid(number: u32) -> Pid {
-    Pid::from_raw(number.try_into().unwrap_or(libc::pid_t::MAX))
+fn pid(number: u32) -> Result<Pid, Errno> {
+    i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
 /// How often a process is looked at where it cannot be waited for.

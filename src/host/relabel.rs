@@ -4,21 +4,25 @@
 //! directory is opened below the one before it, and no symbolic link is followed.
 
 use std::{
-    ffi::{CString, OsStr},
+    ffi::OsStr,
     io,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nix::{
     dir::{Dir, Type},
     errno::Errno,
     fcntl::{OFlag, open, openat},
-    libc,
     sys::stat::Mode,
+};
+
+use rustix::{
+    fs::{XattrFlags, lsetxattr},
+    io::Errno as Refusal,
 };
 
 use super::error::HostError;
@@ -39,49 +43,29 @@ pub fn relabel(
     is_over: &dyn Fn() -> bool,
 ) -> Result<usize, HostError> {
     let failed = |e: io::Error| HostError::new("relabel", root, e);
-    let attribute = Attribute::new(name, value).map_err(|e| failed(e.into()))?;
-    let mut walk = Walk { attribute, seen: 0, is_over };
+    let mut walk = Walk { attribute: Attribute { name, value }, seen: 0, is_over };
     walk.from(root).map_err(failed)?;
     Ok(walk.seen)
 }
 
-struct Attribute {
-    name: CString,
-    value: CString,
+struct Attribute<'a> {
+    name: &'a str,
+    value: &'a str,
 }
 
-impl Attribute {
-    fn new(name: &str, value: &str) -> Result<Self, std::ffi::NulError> {
-        Ok(Self { name: CString::new(name)?, value: CString::new(value)? })
-    }
-
+impl Attribute<'_> {
     /// On an entry of an open directory, on the link itself if it is one.
-    #[allow(unsafe_code, reason = "no safe door to this system call")]
     fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
-        let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
-        path.extend(entry.as_bytes());
-        let path = CString::new(path)?;
-        let value = self.value.as_bytes();
-        // SAFETY: the three pointers are to texts that outlive the call, and the length is that
-        // of the value; the kernel reads them and keeps nothing.
-        let code = unsafe {
-            libc::lsetxattr(
-                path.as_ptr(),
-                self.name.as_ptr(),
-                value.as_ptr().cast(),
-                value.len(),
-                0,
-            )
-        };
-        match Errno::result(code) {
-            Ok(_) | Err(Errno::ENOENT | Errno::ENOTSUP) => Ok(()),
+        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
+        match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
+            Ok(()) | Err(Refusal::NOENT | Refusal::NOTSUP) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 }
 
 struct Walk<'a> {
-    attribute: Attribute,
+    attribute: Attribute<'a>,
     seen: usize,
     is_over: &'a dyn Fn() -> bool,
 }

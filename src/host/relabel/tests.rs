@@ -1,25 +1,17 @@
 //! The walk, with an attribute that everybody may set.
 
-use std::{
-    fs,
-    os::unix::{ffi::OsStrExt, fs::symlink},
-};
+use std::{fs, os::unix::fs::symlink};
+
+use rustix::fs::lgetxattr;
 
 use super::*;
 use crate::skips::{Lack, skip};
 
 const NAME: &str = "user.dockbridge.test";
 
-#[allow(unsafe_code, reason = "no safe door to this system call")]
 fn value(path: &Path) -> Option<String> {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    let name = CString::new(NAME).unwrap();
     let mut buffer = [0_u8; 64];
-    // SAFETY: the texts outlive the call, and the kernel writes at most the buffer's length.
-    let length = unsafe {
-        libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
-    };
-    let length = usize::try_from(length).ok()?;
+    let length = lgetxattr(path, NAME, &mut buffer).ok()?;
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
