@@ -14,6 +14,8 @@
 mod arrows;
 #[path = "architecture/budgets.rs"]
 mod budgets;
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/foreign.rs"]
 mod foreign;
 #[path = "architecture/manners.rs"]

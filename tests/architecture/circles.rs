@@ -1,0 +1,79 @@
+//! Inside a room, too, no file leads back to itself: what two files need of each other belongs into
+//! a third.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{hold, shipped, source::PathUse};
+
+#[test]
+fn no_file_leads_back_to_itself() {
+    let files = shipped();
+    let modules: BTreeSet<Vec<String>> = files.iter().map(super::source::File::module).collect();
+    let mut leads: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for file in &files {
+        let from = file.module();
+        let to = file.paths().iter().filter_map(|path| module_of(path, &modules)).collect();
+        leads.insert(from, to);
+    }
+    let mut circles: Vec<String> = Vec::new();
+    for from in leads.keys() {
+        let reached = reached(from, &leads);
+        let circle: Vec<String> = reached
+            .iter()
+            .filter(|other| *other >= from && self::reached(other, &leads).contains(from))
+            .map(|module| module.join("::"))
+            .collect();
+        let known = circles.iter().any(|known| known.contains(&from.join("::")));
+        if circle.len() > 1 && !known {
+            circles.push(circle.join(" <-> "));
+        }
+    }
+    circles.retain(|circle| !KNOWN.contains(&circle.as_str()));
+    hold("files of one room that need each other", &circles);
+}
+
+/// Where paths from a module lead, by any number of steps.
+fn reached(
+    from: &[String],
+    leads: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>,
+) -> BTreeSet<Vec<String>> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![from.to_vec()];
+    while let Some(module) = next.pop() {
+        for to in leads.get(&module).into_iter().flatten() {
+            if to != &module && reached.insert(to.clone()) {
+                next.push(to.clone());
+            }
+        }
+    }
+    reached
+}
+
+/// The file a path leads into: the longest module that it begins with. The crate's root and the
+/// file of a room itself name what is in it, and hold nothing.
+fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
+    let (first, rest) = path.segments.split_first()?;
+    if first != "crate" {
+        return None;
+    }
+    (1..=rest.len()).rev().map(|length| rest[..length].to_vec()).find(|one| modules.contains(one))
+}
+
+/// Still to be opened.
+const KNOWN: &[&str] = &[
+    "app <-> app::own <-> app::window",
+    "config::error <-> config::file <-> config::resolve <-> config::settings",
+    "engine::client <-> engine::version",
+    "model::network <-> model::sandbox",
+    "network::cni::exec <-> network::cni::meters",
+    "sandbox::adopt <-> sandbox::room",
+    "stats::disks <-> stats::pods <-> stats::room <-> stats::walker",
+    "stats::read::cpu <-> stats::read::group <-> stats::read::io <-> stats::read::memory <-> stats::read::tasks",
+    "store::facts <-> store::facts::lists",
+    "store::handle <-> store::meters",
+    "store::inspect <-> store::link",
+    "streaming::spdy::connection <-> streaming::spdy::read",
+    "telemetry::meter <-> telemetry::registry",
+    "translate::observe::adopted <-> translate::observe::container",
+    "translate::plan::cdi <-> translate::plan::container <-> translate::plan::mounts <-> translate::plan::sandbox",
+];
