@@ -12,9 +12,10 @@ use tokio::{
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, LONG, container, docker, pod},
+    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
     fake_dockerd::{
         exec::Script,
+        fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
     },
 };
@@ -338,6 +339,30 @@ async fn an_exec_that_ends_with_its_engine_is_told_of() {
         assert!(heard.contains("docker") && heard.contains("Failure"), "{restarted}: {heard}");
         scene.bridge.until_ready(restarted).await;
     }
+}
+
+// The engine accepts the start and does nothing until its client was told that it failed.
+#[tokio::test]
+async fn an_exec_that_begins_after_its_client_left_is_looked_after() {
+    let scene = Scene::set().await;
+    // Begun, and without a process for as long as it is looked at.
+    let script = Script { pid: 0, ..Script::endless([]) };
+    scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
+    let late = Fault::LateUnasked(PATIENCE * 3 / 2);
+    scene.docker.inject(Rule::new("POST /exec/*/start", late).times(1));
+    let url = scene.exec().await.unwrap();
+    let heard = heard_to_the_end(&url).await;
+    assert!(
+        heard.contains("no answer from the docker engine") && heard.contains("Failure"),
+        "{heard}"
+    );
+    let begun = || scene.docker.world(|world| world.execs.iter().any(|exec| exec.begun));
+    assert!(!begun(), "it was to begin late");
+    eventually(begun).await;
+    // Somebody asks which process it is: to end it.
+    let looks = || scene.docker.count("GET /exec/*/json");
+    let before = looks();
+    eventually(|| looks() > before + 1).await;
 }
 
 #[tokio::test]
