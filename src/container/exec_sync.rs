@@ -19,10 +19,12 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use super::{error::ContainerError, meters::ContainerMeters, room::Containers};
 use crate::{
-    engine::{client::Engine, error::EngineError, hijack::Output},
+    engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
     exec::{
+        error::ExecError,
         marks::{Left, Marks},
         process::Exec,
+        refusal,
     },
     flight::call::Lost,
     model::{
@@ -202,10 +204,13 @@ impl Run {
         let why = tokio::select! {
             biased;
             outcome = hear_out(exec, output) => {
-                let failed = outcome.is_err();
+                let (failed, begun) = (outcome.is_err(), !is_never_begun(&outcome));
                 // What became of it is not known, and may not be for long.
                 caller.told(outcome);
-                return !failed || self.end(exec).await.is_none();
+                return match begun {
+                    true => !failed || self.end(exec).await.is_none(),
+                    false => self.end_unbegun(exec).await,
+                };
             }
             () = gone.cancelled() => ContainerError::Abandoned { id: self.id() },
             () = up => {
@@ -237,6 +242,24 @@ impl Run {
                 self.end(exec).await.is_none()
             }
         }
+    }
+
+    /// Ends what there may be of a command that never began by the engine's word; twice, since it
+    /// may be under way. Whether nothing is left.
+    async fn end_unbegun(&self, exec: &Exec) -> bool {
+        let id = self.container.id.as_str();
+        for pause in [Duration::ZERO, BEGUN_SINCE] {
+            tokio::select! {
+                () = sleep(pause) => {}
+                // The next dockbridge finds the mark.
+                () = self.stopping.cancelled() => return false,
+            }
+            if let Err(error) = exec.kill_unbegun().await {
+                warn!(container = id, %error, "could not end a command that docker did not see begin");
+                return false;
+            }
+        }
+        true
     }
 
     /// A while after dockbridge was told to end: most commands are over by then.
@@ -301,8 +324,16 @@ async fn hear_out(exec: &Exec, mut output: Output) -> Result<ExecOutcome, Contai
     if heard.dropped > 0 {
         debug!(bytes = heard.dropped, "a command printed more than an answer can hold");
     }
-    let exit_code = exec.exit_code().await?;
+    let exit_code = match exec.ending().await? {
+        Ending::Exited(code) => code,
+        Ending::NeverBegun(Some(code)) if refusal::is_of_the_command(&heard.stdout) => code,
+        Ending::NeverBegun(_) => return Err(exec.never_begun(&heard.stdout).into()),
+    };
     Ok(ExecOutcome { stdout: heard.stdout, stderr: heard.stderr, exit_code })
+}
+
+const fn is_never_begun(outcome: &Result<ExecOutcome, ContainerError>) -> bool {
+    matches!(outcome, Err(ContainerError::Exec(ExecError::NeverBegun { .. })))
 }
 
 /// Output as far as it is kept.
@@ -366,7 +397,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// be killed for so long has other troubles.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
-/// How long the engine may take to begin what a killed dockbridge asked of it.
+/// How long the engine may take to begin what it was asked and nobody hears of.
 const BEGUN_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the answer waits beyond the limit for the killing to be done.

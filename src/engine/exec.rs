@@ -17,6 +17,16 @@ use crate::{
     wire::docker,
 };
 
+/// How a process came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It ran, and exited so.
+    Exited(i32),
+    /// There never was one. The engine may have an exit code for that, and its reason stands where
+    /// the output would.
+    NeverBegun(Option<i32>),
+}
+
 /// A process to be started.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecWish<'a> {
@@ -43,8 +53,16 @@ pub struct ExecState {
 
 impl ExecState {
     /// How it ended, once it has.
-    pub fn ending(self) -> Option<i32> {
-        self.exit_code.filter(|_| !self.running)
+    pub fn ending(self) -> Option<Ending> {
+        let code = self.exit_code.filter(|_| !self.running)?;
+        Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
+    }
+
+    /// The same of one that was started and whose output has ended: one the engine gave up so early
+    /// that it never said so is over, too.
+    pub fn conclusion(self) -> Option<Ending> {
+        let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
+        self.ending().or(given_up.then_some(Ending::NeverBegun(None)))
     }
 }
 
@@ -84,8 +102,8 @@ impl Engine {
 
     /// Starts an exec and connects to it. `tty` as it was made.
     ///
-    /// Never repeated by itself. A program that cannot be started is no error here: the engine
-    /// writes the reason as output, and the exit code is 126 or 127.
+    /// Never repeated by itself. That nothing could be started is no error here: the engine
+    /// writes the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such an exec, [`EngineError::Conflict`] when it was

@@ -20,6 +20,17 @@ pub enum ExecError {
         /// Full id.
         container: String,
     },
+    /// The engine took it, could not begin it, and that is not the command's fault.
+    #[error(
+        "the docker engine could not begin a command in container {container}: {}",
+        words(said)
+    )]
+    NeverBegun {
+        /// Full id.
+        container: String,
+        /// The engine's reason.
+        said: String,
+    },
     /// The engine does not know it any more.
     #[error(
         "the docker engine was restarted while a command ran in container {container}, so how it \
@@ -85,9 +96,13 @@ impl ExecError {
         match self {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } => Kind::Internal,
-            Self::Forgotten { .. } => Kind::Unavailable,
+            Self::Forgotten { .. } | Self::NeverBegun { .. } => Kind::Unavailable,
             Self::OutOfSight { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,
         }
     }
+}
+
+const fn words(said: &str) -> &str {
+    if said.is_empty() { "it does not say why" } else { said }
 }

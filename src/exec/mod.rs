@@ -6,11 +6,13 @@
 //! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.
 //!
 //! [`process`] is one such process, [`sight`] what the process table shows of it, [`kin`] who
-//! belongs to it, [`marks`] what a server notes of them for the one after it.
+//! belongs to it, [`marks`] what a server notes of them for the one after it, [`refusal`] what the
+//! engine says of one that it did not begin.
 
 pub mod error;
 pub mod marks;
 pub mod process;
+pub mod refusal;
 
 mod kin;
 mod sight;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{
         client::Engine,
-        exec::{ExecState, ExecWish},
+        exec::{Ending, ExecState, ExecWish},
         hijack::Hijacked,
     },
     host::pidfd::Message,
@@ -132,17 +132,21 @@ impl Exec {
         }
     }
 
-    /// How the main process ended; waits until it has.
+    /// How the main process ended, for one whose output has ended or who has; waits until it has.
     ///
     /// # Errors
     /// The engine fails, does not say, or was restarted.
-    pub async fn exit_code(&self) -> Result<i32, ExecError> {
+    pub async fn ending(&self) -> Result<Ending, ExecError> {
         let mut pause = FIRST_PAUSE;
         loop {
-            if let Some(code) = self.look_known().await?.ending() {
-                return Ok(code);
+            let state = self.look_known().await?;
+            if let Some(ending) = state.ending() {
+                return Ok(ending);
             }
             if pause > SOON {
+                if let Some(ending) = state.conclusion() {
+                    return Ok(ending);
+                }
                 break;
             }
             sleep(pause).await;
@@ -153,8 +157,8 @@ impl Exec {
         let until = Instant::now() + ENGINE_LAG;
         pause = FIRST_PAUSE;
         while Instant::now() < until {
-            if let Some(code) = self.look_known().await?.ending() {
-                return Ok(code);
+            if let Some(ending) = self.look_known().await?.ending() {
+                return Ok(ending);
             }
             sleep(pause).await;
             pause = longer(pause, LONGEST_PAUSE);
@@ -181,7 +185,7 @@ impl Exec {
                 state = asking => state,
             };
             match state {
-                Ok(state) if state.ending().is_some() => return Ok(()),
+                Ok(state) if state.conclusion().is_some() => return Ok(()),
                 Ok(_) => away = None,
                 Err(error @ ExecError::Forgotten { .. }) => return Err(error),
                 Err(error) if away.get_or_insert_with(Instant::now).elapsed() > AWAY_PATIENCE => {
@@ -225,6 +229,21 @@ impl Exec {
             }
         };
         timeout(KILL_PATIENCE, over).await.map_err(|_| self.shared.traces.unkillable())
+    }
+
+    /// Of one that never began, by the engine's word: kills what bears its marker all the same, since
+    /// an engine that was disturbed may not know what its helpers have begun.
+    ///
+    /// # Errors
+    /// [`ExecError::Unkillable`] when some of it does not end.
+    pub async fn kill_unbegun(&self) -> Result<(), ExecError> {
+        end_all(&self.shared.traces, None).await.map(drop)
+    }
+
+    /// The error for one that never began; `said` stood where its output would.
+    pub fn never_begun(&self, said: &[u8]) -> ExecError {
+        let said = String::from_utf8_lossy(said).trim().to_owned();
+        ExecError::NeverBegun { container: self.shared.traces.container.clone(), said }
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main

@@ -12,6 +12,7 @@ use super::{
     room::Streaming,
 };
 use crate::{
+    engine::exec::Ending,
     error::chain,
     exec::process::Exec,
     model::stream::{ExecSpec, TerminalSize},
@@ -83,9 +84,11 @@ async fn end_late(exec: Exec) {
 }
 
 async fn outcome(exec: &Exec) -> Outcome {
-    match exec.exit_code().await {
-        Ok(0) => Outcome::Success,
-        Ok(code) => Outcome::Exit(code),
+    match exec.ending().await {
+        Ok(Ending::Exited(0)) => Outcome::Success,
+        // The client has read the reason already.
+        Ok(Ending::Exited(code) | Ending::NeverBegun(Some(code))) => Outcome::Exit(code),
+        Ok(Ending::NeverBegun(None)) => failure(&chain(&exec.never_begun(&[]))),
         Err(error) => failure(&chain(&error)),
     }
 }

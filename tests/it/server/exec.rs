@@ -273,3 +273,64 @@ async fn a_callers_own_deadline_is_told_with_what_was_waited_for() {
     let text = error.message();
     assert!(text.contains("make an exec in") && text.contains("has not answered"), "{text}");
 }
+
+/// An exec that never had a process: this is what the engine says instead of its output.
+fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
+    let said = Step::Out(format!("{words}\r\n").into_bytes());
+    script(docker, Script { pid: 0, exit_code, ..Script::of([said]) });
+}
+
+// Handed on as the outcome of a probe, it would restart a container that is well.
+#[tokio::test]
+async fn what_an_engine_in_trouble_says_is_no_outcome() {
+    let (docker, bridge, id) = set().await;
+    for (words, exit_code) in [
+        ("context canceled", Some(126)),
+        ("transport is closing: unavailable", Some(126)),
+        ("ttrpc: closed: unknown", Some(126)),
+        ("error while dialing: connection refused: unavailable", Some(128)),
+        (
+            "OCI runtime exec failed: exec failed: cannot exec in a stopped container: unknown",
+            Some(126),
+        ),
+        ("OCI runtime exec failed: runc did not terminate successfully: signal: killed", Some(128)),
+        ("Container is not running", None),
+    ] {
+        never_begun(&docker, words, exit_code);
+        let error = run(&bridge, &id, &["x"], 0).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{words}: {error:?}");
+        assert!(error.message().contains(words), "{words}: {error:?}");
+    }
+    // It may have begun unseen: it is looked for a while.
+    let marks = bridge.node().path("state/execs");
+    let noted = || std::fs::read_dir(&marks).unwrap().next().is_some();
+    assert!(noted());
+    let forgotten = async {
+        while noted() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LONG, forgotten).await.expect("a mark that goes");
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_is_an_outcome() {
+    let (docker, bridge, id) = set().await;
+    let (runtime, runs) =
+        ("OCI runtime exec failed: exec failed: ", "unable to start container process: ");
+    for (reason, exit_code) in [
+        ("exec: \"x\": executable file not found in $PATH: unknown", 127),
+        ("exec: \"x\": permission denied: unknown", 126),
+        ("exec: \"x\": is a directory: permission denied", 126),
+    ] {
+        let words = format!("{runtime}{runs}{reason}");
+        never_begun(&docker, &words, Some(exit_code));
+        let answer = run(&bridge, &id, &["x"], 0).await.unwrap();
+        assert_eq!(i64::from(answer.exit_code), exit_code, "{words}");
+        assert_eq!(answer.stdout, format!("{words}\r\n").into_bytes());
+    }
+    // One that ran may say and end as it likes.
+    let said = Step::Out(b"context canceled".to_vec());
+    script(&docker, Script { exit_code: Some(126), ..Script::of([said]) });
+    assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().exit_code, 126);
+}

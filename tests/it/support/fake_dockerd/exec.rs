@@ -35,7 +35,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
-    /// Without [`Step::End`], how it ends after its last step; none for never.
+    /// Without [`Step::End`], how it ends after its last step; none for one that was not even begun.
     pub(crate) exit_code: Option<i64>,
     /// How long after its output its end is seen in an inspect.
     pub(crate) lag: Duration,
@@ -179,6 +179,8 @@ pub(super) async fn play(
     if let Some(code) = code {
         tokio::time::sleep(script.lag).await;
         end(world, exec.as_deref(), code);
+    } else if let Some(exec) = lock(world).exec_mut(exec.as_deref().unwrap_or_default()) {
+        exec.running = false;
     }
     Ok(())
 }

@@ -1,0 +1,71 @@
+//! What an engine says instead of the output of a command that it did not begin.
+//!
+//! It says anything there in its own words, with an exit code of its own choice (126, 127, 128):
+//! that the program does not exist, but also that containerd went away under it. The former is how
+//! the command ended; the latter says nothing of the command, and taken for the answer of a probe
+//! it would have a container restarted that is well.
+
+/// Whether it is the container's fault that nothing was begun: its program, or its folder, is
+/// missing or forbidden. All else passes, or is the node's.
+pub fn is_of_the_command(said: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(said);
+    let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
+    match reason.strip_prefix(RUNC_SAYS) {
+        Some(reason) => RUNC_REASONS.iter().any(|words| reason.contains(words)),
+        None => CRUN_REASONS.iter().any(|words| reason.starts_with(words)),
+    }
+}
+
+/// What the container runtime itself refuses begins so. That it could not be asked does, too.
+const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
+
+const RUNC_SAYS: &str = "exec failed: ";
+
+/// A name is quoted when it is looked up in the container.
+const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
+
+const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_the_command;
+
+    #[test]
+    fn of_the_command() {
+        for reason in [
+            // runc 1.0, 1.1 and 1.3.
+            "exec failed: container_linux.go:380: starting container process caused: exec: \"x\": \
+             executable file not found in $PATH: unknown",
+            "exec failed: unable to start container process: exec: \"/n/x\": stat /n/x: not a \
+             directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?",
+            "exec failed: unable to start container process: exec: \"/d\": is a directory: \
+             permission denied",
+            "exec failed: unable to start container process: exec: \"/l\": stat /l: too many \
+             levels of symbolic links",
+            "exec failed: unable to start container process: chdir to cwd (\"/gone\") set in \
+             config.json failed: no such file or directory: unknown",
+            "executable file `x` not found in $PATH: No such file or directory: unknown",
+        ] {
+            let said = format!("OCI runtime exec failed: {reason}\r\n");
+            assert!(is_of_the_command(said.as_bytes()), "{reason}");
+        }
+    }
+
+    #[test]
+    fn of_something_else() {
+        for said in [
+            "",
+            "context canceled",
+            "ttrpc: closed: unknown",
+            "exec: \"x\": executable file not found in $PATH",
+            "OCI runtime exec failed: exec failed: cannot exec in a stopped container: unknown",
+            "OCI runtime exec failed: exec failed: unable to start container process: read init-p: \
+             connection reset by peer: unknown",
+            "OCI runtime exec failed: open /tmp/runc-process1: no space left on device: unknown",
+            "OCI runtime exec failed: unable to retrieve OCI runtime error (open log.json: no such \
+             file or directory): exec: \"runc\": executable file not found in $PATH: unknown",
+        ] {
+            assert!(!is_of_the_command(said.as_bytes()), "{said}");
+        }
+    }
+}
