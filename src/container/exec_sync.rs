@@ -170,6 +170,12 @@ impl Run {
                 return caller.told(Err(error.into()));
             }
         };
+        // Its caller has been told that it is over.
+        if caller.gone.is_cancelled() {
+            mark.done().await;
+            let id = self.id();
+            return caller.told(Err(ContainerError::Abandoned { id }));
+        }
         // Never given up half way: what the engine may have begun must be known to be ended.
         let connection = match exec.start().await {
             Ok(connection) => connection,
