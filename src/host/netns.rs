@@ -62,21 +62,20 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     Err(HostError::new("pin", &source, io::Error::other("the process ended meanwhile")))
 }
 
-/// Pins at `at` what is pinned at `old`, and takes the old pin away. Without an old one, one that is
-/// at `at` stays.
+/// Pins at `at`, too, what is pinned at `old`; a pin that is at `at` stays. Whether `old` is another
+/// place than `at`, and not another way to the same.
 ///
 /// # Errors
 /// Mounting is not permitted.
-pub fn bring_pin(old: &Path, at: &Path) -> Result<(), HostError> {
+pub fn copy_pin(old: &Path, at: &Path) -> Result<bool, HostError> {
     let place = |pin: &Path| pin.parent().and_then(|above| above.canonicalize().ok());
-    // Another way to the same directory.
     if place(old).is_some_and(|old| Some(old) == place(at)) {
-        return Ok(());
+        return Ok(false);
     }
     if is_pinned(old) && !is_pinned(at) {
         mount_pin(old, at)?;
     }
-    unpin(old)
+    Ok(true)
 }
 
 /// Takes the pin at `at` away, with its file. The namespace ends with its last process.

@@ -7,10 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{error::SandboxError, room::Sandboxes};
 use crate::{
+    error::chain,
     host::{error::HostError, netns},
     model::{id::SandboxId, network::Attachment},
 };
@@ -37,31 +38,43 @@ impl Sandboxes {
         self.mount(id, netns::unpin).await
     }
 
-    /// Brings the pin of a sandbox here that was connected under another run directory.
-    pub(super) async fn bring_pin(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    /// Brings the pin of a sandbox here that was connected under another run directory. That this
+    /// fails holds up nobody: what cannot be brought is released where it is.
+    pub(super) async fn bring_pin(&self, id: &SandboxId) {
         let snapshot = self.rooms.store.snapshot();
-        let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
-        let Some(mut moved) = sandbox.attachment.clone() else { return Ok(()) };
+        let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return };
+        let Some(mut moved) = sandbox.attachment.clone() else { return };
         let (Attachment::Adding(intent) | Attachment::Ready { intent, .. }) = &mut moved else {
-            return Ok(());
+            return;
         };
         let old = std::mem::replace(&mut intent.pod.netns, self.pin_of(id));
         if old == intent.pod.netns || old.file_name() != intent.pod.netns.file_name() {
-            return Ok(());
+            return;
         }
-        let from = old.clone();
-        self.mount(id, move |at| netns::bring_pin(&from, at)).await?;
+        let (from, from_there) = (old.display(), old.clone());
+        let another = match self.mount(id, move |at| netns::copy_pin(&from_there, at)).await {
+            Ok(another) => another,
+            Err(error) => {
+                let error = chain(&error);
+                warn!(sandbox = %id, %from, error, "namespace stays in another run directory");
+                return;
+            }
+        };
+        let spent = old.clone();
+        if another && let Err(error) = self.mount(id, move |_| netns::unpin(&spent)).await {
+            let error = chain(&error);
+            warn!(sandbox = %id, %from, error, "what is left in another run directory has to be removed by hand");
+        }
         self.remember_if_possible(sandbox, moved).await;
-        info!(sandbox = %id, from = %old.display(), "namespace taken over from another run directory");
-        Ok(())
+        info!(sandbox = %id, %from, "namespace taken over from another run directory");
     }
 
     /// Mounting blocks, so it is done off the runtime's threads.
-    async fn mount(
+    async fn mount<T: Send + 'static>(
         &self,
         id: &SandboxId,
-        change: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
-    ) -> Result<(), SandboxError> {
+        change: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, SandboxError> {
         let (path, at) = (self.pin_of(id), self.pin_of(id));
         let lost = |error| Err(HostError::new("finish work on", &path, io::Error::other(error)));
         let done = tokio::task::spawn_blocking(move || change(&at)).await;

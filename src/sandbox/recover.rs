@@ -121,7 +121,7 @@ impl Sandboxes {
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        self.bring_pin(id).await?;
+        self.bring_pin(id).await;
         let snapshot = self.rooms.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {

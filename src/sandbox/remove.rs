@@ -21,7 +21,7 @@ impl Sandboxes {
 
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        self.bring_pin(id).await?;
+        self.bring_pin(id).await;
         let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
             self.hold_namespace(sandbox).await?;

@@ -8,7 +8,10 @@ use std::{
 };
 
 use dockbridge::{
-    host::relabel::{SELINUX, relabel},
+    host::{
+        netns,
+        relabel::{SELINUX, relabel},
+    },
     model::network::NetworkMode,
     wire::cri::{self, PodSandboxState as State},
 };
@@ -207,6 +210,24 @@ async fn another_run_directory_leaves_nothing_in_the_old_one() {
     assert_eq!(shown.state(), State::SandboxReady);
     bridge.clear(&docker).await;
     assert_eq!(leases(&bridge), 0);
+}
+
+/// What cannot be taken away in the old directory is told, and holds up no stop.
+#[tokio::test]
+async fn an_old_run_directory_that_cannot_be_cleared_holds_up_no_stop() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let old = bridge.node().path("run/netns").join(&id);
+    let mut node = bridge.stop().await;
+    node.run = "elsewhere";
+    netns::unpin(&old).unwrap();
+    fs::create_dir(&old).unwrap();
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    bridge.stop_pod(&id).await.unwrap();
+    assert_eq!(leases(&bridge), 0);
+    bridge.remove_pod(&id).await.unwrap();
+    fs::remove_dir(&old).unwrap();
+    bridge.assert_clean(&docker);
 }
 
 /// The kubelet keeps what an event says of all containers of a pod until the next one.
