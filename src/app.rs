@@ -36,7 +36,7 @@ use crate::{
         room::{Containers, Hands},
     },
     engine::{
-        client::{Engine, Patience},
+        client::{Engine, Timeouts},
         lock::EngineLocks,
     },
     flight::lock::Locks,
@@ -191,7 +191,7 @@ pub struct Surroundings {
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// Calls to the engine; of the short ones the setting decides.
-    pub engine: Patience,
+    pub engine: Timeouts,
     /// The store's own looks at the engine.
     pub store: StoreSettings,
     /// All CNI plugins of one ADD or DEL together.
@@ -205,7 +205,7 @@ pub struct Deadlines {
 impl Default for Deadlines {
     fn default() -> Self {
         Self {
-            engine: Patience::default(),
+            engine: Timeouts::default(),
             store: StoreSettings::default(),
             plugins: PLUGIN_DEADLINE,
             sweep_every: SWEEP_EVERY,
@@ -338,7 +338,7 @@ async fn build(
     let tracker = work.0;
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
-    let patience = Patience { short: settings.request_timeout, ..deadlines.engine };
+    let patience = Timeouts { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), patience);
     let logs =
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());

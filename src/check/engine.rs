@@ -4,13 +4,13 @@ use std::{path::Path, time::Duration};
 
 use super::finding::Finding;
 use crate::{
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
 };
 
 /// Asks the engine behind the socket about itself; without an answer, what that means.
 pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
-    let patience = Patience { ping: PATIENCE, short: PATIENCE, ..Patience::default() };
+    let patience = Timeouts { ping: PATIENCE, short: PATIENCE, ..Timeouts::default() };
     let engine = Engine::new(socket.to_owned(), patience);
     let info = match engine.negotiate().await {
         Ok(_) => engine.info().await,

@@ -14,7 +14,7 @@ use super::finding::{Finding, Findings, Weight};
 use crate::{
     checkpoint::directory::Checkpoints,
     config::settings::Settings,
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     error::chain,
     host::processes::Processes,
     model::{
@@ -29,7 +29,7 @@ use crate::{
 /// What would become of each pod of the engine, and what stands in the way.
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = vec![others().await];
-    let engine = Engine::new(settings.docker.clone(), Patience::default());
+    let engine = Engine::new(settings.docker.clone(), Timeouts::default());
     let listed = match engine.list_containers().await {
         Ok(listed) => listed,
         Err(error) => {

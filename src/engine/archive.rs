@@ -1,7 +1,7 @@
-//! Looks at single paths inside a container, running or not.
+//! Stat and read of single paths inside a container, running or not (Docker's archive API).
 //!
-//! The engine follows links in the folders of a path, within the container; the last step of the
-//! path it leaves alone, and says where a link there ends.
+//! The engine follows symlinks in the directories of a path, within the container. It does not follow
+//! the last step of the path, and says where a symlink there leads.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -13,7 +13,7 @@ use super::{
     address, client,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
+    request::ApiRequest,
     tar,
 };
 
@@ -84,12 +84,12 @@ impl Engine {
         }
     }
 
-    fn archive(&self, method: Method, id: &str, path: &str) -> Result<Exchange, EngineError> {
+    fn archive(&self, method: Method, id: &str, path: &str) -> Result<ApiRequest, EngineError> {
         let subject = Subject::Path(format!("{id}:{path}"));
         let target = address::container(id, "/archive");
         let target = target.map(|target| address::with_query(&target, &[("path", path)]));
-        let call = Call { verb: "look at", subject };
-        Ok(Exchange::new(call, method, target, self.patience().short)?.repeatable())
+        let call = Call { verb: "stat", subject };
+        Ok(ApiRequest::new(call, method, target, self.timeouts().short)?.repeatable())
     }
 }
 
@@ -104,9 +104,9 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
 }
 
 /// The whole archive of a file of at most `limit` bytes.
-async fn collected(read: &Exchange, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
+async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
     let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
-    let collecting = timeout(read.patience, Limited::new(body, largest).collect());
+    let collecting = timeout(read.timeout, Limited::new(body, largest).collect());
     let call = || read.call.clone();
     match collecting.await {
         Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
@@ -114,15 +114,20 @@ async fn collected(read: &Exchange, body: Incoming, limit: u64) -> Result<Vec<u8
             Err(EngineError::TooLarge { call: call(), limit: largest })
         }
         Ok(Err(error)) => Err(client::broken(&read.call, error.into())),
-        Err(_) => Err(EngineError::Deadline { call: call(), after: read.patience }),
+        Err(_) => Err(EngineError::Deadline { call: call(), after: read.timeout }),
     }
 }
 
 /// What the head of an answer says of the path.
 pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
-    let stat = headers.get(STAT).ok_or_else(|| garbled(call, "it does not say what it is"))?;
-    let json = BASE64_STANDARD.decode(stat.as_bytes()).map_err(|_| garbled(call, "no base64"))?;
-    let stat: Stat = serde_json::from_slice(&json).map_err(|_| garbled(call, "no JSON"))?;
+    let stat = headers
+        .get(STAT)
+        .ok_or_else(|| garbled(call, "the header with the path's stat is missing"))?;
+    let json = BASE64_STANDARD
+        .decode(stat.as_bytes())
+        .map_err(|_| garbled(call, "the path's stat is not base64"))?;
+    let stat: Stat =
+        serde_json::from_slice(&json).map_err(|_| garbled(call, "the path's stat is not JSON"))?;
     Ok(match stat.mode & KINDS {
         0 => PathKind::File(u64::try_from(stat.size).unwrap_or_default()),
         DIRECTORY => PathKind::Directory,

@@ -1,4 +1,4 @@
-//! The streams of a container's main process.
+//! Docker's attach API: the streams of a container's main process.
 
 use hyper::Method;
 
@@ -6,9 +6,9 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
     exec::DETACH_KEYS,
     hijack::Hijacked,
+    request::ApiRequest,
 };
 use crate::model::stream::{Streams, TerminalSize};
 
@@ -35,7 +35,7 @@ impl Engine {
         self.hijack(self.posting("attach to", container, target)?, streams.tty).await
     }
 
-    /// Tells the main process's terminal its size.
+    /// Resizes the main process's terminal.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
@@ -54,8 +54,8 @@ impl Engine {
         verb: &'static str,
         container: &str,
         target: Option<String>,
-    ) -> Result<Exchange, EngineError> {
+    ) -> Result<ApiRequest, EngineError> {
         let call = Call { verb, subject: Subject::Container(container.to_owned()) };
-        Exchange::new(call, Method::POST, target, self.patience().short)
+        ApiRequest::new(call, Method::POST, target, self.timeouts().short)
     }
 }

@@ -1,4 +1,5 @@
-//! The engine as one value: a pooled connection to its socket and the patience we have with it.
+//! The Docker Engine as one value: pooled connections to its socket, timeouts, and the API version
+//! negotiated with it.
 //!
 //! Every call runs under one deadline that spans connecting, negotiating, headers and body. A
 //! call that found the connection dead is made once more if doing it twice does no harm; one that
@@ -15,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::{Response, body::Incoming};
+use hyper::{Method, Response, body::Incoming, header::HeaderValue};
 use hyper_util::{
     client::legacy::{self, Client},
     rt::{TokioExecutor, TokioTimer},
@@ -27,11 +28,11 @@ use tracing::{Instrument as _, Span, debug, info_span};
 
 use super::{
     address,
-    error::{Call, EngineError},
-    exchange::Exchange,
+    error::{Call, EngineError, Subject},
+    error_response,
     meters::EngineMeters,
-    refusal,
-    version::Negotiated,
+    request::ApiRequest,
+    version::NegotiatedVersion,
 };
 use crate::{model::engine::ApiVersion, telemetry::trace::TRACED};
 
@@ -45,14 +46,14 @@ struct Shared {
     socket: PathBuf,
     authority: String,
     http: Client<UnixConnector, Full<Bytes>>,
-    negotiated: Negotiated,
-    patience: Patience,
+    version: NegotiatedVersion,
+    timeouts: Timeouts,
     meters: EngineMeters,
 }
 
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Ping: an engine that is up answers at once.
     pub ping: Duration,
     /// Every other call with one answer, from the first byte sent to the last byte read. Below
@@ -65,7 +66,7 @@ pub struct Patience {
     pub stream: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             ping: Duration::from_secs(2),
@@ -78,7 +79,7 @@ impl Default for Patience {
 
 impl Engine {
     /// The engine behind `socket`. Connects at the first call.
-    pub fn new(socket: PathBuf, patience: Patience) -> Self {
+    pub fn new(socket: PathBuf, timeouts: Timeouts) -> Self {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
@@ -86,9 +87,9 @@ impl Engine {
             .set_host(false)
             .build(UnixConnector);
         let authority = address::authority(&socket);
-        let negotiated = Negotiated::default();
+        let version = NegotiatedVersion::default();
         let meters = EngineMeters::default();
-        Self { shared: Arc::new(Shared { socket, authority, http, negotiated, patience, meters }) }
+        Self { shared: Arc::new(Shared { socket, authority, http, version, timeouts, meters }) }
     }
 
     /// Where the engine listens.
@@ -98,7 +99,7 @@ impl Engine {
 
     /// The API version spoken now: the last one negotiated, the oldest before that.
     pub fn api(&self) -> ApiVersion {
-        self.negotiated().last()
+        self.shared.version.last()
     }
 
     /// What is counted of its calls.
@@ -106,74 +107,119 @@ impl Engine {
         &self.shared.meters
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        self.shared.patience
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.shared.timeouts
     }
 
-    pub(super) fn negotiated(&self) -> &Negotiated {
-        &self.shared.negotiated
+    /// Whoever answers the next request may be another engine: its version is asked for again.
+    pub(super) fn invalidate_version(&self) {
+        self.shared.version.invalidate();
+    }
+
+    /// Pings the engine and settles on the newest API version both speak.
+    ///
+    /// # Errors
+    /// [`EngineError::Incompatible`] for an engine older than [`ApiVersion::OLDEST`],
+    /// [`EngineError::NoEngine`] for something else at the socket, and every transport error.
+    pub async fn negotiate(&self) -> Result<ApiVersion, EngineError> {
+        let call = Call { verb: "ping", subject: Subject::Engine };
+        let path = Some("/_ping".to_owned());
+        let ping = ApiRequest::new(call, Method::GET, path, self.timeouts().ping)?;
+        let answer = self.unversioned(&ping).await?;
+        let stated = answer.headers().get("api-version").map(HeaderValue::as_bytes);
+        let stated = String::from_utf8_lossy(stated.unwrap_or_default()).into_owned();
+        let newest: ApiVersion = stated
+            .parse()
+            .map_err(|source| EngineError::NoEngine { socket: self.socket().to_owned(), source })?;
+        if newest < ApiVersion::OLDEST {
+            let reason = format!("it speaks {newest} at most; update docker to 20.10 or later");
+            return Err(EngineError::Incompatible { reason });
+        }
+        let version = newest.min(ApiVersion::NEWEST);
+        self.shared.version.settle(version);
+        Ok(version)
+    }
+
+    /// The version to speak, asking for it when none is settled.
+    pub(super) async fn version(&self) -> Result<ApiVersion, EngineError> {
+        if let Some(version) = self.shared.version.settled() {
+            return Ok(version);
+        }
+        let _turn = self.shared.version.turn().await;
+        match self.shared.version.settled() {
+            Some(version) => Ok(version),
+            None => self.negotiate().await,
+        }
     }
 
     /// Makes a call whose answer is JSON.
-    pub(super) async fn json<T: DeserializeOwned>(&self, what: Exchange) -> Result<T, EngineError> {
-        let bytes = self.bytes(&what).await?;
-        serde_json::from_slice(&bytes)
-            .map_err(|reason| EngineError::Garbled { call: what.call, reason: reason.to_string() })
+    pub(super) async fn json<T: DeserializeOwned>(
+        &self,
+        request: ApiRequest,
+    ) -> Result<T, EngineError> {
+        let bytes = self.bytes(&request).await?;
+        serde_json::from_slice(&bytes).map_err(|reason| EngineError::Garbled {
+            call: request.call,
+            reason: reason.to_string(),
+        })
     }
 
     /// Makes a call whose answer is of no interest.
-    pub(super) async fn done(&self, what: Exchange) -> Result<(), EngineError> {
-        self.bytes(&what).await.map(drop)
+    pub(super) async fn done(&self, request: ApiRequest) -> Result<(), EngineError> {
+        self.bytes(&request).await.map(drop)
     }
 
     /// Makes a call whose answer has no end: returns once it has begun.
-    pub(super) async fn begin(&self, what: &Exchange) -> Result<Incoming, EngineError> {
-        Ok(self.beginning(what).await?.into_body())
+    pub(super) async fn begin(&self, request: &ApiRequest) -> Result<Incoming, EngineError> {
+        Ok(self.beginning(request).await?.into_body())
     }
 
     /// The same with its head.
     pub(super) async fn beginning(
         &self,
-        what: &Exchange,
+        request: &ApiRequest,
     ) -> Result<Response<Incoming>, EngineError> {
-        self.within(what, self.answer(what)).await
+        self.within(request, self.answer(request)).await
     }
 
     /// Makes a call under no API version and returns its headers with an empty body.
-    pub(super) async fn unversioned(&self, what: &Exchange) -> Result<Response<()>, EngineError> {
-        self.within(what, async {
-            let (head, body) = self.attempt(what, None).await?.into_parts();
-            whole(&what.call, body).await?;
+    pub(super) async fn unversioned(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<()>, EngineError> {
+        self.within(request, async {
+            let (head, body) = self.attempt(request, None).await?.into_parts();
+            whole(&request.call, body).await?;
             Ok(Response::from_parts(head, ()))
         })
         .await
     }
 
-    async fn bytes(&self, what: &Exchange) -> Result<Bytes, EngineError> {
-        self.within(what, async {
-            let answer = self.answer(what).await?;
-            whole(&what.call, answer.into_body()).await
+    async fn bytes(&self, request: &ApiRequest) -> Result<Bytes, EngineError> {
+        self.within(request, async {
+            let answer = self.answer(request).await?;
+            whole(&request.call, answer.into_body()).await
         })
         .await
     }
 
     async fn within<T>(
         &self,
-        what: &Exchange,
+        request: &ApiRequest,
         work: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
-        let span = span(&what.call);
-        let asked = self.meters().begin(&what.call, &span);
-        let late = || EngineError::Deadline { call: what.call.clone(), after: what.patience };
-        let outcome = timeout(what.patience, work.instrument(span)).await;
+        let span = span(&request.call);
+        let pending = self.meters().begin(&request.call, &span);
+        let late = || EngineError::Deadline { call: request.call.clone(), after: request.timeout };
+        let outcome = timeout(request.timeout, work.instrument(span)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(late()));
-        let took = asked.ended(outcome.as_ref().err());
+        let took = pending.ended(outcome.as_ref().err());
         match &outcome {
-            Ok(_) => debug!(call = %what.call, ?took, "engine answered"),
+            Ok(_) => debug!(call = %request.call, ?took, "engine answered"),
             Err(error) => {
-                debug!(call = %what.call, ?took, kind = ?error.kind(), "engine call failed");
-                if error.casts_doubt_on_version() {
-                    self.negotiated().doubt();
+                debug!(call = %request.call, ?took, kind = ?error.kind(), "engine call failed");
+                if error.invalidates_version() {
+                    self.shared.version.invalidate();
                 }
             }
         }
@@ -181,37 +227,37 @@ impl Engine {
     }
 
     /// The successful head of an answer; one more try where that is safe.
-    async fn answer(&self, what: &Exchange) -> Result<Response<Incoming>, EngineError> {
-        let first = self.attempt(what, Some(self.version().await?)).await;
+    async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
+        let first = self.attempt(request, Some(self.version().await?)).await;
         let again = match &first {
             Err(EngineError::Incompatible { .. }) => true,
-            Err(EngineError::Broken { .. }) => what.repeatable,
+            Err(EngineError::Broken { .. }) => request.repeatable,
             _ => false,
         };
         if !again {
             return first;
         }
-        self.negotiated().doubt();
-        self.attempt(what, Some(self.version().await?)).await
+        self.shared.version.invalidate();
+        self.attempt(request, Some(self.version().await?)).await
     }
 
     async fn attempt(
         &self,
-        what: &Exchange,
+        request: &ApiRequest,
         version: Option<ApiVersion>,
     ) -> Result<Response<Incoming>, EngineError> {
-        let request = what.request(&self.shared.authority, version)?;
-        let answer = self.shared.http.request(request).await;
-        let answer = answer.map_err(|error| self.unanswered(&what.call, error))?;
+        let http_request = request.to_http(&self.shared.authority, version)?;
+        let answer = self.shared.http.request(http_request).await;
+        let answer = answer.map_err(|error| self.unanswered(&request.call, error))?;
         let status = answer.status();
         // 304: it was started, or stopped, already.
-        let upgraded = what.upgrading && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
+        let upgraded = request.upgrade && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
         if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED || upgraded {
             return Ok(answer);
         }
         let text = Limited::new(answer.into_body(), LARGEST_REFUSAL).collect().await;
         let text = text.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(refusal::refusal(what.call.clone(), status, &text))
+        Err(error_response::classify(request.call.clone(), status, &text))
     }
 
     fn unanswered(&self, call: &Call, error: legacy::Error) -> EngineError {

@@ -1,4 +1,4 @@
-//! Container calls.
+//! Docker's container API: create, start, stop, kill, update, remove, inspect, list.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,8 +10,8 @@ use tracing::debug;
 use super::{
     address,
     client::Engine,
-    error::{Call, Clash, EngineError, Subject},
-    exchange::Exchange,
+    error::{Call, ConflictReason, EngineError, Subject},
+    request::ApiRequest,
 };
 use crate::{
     model::{
@@ -44,15 +44,15 @@ impl Engine {
             call: call.clone(),
             message: reason.to_string(),
         })?;
-        let short = self.patience().short;
-        let create = Exchange::new(call.clone(), Method::POST, Some(target), short)?
-            .carrying("application/json", Bytes::from(json));
+        let short = self.timeouts().short;
+        let create = ApiRequest::new(call.clone(), Method::POST, Some(target), short)?
+            .with_body("application/json", Bytes::from(json));
         let answer: docker::CreateAnswer = self.json(create).await?;
         for warning in &answer.warnings {
             debug!(container = name, warning, "engine warns about a new container");
         }
         if answer.id.is_empty() {
-            return Err(EngineError::Garbled { call, reason: "it has no id".to_owned() });
+            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
         }
         Ok(answer.id)
     }
@@ -72,14 +72,14 @@ impl Engine {
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?.repeatable();
-        stop.patience = Duration::from_secs(seconds).saturating_add(self.patience().stop_margin);
+        stop.timeout = Duration::from_secs(seconds).saturating_add(self.timeouts().stop_margin);
         self.done(stop).await
     }
 
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`Clash::NotRunning`] when there is none.
+    /// [`ConflictReason::NotRunning`] when there is none.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
@@ -100,7 +100,7 @@ impl Engine {
             message: reason.to_string(),
         })?;
         let update = self.post("update", id, "/update", &[])?;
-        let update = update.carrying("application/json", Bytes::from(json)).repeatable();
+        let update = update.with_body("application/json", Bytes::from(json)).repeatable();
         let answer: docker::CreateAnswer = self.json(update).await?;
         for warning in &answer.warnings {
             debug!(container = id, warning, "engine warns about new limits");
@@ -115,7 +115,7 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
-            Err(error) if error.is_clash(Clash::RemovalInProgress) => {
+            Err(error) if error.is_conflict(ConflictReason::RemovalInProgress) => {
                 absent_is_fine(self.wait_until_removed(id).await)?;
                 self.removal(id).await
             }
@@ -124,14 +124,14 @@ impl Engine {
         absent_is_fine(outcome)
     }
 
-    /// Looks at a container.
+    /// Inspects a container.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         let target = address::container(id, "/json");
-        let short = self.patience().short;
-        let look = Exchange::new(call(Call::INSPECT, id), Method::GET, target, short)?;
+        let short = self.timeouts().short;
+        let look = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
         let inspect: docker::ContainerInspect = self.json(look).await?;
         Ok(observe::container::observe(&inspect))
     }
@@ -142,8 +142,8 @@ impl Engine {
     /// [`EngineError::NotFound`] when there is none.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         let target = address::container(id, "/json");
-        let short = self.patience().short;
-        let look = Exchange::new(call(Call::INSPECT, id), Method::GET, target, short)?;
+        let short = self.timeouts().short;
+        let look = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
         Ok(self.json::<docker::ContainerInspect>(look).await?.mount_label)
     }
 
@@ -200,7 +200,7 @@ impl Engine {
     ) -> Result<Vec<T>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
-        let list = Exchange::new(call, Method::GET, Some(target), self.patience().short)?;
+        let list = ApiRequest::new(call, Method::GET, Some(target), self.timeouts().short)?;
         self.json(list).await
     }
 
@@ -212,8 +212,8 @@ impl Engine {
 
     async fn removal(&self, id: &str) -> Result<(), EngineError> {
         let target = address::container(id, "?force=1&v=1");
-        let short = self.patience().short;
-        let removal = Exchange::new(call("remove", id), Method::DELETE, target, short)?;
+        let short = self.timeouts().short;
+        let removal = ApiRequest::new(call("remove", id), Method::DELETE, target, short)?;
         self.done(removal.repeatable()).await
     }
 
@@ -223,9 +223,9 @@ impl Engine {
         id: &str,
         tail: &str,
         query: &[(&str, &str)],
-    ) -> Result<Exchange, EngineError> {
+    ) -> Result<ApiRequest, EngineError> {
         let target = address::container(id, tail).map(|path| address::with_query(&path, query));
-        Exchange::new(call(verb, id), Method::POST, target, self.patience().short)
+        ApiRequest::new(call(verb, id), Method::POST, target, self.timeouts().short)
     }
 }
 

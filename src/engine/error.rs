@@ -1,4 +1,4 @@
-//! Everything that can go wrong between us and the engine, in the operator's words.
+//! Errors of requests to the engine, in words for operators.
 
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,12 +7,12 @@ use crate::{
     model::engine::{ApiVersion, InvalidApiVersion},
 };
 
-/// What was asked of the engine: names the call in errors and logs.
+/// Names a request in errors, logs and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What is done, e.g. `start`.
+    /// The verb, e.g. `start`.
     pub verb: &'static str,
-    /// What it is done to.
+    /// The object.
     pub subject: Subject,
 }
 
@@ -32,9 +32,9 @@ pub enum Subject {
 }
 
 impl Call {
-    /// Makes a container; the subject is its name.
+    /// Creates a container; the subject is its name.
     pub(super) const CREATE: &str = "create";
-    /// Looks at an object.
+    /// Inspects an object.
     pub(super) const INSPECT: &str = "inspect";
     /// Starts a container.
     pub(super) const START: &str = "start";
@@ -52,7 +52,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A call to the engine failed. Cheap to clone, so that joined callers can share one failure.
+/// A request to the engine failed. Cheap to clone, so that joined callers can share one failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     /// Nobody could be reached at the socket.
@@ -78,11 +78,11 @@ pub enum EngineError {
     Deadline {
         /// What was asked.
         call: Call,
-        /// The patience that ran out.
+        /// The timeout that ran out.
         after: Duration,
     },
     /// The answer is not what the engine API promises.
-    #[error("{call}: the answer is not the docker engine's: {reason}")]
+    #[error("{call}: unexpected answer from the docker engine: {reason}")]
     Garbled {
         /// What was asked.
         call: Call,
@@ -108,7 +108,7 @@ pub enum EngineError {
         reason: String,
     },
     /// The ping was answered without a version we can read.
-    #[error("what answers at {} is no docker engine", socket.display())]
+    #[error("the server at {} is not a docker engine", socket.display())]
     NoEngine {
         /// Where.
         socket: PathBuf,
@@ -138,7 +138,7 @@ pub enum EngineError {
         /// What was asked.
         call: Call,
         /// Which sort.
-        clash: Clash,
+        reason: ConflictReason,
         /// The engine's words.
         message: String,
     },
@@ -190,7 +190,7 @@ pub enum EngineError {
 
 /// Why the state of an object forbids a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Clash {
+pub enum ConflictReason {
     /// It does not run.
     NotRunning,
     /// Somebody is removing it now.
@@ -262,12 +262,12 @@ impl EngineError {
     }
 
     /// Whether the state of the object forbids it in just this way.
-    pub fn is_clash(&self, wanted: Clash) -> bool {
-        matches!(self, Self::Conflict { clash, .. } if *clash == wanted)
+    pub fn is_conflict(&self, wanted: ConflictReason) -> bool {
+        matches!(self, Self::Conflict { reason, .. } if *reason == wanted)
     }
 
     /// Whether the engine may have been replaced since its version was settled.
-    pub(super) fn casts_doubt_on_version(&self) -> bool {
+    pub(super) fn invalidates_version(&self) -> bool {
         matches!(
             self,
             Self::Unreachable { .. }

@@ -8,7 +8,7 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
+    request::ApiRequest,
     stream::Messages,
 };
 use crate::{
@@ -38,8 +38,8 @@ impl Engine {
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
         let query = [("since", &*since()), ("filters", &*filters)];
         let target = address::with_query("/events", &query);
-        let limit = self.patience().stream;
-        let follow = Exchange::new(call.clone(), Method::GET, Some(target), limit)?;
+        let limit = self.timeouts().stream;
+        let follow = ApiRequest::new(call.clone(), Method::GET, Some(target), limit)?;
         let body = self.begin(&follow).await?;
         let messages = Messages::new(self.clone(), call, body);
         Ok(Events { engine: self.clone(), messages, at: Nanos::UNSET })
@@ -71,7 +71,7 @@ impl Events {
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
                     // An engine that hangs up is being stopped, perhaps to be replaced.
-                    self.engine.negotiated().doubt();
+                    self.engine.invalidate_version();
                     return None;
                 }
             }

@@ -1,5 +1,5 @@
-//! Processes started in a running container, as far as the engine goes: made, begun, looked at.
-//! It can neither end one nor wait for one.
+//! Docker's exec API: create, start, inspect and resize a process in a running container. The engine
+//! can neither kill one nor wait for one.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -9,8 +9,8 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
     hijack::Hijacked,
+    request::ApiRequest,
 };
 use crate::{
     model::stream::{Streams, TerminalSize},
@@ -29,7 +29,7 @@ pub enum Ending {
 
 /// A process to be started.
 #[derive(Clone, Copy, Debug)]
-pub struct ExecWish<'a> {
+pub struct ExecRequest<'a> {
     /// Program and arguments.
     pub command: &'a [String],
     /// What will be connected.
@@ -40,10 +40,10 @@ pub struct ExecWish<'a> {
     pub size: Option<TerminalSize>,
 }
 
-/// What the engine says of such a process.
+/// What an inspect says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
-    /// It has begun and, as far as the engine knows, not ended.
+    /// It has started and, as far as the engine knows, not ended.
     pub running: bool,
     /// Its pid as the engine sees it; none before it has one.
     pub pid: Option<u32>,
@@ -67,7 +67,7 @@ impl ExecState {
 }
 
 impl Engine {
-    /// Makes an exec and returns its id. Nothing runs yet.
+    /// Creates an exec and returns its id. Nothing runs yet.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
@@ -75,27 +75,27 @@ impl Engine {
     pub async fn create_exec(
         &self,
         container: &str,
-        wish: &ExecWish<'_>,
+        request: &ExecRequest<'_>,
     ) -> Result<String, EngineError> {
         let call =
-            Call { verb: "make an exec in", subject: Subject::Container(container.to_owned()) };
+            Call { verb: "create an exec in", subject: Subject::Container(container.to_owned()) };
         let body = docker::ExecConfig {
-            attach_stdin: Some(wish.streams.stdin),
-            attach_stdout: Some(wish.streams.stdout),
-            attach_stderr: Some(wish.streams.stderr),
-            tty: Some(wish.streams.tty),
-            console_size: wish.size.map(|size| vec![size.height.into(), size.width.into()]),
+            attach_stdin: Some(request.streams.stdin),
+            attach_stdout: Some(request.streams.stdout),
+            attach_stderr: Some(request.streams.stderr),
+            tty: Some(request.streams.tty),
+            console_size: request.size.map(|size| vec![size.height.into(), size.width.into()]),
             detach_keys: Some(DETACH_KEYS.to_owned()),
-            env: Some(wish.env.to_vec()),
-            cmd: Some(wish.command.to_vec()),
+            env: Some(request.env.to_vec()),
+            cmd: Some(request.command.to_vec()),
             ..docker::ExecConfig::default()
         };
         let target = address::container(container, "/exec");
-        let short = self.patience().short;
-        let create = Exchange::new(call.clone(), Method::POST, target, short)?;
-        let answer: docker::CreateAnswer = self.json(carrying(create, &body)?).await?;
+        let short = self.timeouts().short;
+        let create = ApiRequest::new(call.clone(), Method::POST, target, short)?;
+        let answer: docker::CreateAnswer = self.json(with_body(create, &body)?).await?;
         if answer.id.is_empty() {
-            return Err(EngineError::Garbled { call, reason: "it has no id".to_owned() });
+            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
         }
         Ok(answer.id)
     }
@@ -110,17 +110,17 @@ impl Engine {
     /// started before or its container does not run any more.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        self.hijack(carrying(self.post_exec("begin", exec, "/start")?, &body)?, tty).await
+        self.hijack(with_body(self.post_exec("start", exec, "/start")?, &body)?, tty).await
     }
 
-    /// Looks at an exec. The engine forgets one some minutes after its end.
+    /// Inspects an exec. The engine forgets one some minutes after its end.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such an exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let target = address::exec(exec, "/json");
-        let short = self.patience().short;
-        let look = Exchange::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
+        let short = self.timeouts().short;
+        let look = ApiRequest::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
         let stated: docker::ExecInspect = self.json(look).await?;
         Ok(ExecState {
             running: stated.running,
@@ -129,7 +129,7 @@ impl Engine {
         })
     }
 
-    /// Tells an exec's terminal its size. Waits until it has begun.
+    /// Resizes an exec's terminal. Waits until it has started.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such an exec, others when it has ended.
@@ -143,18 +143,18 @@ impl Engine {
         verb: &'static str,
         exec: &str,
         tail: &str,
-    ) -> Result<Exchange, EngineError> {
+    ) -> Result<ApiRequest, EngineError> {
         let target = address::exec(exec, tail);
-        Exchange::new(call(verb, exec), Method::POST, target, self.patience().short)
+        ApiRequest::new(call(verb, exec), Method::POST, target, self.timeouts().short)
     }
 }
 
-fn carrying(exchange: Exchange, body: &impl Serialize) -> Result<Exchange, EngineError> {
+fn with_body(request: ApiRequest, body: &impl Serialize) -> Result<ApiRequest, EngineError> {
     let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
-        call: exchange.call.clone(),
+        call: request.call.clone(),
         message: reason.to_string(),
     })?;
-    Ok(exchange.carrying("application/json", Bytes::from(json)))
+    Ok(request.with_body("application/json", Bytes::from(json)))
 }
 
 fn call(verb: &'static str, exec: &str) -> Call {

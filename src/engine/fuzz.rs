@@ -10,7 +10,7 @@ use super::{
     archive,
     demux::{Demux, Stop},
     error::{Call, Subject},
-    images, log_messages, pull, refusal,
+    error_response, images, log_messages, pull,
     stream::Decoder,
     tar,
 };
@@ -128,11 +128,11 @@ pub(crate) fn answers(bytes: &[u8]) {
     let call = || Call { verb: "fuzz", subject: Subject::Container("c".to_owned()) };
     for status in [400, 404, 409, 500] {
         let status = StatusCode::from_u16(status).unwrap_or_default();
-        let error = refusal::refusal(call(), status, bytes);
+        let error = error_response::classify(call(), status, bytes);
         let _ = (error.kind(), error.to_string());
     }
     let text = String::from_utf8_lossy(bytes);
-    let _ = refusal::pull_refusal("docker.io/library/a:b", &text);
+    let _ = error_response::classify_pull("docker.io/library/a:b", &text);
     let _ = text.parse::<ApiVersion>();
     if let Ok(file) = tar::first_file(bytes) {
         assert!(file.len() < bytes.len());

@@ -15,7 +15,7 @@ use super::{
     client::{Engine, broken},
     demux::{Demux, Stop},
     error::{Call, EngineError},
-    exchange::Exchange,
+    request::ApiRequest,
 };
 use crate::model::stream::Source;
 
@@ -51,8 +51,12 @@ enum From {
 
 impl Engine {
     /// Makes a call that takes its connection over. `tty` tells how the output is framed.
-    pub(super) async fn hijack(&self, what: Exchange, tty: bool) -> Result<Hijacked, EngineError> {
-        let what = what.upgrading();
+    pub(super) async fn hijack(
+        &self,
+        what: ApiRequest,
+        tty: bool,
+    ) -> Result<Hijacked, EngineError> {
+        let what = what.with_upgrade();
         let answer = self.beginning(&what).await?;
         let call = what.call;
         let (from, to) = if answer.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -10,7 +10,7 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
+    request::ApiRequest,
     stream::{Messages, failure},
 };
 use crate::{
@@ -42,7 +42,7 @@ impl Engine {
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let call = call(Call::INSPECT, name);
         let target = address::image(name, "/json");
-        let look = Exchange::new(call.clone(), Method::GET, target, self.patience().short)?;
+        let look = ApiRequest::new(call.clone(), Method::GET, target, self.timeouts().short)?;
         let inspect: docker::ImageInspect = self.json(look).await?;
         observe::image::observe(&inspect)
             .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
@@ -52,12 +52,12 @@ impl Engine {
     /// without names go with it.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none, [`EngineError::Conflict`] with the matching
-    /// clash while containers or images need it.
+    /// [`EngineError::NotFound`] when there is none, [`EngineError::Conflict`]
+    /// with its reason while containers or images need it.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
         let target = address::image(name, "?force=0&noprune=0");
-        let short = self.patience().short;
-        let removal = Exchange::new(call("remove", name), Method::DELETE, target, short)?;
+        let short = self.timeouts().short;
+        let removal = ApiRequest::new(call("remove", name), Method::DELETE, target, short)?;
         self.done(removal.repeatable()).await
     }
 
@@ -68,9 +68,9 @@ impl Engine {
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .images_call("load an image", Method::POST, "/images/load?quiet=1")?
-            .carrying("application/x-tar", archive)
+            .with_body("application/x-tar", archive)
             .repeatable();
-        let limit = load.patience;
+        let limit = load.timeout;
         let late = EngineError::Deadline { call: load.call.clone(), after: limit };
         let reading = async {
             let body = self.begin(&load).await?;
@@ -97,7 +97,7 @@ impl Engine {
         Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
     }
 
-    fn about_images(&self, verb: &'static str, target: &str) -> Result<Exchange, EngineError> {
+    fn about_images(&self, verb: &'static str, target: &str) -> Result<ApiRequest, EngineError> {
         self.images_call(verb, Method::GET, target)
     }
 
@@ -106,9 +106,9 @@ impl Engine {
         verb: &'static str,
         method: Method,
         target: &str,
-    ) -> Result<Exchange, EngineError> {
+    ) -> Result<ApiRequest, EngineError> {
         let call = Call { verb, subject: Subject::Engine };
-        Exchange::new(call, method, Some(target.to_owned()), self.patience().short)
+        ApiRequest::new(call, method, Some(target.to_owned()), self.timeouts().short)
     }
 }
 

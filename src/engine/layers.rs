@@ -8,7 +8,7 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
+    request::ApiRequest,
 };
 use crate::{model::id::ImageId, wire::docker};
 
@@ -21,7 +21,7 @@ impl Engine {
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let call = Call { verb: Call::INSPECT, subject: Subject::Image(image.to_string()) };
         let target = address::image(image.as_str(), "/json");
-        let look = Exchange::new(call, Method::GET, target, self.patience().short)?;
+        let look = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
         let inspect: docker::ImageInspect = self.json(look).await?;
         Ok(layers(&inspect.graph_driver))
     }

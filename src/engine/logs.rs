@@ -10,8 +10,8 @@ use super::{
     address,
     client::{self, Engine},
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
     log_messages::{Decoder, LogMessage},
+    request::ApiRequest,
 };
 
 /// The messages of a log, old ones first, then new ones as they come. Dropping it ends the call.
@@ -44,8 +44,8 @@ impl Engine {
             query.push(("since", &since));
         }
         let target = address::container(id, "/logs").map(|path| address::with_query(&path, &query));
-        let limit = self.patience().short;
-        let follow = Exchange::new(call.clone(), Method::GET, target, limit)?;
+        let limit = self.timeouts().short;
+        let follow = ApiRequest::new(call.clone(), Method::GET, target, limit)?;
         let body = Some(self.begin(&follow).await?);
         Ok(LogMessages { engine: self.clone(), call, body, decoder: Decoder::new(tty) })
     }
@@ -72,7 +72,7 @@ impl LogMessages {
                     }
                 }
                 Some(Err(error)) => {
-                    self.engine.negotiated().doubt();
+                    self.engine.invalidate_version();
                     return self.end_with(client::broken(&self.call, Arc::new(error)));
                 }
                 None => {

@@ -26,17 +26,17 @@ impl EngineMeters {
     }
 
     /// A call begins, which `span` shows.
-    pub(super) fn begin(&self, call: &Call, span: &Span) -> Asked {
+    pub(super) fn begin(&self, call: &Call, span: &Span) -> PendingCall {
         let labels = [call.verb, object(&call.subject), ""];
-        Asked(self.0.begin("engine", call.to_string(), labels).shown_by(span))
+        PendingCall(self.0.begin("engine", call.to_string(), labels).shown_by(span))
     }
 }
 
 /// A call until it has ended, or begun where its answer is endless.
 #[derive(Debug)]
-pub(super) struct Asked(Errand<3>);
+pub(super) struct PendingCall(Errand<3>);
 
-impl Asked {
+impl PendingCall {
     /// It has ended; how long it took.
     pub(super) fn ended(self, error: Option<&EngineError>) -> Duration {
         let failure = error.map(EngineError::kind);

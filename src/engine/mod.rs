@@ -1,11 +1,11 @@
-//! Talks to dockerd: calls in, model out.
+//! Requests to the Docker Engine, answers decoded into `model`.
 //!
-//! One pooled HTTP client on the engine's socket ([`client`]) carries every call. Paths are built
-//! by hand from encoded names ([`address`]), the API version is settled by a ping and settled
-//! again when the daemon changes ([`version`]), answers are read with a deadline and a size limit
-//! and become records through `translate::observe`. Endless answers (pull, load, events) come
-//! through [`stream`], a process's streams over a connection taken over ([`hijack`]). What a failure means is decided once, in [`refusal`].
-//! That one server has an engine is held by a [`lock`].
+//! It knows HTTP and Docker's bodies, and nothing of pods. Start with [`client`]: one pooled client
+//! on the engine's socket makes every request under a timeout, in the API [`version`] that a ping
+//! negotiated. Paths are built in [`address`], endless answers (pull, load, events) come through
+//! [`stream`], connections taken over for a process's streams through [`hijack`]. Which error an
+//! HTTP status and its text become is decided in [`error_response`] alone. [`lock`] gives an engine one
+//! server.
 
 pub mod archive;
 pub mod attach;
@@ -18,6 +18,7 @@ pub mod exec;
 pub(crate) mod fuzz;
 pub mod hijack;
 pub mod images;
+pub mod info;
 pub mod layers;
 pub mod lock;
 pub mod log_messages;
@@ -25,13 +26,13 @@ pub mod logs;
 pub mod meters;
 pub mod pull;
 pub mod storage;
-pub mod version;
 
 mod address;
 mod demux;
-mod exchange;
-mod refusal;
+mod error_response;
+mod request;
 mod stream;
 mod tar;
 #[cfg(test)]
 mod tests;
+mod version;

@@ -10,8 +10,8 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    exchange::Exchange,
-    refusal,
+    error_response,
+    request::ApiRequest,
     stream::{Messages, failure},
 };
 use crate::{
@@ -50,10 +50,10 @@ impl Engine {
     pub async fn pull_image(&self, request: &PullRequest) -> Result<Pull, EngineError> {
         let reference = request.reference.to_string();
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
-        let limit = self.patience().stream;
+        let limit = self.timeouts().stream;
         let target = Some(pull_target(request));
-        let pull = Exchange::new(call.clone(), Method::POST, target, limit)?
-            .authorised(authorisation(request.credentials.as_ref()));
+        let pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?
+            .with_credentials(authorisation(request.credentials.as_ref()));
         let body = self.begin(&pull).await.map_err(|error| of_registry(&reference, error))?;
         let messages = Messages::new(self.clone(), call, body);
         Ok(Pull { reference, messages, over: false })
@@ -71,7 +71,7 @@ impl Pull {
         }
         let message = self.messages.next::<docker::Progress>().await?;
         let outcome = message.and_then(|message| match failure(&message) {
-            Some(text) => Err(refusal::pull_refusal(&self.reference, text)),
+            Some(text) => Err(error_response::classify_pull(&self.reference, text)),
             None => Ok(progress(message)),
         });
         self.over = outcome.is_err();
@@ -130,7 +130,7 @@ fn of_registry(reference: &str, error: EngineError) -> EngineError {
     match error {
         EngineError::NotFound { message, .. }
         | EngineError::Denied { message, .. }
-        | EngineError::Failed { message, .. } => refusal::pull_refusal(reference, &message),
+        | EngineError::Failed { message, .. } => error_response::classify_pull(reference, &message),
         error => error,
     }
 }

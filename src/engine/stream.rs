@@ -50,7 +50,7 @@ impl Messages {
                 Some(Err(error)) => {
                     self.body = None;
                     // Whoever answers the next call may be another engine.
-                    self.engine.negotiated().doubt();
+                    self.engine.invalidate_version();
                     return Some(Err(client::broken(&self.call, Arc::new(error))));
                 }
                 None => {

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{
     address,
-    error::{Call, Clash, EngineError, PullFault, Subject},
-    refusal::{pull_refusal, refusal},
+    error::{Call, ConflictReason, EngineError, PullFault, Subject},
+    error_response::{classify, classify_pull},
     stream::Decoder,
     tar,
 };
@@ -19,7 +19,7 @@ const HOLDER: &str = "0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d
 fn refused(verb: &'static str, subject: Subject, status: u16, message: &str) -> EngineError {
     let body = json!({ "message": message }).to_string();
     let call = Call { verb, subject };
-    refusal(call, StatusCode::from_u16(status).unwrap(), body.as_bytes())
+    classify(call, StatusCode::from_u16(status).unwrap(), body.as_bytes())
 }
 
 fn container() -> Subject {
@@ -32,41 +32,45 @@ fn image() -> Subject {
 
 #[test]
 fn conflicts_are_told_apart_by_their_text() {
-    let check = |subject: Subject, message: &str, wanted: Clash| {
+    let check = |subject: Subject, message: &str, wanted: ConflictReason| {
         let error = refused("remove", subject, 409, message);
-        assert!(error.is_clash(wanted), "{message}: {error:?}");
+        assert!(error.is_conflict(wanted), "{message}: {error:?}");
     };
-    check(container(), "Container aaa is not running", Clash::NotRunning);
+    check(container(), "Container aaa is not running", ConflictReason::NotRunning);
     check(
         container(),
         "Cannot kill container: aaa: Container aaa is not running",
-        Clash::NotRunning,
+        ConflictReason::NotRunning,
     );
-    check(container(), "removal of container aaa is already in progress", Clash::RemovalInProgress);
+    check(
+        container(),
+        "removal of container aaa is already in progress",
+        ConflictReason::RemovalInProgress,
+    );
     check(
         image(),
         "conflict: unable to delete 123 (cannot be forced) - image is being used by running \
          container 456",
-        Clash::ImageInUse,
+        ConflictReason::ImageInUse,
     );
     check(
         image(),
         "conflict: unable to remove repository reference \"a:1\" (must force) - container 456 is \
          using its referenced image 123",
-        Clash::ImageInUse,
+        ConflictReason::ImageInUse,
     );
     check(
         image(),
         "conflict: unable to delete 123 (cannot be forced) - image has dependent child images",
-        Clash::ImageHasChildren,
+        ConflictReason::ImageHasChildren,
     );
     check(
         image(),
         "conflict: unable to delete 123 (must be forced) - image is referenced in multiple \
          repositories",
-        Clash::ImageHasNames,
+        ConflictReason::ImageHasNames,
     );
-    check(container(), "something new", Clash::Other);
+    check(container(), "something new", ConflictReason::Other);
 }
 
 #[test]
@@ -122,10 +126,13 @@ fn a_missing_object_is_the_one_the_engine_names() {
         (500, "joining network namespace of container: No such container: bbb"),
     ] {
         let error = refused(Call::START, container(), status, text);
-        assert!(error.is_clash(Clash::Other), "the sandbox is missing: {error:?}");
+        assert!(error.is_conflict(ConflictReason::Other), "the sandbox is missing: {error:?}");
     }
     let error = refused(Call::CREATE, container(), 404, "network mine not found");
-    assert!(error.is_clash(Clash::Other), "the container itself cannot be missing: {error:?}");
+    assert!(
+        error.is_conflict(ConflictReason::Other),
+        "the container itself cannot be missing: {error:?}"
+    );
 }
 
 #[test]
@@ -165,7 +172,7 @@ fn gateway_errors_of_a_registry_get_kubelets_word() {
         "unexpected status from HEAD request to https://r.example/v2/a/manifests/1: 504 Gateway \
          Timeout",
     ] {
-        assert_eq!(pull_refusal("a:1", text).to_string(), format!("RegistryUnavailable: {text}"));
+        assert_eq!(classify_pull("a:1", text).to_string(), format!("RegistryUnavailable: {text}"));
     }
     for (text, wanted) in [
         ("denied: requested access to the resource is denied", PullFault::Denied),
@@ -173,7 +180,7 @@ fn gateway_errors_of_a_registry_get_kubelets_word() {
         ("layer 503 of sha256:502504 is damaged", PullFault::Other),
         ("tls: invalid signature by the server certificate", PullFault::Other),
     ] {
-        let error = pull_refusal("a:1", text);
+        let error = classify_pull("a:1", text);
         assert_eq!(error.to_string(), text);
         assert!(matches!(error, EngineError::Pull { fault, .. } if fault == wanted), "{text}");
     }
@@ -186,7 +193,7 @@ fn a_refused_signature_gets_kubelets_word_once() {
         "policy says: signature verification failed for a:1",
         "SignatureValidationFailed: a:1",
     ] {
-        let error = pull_refusal("a:1", text).to_string();
+        let error = classify_pull("a:1", text).to_string();
         let bare = text.strip_prefix("SignatureValidationFailed: ").unwrap_or(text);
         assert_eq!(error, format!("SignatureValidationFailed: {bare}"));
     }

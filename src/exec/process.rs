@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{
         client::Engine,
-        exec::{Ending, ExecState, ExecWish},
+        exec::{Ending, ExecRequest, ExecState},
         hijack::Hijacked,
     },
     host::pidfd::Message,
@@ -53,7 +53,7 @@ impl Exec {
         streams: Streams,
         size: Option<TerminalSize>,
     ) -> Result<Self, ExecError> {
-        Self::made(engine, container, &ExecWish { command, streams, env: &[], size }).await
+        Self::made(engine, container, &ExecRequest { command, streams, env: &[], size }).await
     }
 
     /// The same without input or terminal, and with a marker (`NAME=value`, unlike any other's)
@@ -69,13 +69,14 @@ impl Exec {
     ) -> Result<Self, ExecError> {
         let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let env = [marker];
-        Self::made(engine, container, &ExecWish { command, streams, env: &env, size: None }).await
+        Self::made(engine, container, &ExecRequest { command, streams, env: &env, size: None })
+            .await
     }
 
     async fn made(
         engine: &Engine,
         container: &ContainerRecord,
-        wish: &ExecWish<'_>,
+        wish: &ExecRequest<'_>,
     ) -> Result<Self, ExecError> {
         let id = engine.create_exec(container.id.as_str(), wish).await?;
         let traces = Traces::of(container, wish.env.first().cloned());

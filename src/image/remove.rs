@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::{error::ImageError, images::Images};
 use crate::{
-    engine::error::{Clash, EngineError},
+    engine::error::{ConflictReason, EngineError},
     model::{
         id::ImageId,
         record::ImageRecord,
@@ -53,10 +53,10 @@ impl Images {
             Ok(()) => return Ok(Remains::Nothing),
             Err(error) => error,
         };
-        if error.is_clash(Clash::ImageHasNames) {
+        if error.is_conflict(ConflictReason::ImageHasNames) {
             self.remove_names(record).await?;
             Ok(Remains::Unknown)
-        } else if error.is_clash(Clash::ImageHasChildren) {
+        } else if error.is_conflict(ConflictReason::ImageHasChildren) {
             // Nameless it is a mere part of its children, which nothing lists.
             self.remove_names(record).await?;
             Ok(Remains::AsParent)

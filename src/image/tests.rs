@@ -18,7 +18,7 @@ use tokio::{sync::Notify, task::yield_now, time::timeout};
 use super::{error::ImageError, joined::Joined, remove::bears};
 use crate::{
     engine::{
-        error::{Call, Clash, EngineError, PullFault, Subject},
+        error::{Call, ConflictReason, EngineError, PullFault, Subject},
         storage::mountpoint,
     },
     error::Kind,
@@ -211,7 +211,7 @@ fn failures_are_told_the_way_kubelet_reads_them() {
     );
     let in_use = EngineError::Conflict {
         call: Call { verb: "remove", subject: Subject::Image("x".to_owned()) },
-        clash: Clash::ImageInUse,
+        reason: ConflictReason::ImageInUse,
         message: "words".to_owned(),
     };
     assert_eq!(ImageError::from(in_use).kind(), Kind::FailedPrecondition);

@@ -63,7 +63,6 @@ fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<Stri
 const KNOWN: &[&str] = &[
     "app <-> app::own <-> app::window",
     "config::error <-> config::file <-> config::resolve <-> config::settings",
-    "engine::client <-> engine::version",
     "model::network <-> model::sandbox",
     "network::cni::exec <-> network::cni::meters",
     "sandbox::adopt <-> sandbox::room",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     error::Kind,
     host::disk,
     image::{error::ImageError, images::Images, pulled::Pulled, settings::ImageSettings},
@@ -28,7 +28,7 @@ use crate::support::fake_dockerd::{
     server::{FakeDockerd, eventually},
 };
 
-const PATIENCE: Patience = Patience {
+const PATIENCE: Timeouts = Timeouts {
     ping: Duration::from_secs(2),
     short: Duration::from_secs(5),
     stop_margin: Duration::from_secs(5),

@@ -9,7 +9,7 @@ use dockbridge::{
         limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     flight::lock::Locks,
     host::{cgroup::Cgroups, file::Durability},
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
@@ -56,7 +56,7 @@ impl Node {
     async fn start(&self) -> Sandboxes {
         let checkpoints = self.checkpoints();
         let known = checkpoints.load().await.sandboxes;
-        let engine = Engine::new(self.docker.socket().to_owned(), Patience::default());
+        let engine = Engine::new(self.docker.socket().to_owned(), Timeouts::default());
         let store = Store::start(
             engine.clone(),
             known,

@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status, transport::Server};
 
 use super::{EVERY, Watch};
 use crate::{
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     telemetry::systemd::Systemd,
@@ -145,7 +145,7 @@ impl FakeSystemd {
         let room = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(room.path().join("notify")).unwrap();
         let writer = runtime();
-        let engine = Engine::new(room.path().join("docker.sock"), Patience::default());
+        let engine = Engine::new(room.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
             let inquest = Inquest::new(Cgroups::default());
             Store::start(engine, Vec::new(), StoreSettings::default(), Gate::open(), inquest)

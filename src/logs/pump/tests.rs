@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io::Write, path::Path};
 
 use super::*;
 use crate::{
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     host::tail_watch::TailWatch,
     logs::{meters::LogMeters, place::LogPath, positions::Positions},
 };
@@ -14,7 +14,7 @@ fn pump(directory: &Path) -> (Pump, Tidings) {
     let (watch, tidings) = TailWatch::open().unwrap();
     let (waker, woken) = mpsc::unbounded_channel();
     let tools = Tools {
-        engine: Engine::new(directory.join("docker.sock"), Patience::default()),
+        engine: Engine::new(directory.join("docker.sock"), Timeouts::default()),
         positions: Positions::new(directory.join("positions")),
         watch: Some(watch),
         woken: waker,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dockbridge::{
-    engine::error::{Clash, EngineError, Subject},
+    engine::error::{ConflictReason, EngineError, Subject},
     error::Kind,
     model::{
         engine::{ApiVersion, CgroupDriver, Claim, ListedContainer},
@@ -33,7 +33,7 @@ async fn a_container_lives_and_goes() {
     engine.start_container(&id).await.expect("304 is fine");
     engine.kill_container(&id, "SIGTERM").await.unwrap();
     let error = engine.kill_container(&id, "SIGTERM").await.unwrap_err();
-    assert!(error.is_clash(Clash::NotRunning), "{error}");
+    assert!(error.is_conflict(ConflictReason::NotRunning), "{error}");
     engine.stop_container(&id, Duration::from_secs(5)).await.expect("304 is fine");
     engine.remove_container(&id).await.unwrap();
     assert!(engine.inspect_container(&id).await.unwrap_err().is_not_found());
@@ -207,7 +207,7 @@ async fn an_image_in_use_says_so() {
         world.add_container("k8s_x", json!({ "Image": "busybox:1.36" }))
     });
     let error = engine(&docker).remove_image("busybox:1.36").await.unwrap_err();
-    assert!(error.is_clash(Clash::ImageInUse), "{error}");
+    assert!(error.is_conflict(ConflictReason::ImageInUse), "{error}");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
 }
 

@@ -9,7 +9,7 @@ use std::{
 use dockbridge::{
     engine::{
         client::Engine,
-        error::{Clash, EngineError},
+        error::{ConflictReason, EngineError},
     },
     error::Kind,
     telemetry::{
@@ -127,7 +127,7 @@ async fn an_answer_without_end_is_cut_off() {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /images/json", Fault::Huge(300 * 1024 * 1024)));
     let patience =
-        dockbridge::engine::client::Patience { short: Duration::from_secs(60), ..PATIENCE };
+        dockbridge::engine::client::Timeouts { short: Duration::from_secs(60), ..PATIENCE };
     let engine = Engine::new(docker.socket().to_owned(), patience);
     let error = engine.list_images().await.unwrap_err();
     assert!(matches!(error, EngineError::TooLarge { .. }), "{error}");
@@ -264,7 +264,7 @@ async fn something_else_answers() {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /_ping", Fault::Text(200, "hello".to_owned())));
     let error = engine(&docker).list_images().await.unwrap_err();
-    assert!(error.to_string().contains("is no docker engine"), "{error}");
+    assert!(error.to_string().contains("is not a docker engine"), "{error}");
 }
 
 #[tokio::test]
@@ -290,5 +290,5 @@ async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
     });
     let error = engine(&docker).start_container(&id).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
-    assert!(error.is_clash(Clash::Other), "{error}");
+    assert!(error.is_conflict(ConflictReason::Other), "{error}");
 }

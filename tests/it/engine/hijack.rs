@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dockbridge::{
     engine::{
         error::EngineError,
-        exec::{ExecState, ExecWish},
+        exec::{ExecRequest, ExecState},
         hijack::{Hijacked, Output},
     },
     error::Kind,
@@ -37,7 +37,7 @@ async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> Hijac
     let engine = engine(docker);
     let size = Some(TerminalSize { width: 80, height: 24 });
     let command = ["x".to_owned()];
-    let wish = ExecWish { command: &command, streams, env: &["A=b".to_owned()], size };
+    let wish = ExecRequest { command: &command, streams, env: &["A=b".to_owned()], size };
     let exec = engine.create_exec(container, &wish).await.unwrap();
     engine.start_exec(&exec, streams.tty).await.unwrap()
 }
@@ -150,7 +150,7 @@ async fn an_exec_is_looked_at_and_measured() {
     let (docker, id) = set(script).await;
     let engine = engine(&docker);
     let command = ["x".to_owned()];
-    let wish = ExecWish { command: &command, streams: TERMINAL, env: &[], size: None };
+    let wish = ExecRequest { command: &command, streams: TERMINAL, env: &[], size: None };
     let exec = engine.create_exec(&id, &wish).await.unwrap();
     let fresh = ExecState { running: false, pid: None, exit_code: None };
     assert_eq!(engine.inspect_exec(&exec).await.unwrap(), fresh);
@@ -173,7 +173,7 @@ async fn who_is_not_there_or_does_not_run() {
     let (docker, id) = set(Script::of([])).await;
     let engine = engine(&docker);
     let command = ["x".to_owned()];
-    let wish = ExecWish { command: &command, streams: BOTH, env: &[], size: None };
+    let wish = ExecRequest { command: &command, streams: BOTH, env: &[], size: None };
     let size = TerminalSize { width: 1, height: 1 };
     assert_eq!(engine.create_exec("no", &wish).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(engine.create_exec("../x", &wish).await.unwrap_err().kind(), Kind::NotFound);

@@ -11,12 +11,12 @@ mod versions;
 
 use std::time::Duration;
 
-use dockbridge::engine::client::{Engine, Patience};
+use dockbridge::engine::client::{Engine, Timeouts};
 
 use crate::support::fake_dockerd::server::FakeDockerd;
 
 /// Short enough for tests that wait for a deadline, long enough for a busy machine.
-const PATIENCE: Patience = Patience {
+const PATIENCE: Timeouts = Timeouts {
     ping: Duration::from_millis(1500),
     short: Duration::from_millis(1500),
     stop_margin: Duration::from_millis(1500),

@@ -8,8 +8,8 @@ use std::{env, time::Duration};
 use bytes::Bytes;
 use dockbridge::{
     engine::{
-        client::{Engine, Patience},
-        error::{Clash, EngineError, PullFault, Subject},
+        client::{Engine, Timeouts},
+        error::{ConflictReason, EngineError, PullFault, Subject},
         events::Events,
     },
     error::Kind,
@@ -38,7 +38,7 @@ fn engine() -> Option<Engine> {
         skip(Lack::World);
         return None;
     }
-    Some(Engine::new(world("DOCKER").into(), Patience::default()))
+    Some(Engine::new(world("DOCKER").into(), Timeouts::default()))
 }
 
 fn body(command: &[&str]) -> ContainerCreateBody {
@@ -91,7 +91,7 @@ async fn a_container_lives_and_goes() {
     engine.stop_container(&id, Duration::from_secs(1)).await.unwrap();
     engine.stop_container(&id, Duration::from_secs(1)).await.unwrap();
     let error = engine.kill_container(&id, "SIGKILL").await.unwrap_err();
-    assert!(error.is_clash(Clash::NotRunning), "{error:?}");
+    assert!(error.is_conflict(ConflictReason::NotRunning), "{error:?}");
     let (first, second) = tokio::join!(engine.remove_container(&id), engine.remove_container(&id));
     for outcome in [first, second] {
         outcome.unwrap();
@@ -119,7 +119,7 @@ async fn failures_are_told_apart() {
     assert!(error.to_string().contains("/no/such") && error.to_string().len() < 200, "{error}");
     let error = engine.remove_image(&world("IMAGE")).await;
     if let Err(error) = error {
-        assert!(error.is_clash(Clash::ImageInUse), "{error:?}");
+        assert!(error.is_conflict(ConflictReason::ImageInUse), "{error:?}");
     }
     engine.remove_container(&id).await.unwrap();
     let mut orphan = body(&["true"]);

@@ -283,7 +283,7 @@ async fn a_callers_own_deadline_is_told_with_what_was_waited_for() {
     let error = bridge.runtime.clone().exec_sync(request).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     let text = error.message();
-    assert!(text.contains("make an exec in") && text.contains("has not answered"), "{text}");
+    assert!(text.contains("create an exec in") && text.contains("has not answered"), "{text}");
 }
 
 /// An exec that never had a process: this is what the engine says instead of its output.

@@ -1,10 +1,10 @@
 //! Why a container ended: what is shown first stays, whoever knew it.
 
-use std::{fs, os::fd::BorrowedFd, path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
     model::record::{ExitReason, Process},
     store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
@@ -16,7 +16,7 @@ use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
 /// A store on a machine that is a folder, with verdicts of earlier runs.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
     let inquest = Inquest::load(Cgroups::told_by(&machine.join("proc")), checkpoints).await;
     Store::start(engine, Vec::new(), settings(), Gate::open(), inquest)
@@ -121,7 +121,7 @@ async fn every_end_accounts_for_its_kills() {
         if id == &ids[0] {
             docker.world(|world| world.exit(id, 0));
         } else {
-            let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+            let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
             engine.kill_container(id, "SIGKILL").await.unwrap();
         }
         first(&store, id).await;
@@ -217,56 +217,13 @@ async fn one_that_goes_while_its_end_is_looked_at() {
     assert!(!root.path().join("state/memory-kills.json").exists());
 }
 
-/// A machine of version 1, where only those who asked before are told.
-#[tokio::test]
-async fn what_the_engine_never_hears_of() {
-    let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
-    let (_sandbox, ids) = pod(&docker, "/pod", ["short", "killed"]);
-    let mount = format!("3 4 0:5 / {}/cg rw - cgroup cgroup rw,memory\n", root.path().display());
-    write(root.path(), "proc/self/mountinfo", &mount);
-    let places = ids.each_ref().map(|id| format!("5:memory:/pod/{id}\n"));
-    write(root.path(), &format!("proc/{}/cgroup", std::process::id()), &places.concat());
-    for (id, file) in
-        ids.iter().flat_map(|id| [(id, "memory.oom_control"), (id, "cgroup.event_control")])
-    {
-        write(root.path(), &format!("cg/pod/{id}/{file}"), "");
-    }
-    let store = start(&docker, root.path()).await;
-    store.complete().await.unwrap();
-
-    // The last word comes when a group goes.
-    for (id, words) in ids.iter().zip([2, 1]) {
-        tell(&root.path().join(format!("cg/pod/{id}/cgroup.event_control")), words);
-    }
-    docker.world(|world| ids.iter().for_each(|id| world.exit(id, 137)));
-    assert_eq!(first(&store, &ids[0]).await, ExitReason::OomKilled);
-    assert_eq!(first(&store, &ids[1]).await, ExitReason::Error, "somebody's SIGKILL");
-
-    let stored = root.path().join("state/memory-kills.json");
-    assert!(stored.exists(), "the engine will never know it");
-    docker.world(|world| world.remove(&ids[0]));
-    until(&store, "it has gone", |now| now.container(&ids[0]).is_none()).await;
-    store.refresh_container(&ids[0]).await.unwrap();
-    assert!(!stored.exists());
-}
-
-/// So many words for whoever asked there.
-#[allow(unsafe_code, reason = "a descriptor is known by its number only")]
-fn tell(orders: &Path, words: u64) {
-    let order = fs::read_to_string(orders).unwrap();
-    let descriptor = order.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: the store under test holds it open.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    nix::unistd::write(descriptor, &words.to_ne_bytes()).unwrap();
-}
-
 /// What the engine told of one run explains no end of another.
 #[tokio::test]
 async fn each_run_has_an_end_of_its_own() {
     let docker = FakeDockerd::start().await;
     let (_sandbox, ids) = pod(&docker, "", ["short", "killed"]);
     let store = super::synced(&docker).await;
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     docker.world(|world| {
         world.hears_of_oom_too_late(&ids[0]);
         world.exit(&ids[0], 137);
@@ -303,7 +260,7 @@ async fn whom_the_engine_killed_nobody_waits_for() {
     let store = super::synced(&docker).await;
     assert_eq!(reason(&store.snapshot(), &old), Some(ExitReason::Error), "ended long ago");
     let inspected = || docker.requests().iter().filter(|r| r.path.contains(&killed)).count();
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let before = inspected();
     let began = Instant::now();
     engine.kill_container(&killed, "SIGKILL").await.unwrap();

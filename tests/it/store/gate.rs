@@ -9,7 +9,7 @@ use std::{
 };
 
 use dockbridge::{
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     error::Kind,
     model::record::{ContainerRecord, Process},
     store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
@@ -33,7 +33,7 @@ fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>
             }
         }
     });
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     (Store::start(engine, Vec::new(), settings(), gate, Inquest::default()), permits, came)
 }
 
@@ -48,7 +48,7 @@ async fn an_engine_is_followed_when_it_is_admitted() {
         let held = Arc::clone(&held);
         async move { held.acquire().await.unwrap().forget() }
     });
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let store = Store::start(engine, Vec::new(), settings(), gate, Inquest::default());
     eventually(|| came.load(Ordering::SeqCst) == 1).await;
     let unknown = store.described(Duration::from_millis(100)).await.unwrap_err();

@@ -15,7 +15,7 @@ use std::{
 
 use dockbridge::{
     checkpoint::record::SandboxCheckpoint,
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     model::{engine::EngineHealth, label, record::Process},
     store::{
         gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings, snapshot::Snapshot,
@@ -47,7 +47,7 @@ fn start_with(
     checkpoints: Vec<SandboxCheckpoint>,
     settings: StoreSettings,
 ) -> Store {
-    let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     Store::start(engine, checkpoints, settings, Gate::open(), Inquest::default())
 }
 

@@ -11,7 +11,7 @@ use std::{
 use dockbridge::{
     app::{self, AppError, Deadlines, Surroundings},
     config::settings::{CniSettings, LogSettings, Settings, TracingSettings},
-    engine::{client::Patience, lock::EngineLocks},
+    engine::{client::Timeouts, lock::EngineLocks},
     model::{
         container::ContainerLogFormat,
         network::NetworkMode,
@@ -409,7 +409,7 @@ async fn connect(socket: &Path) -> Channel {
 /// What others than the caller may take.
 pub(crate) fn deadlines(patience: Duration) -> Deadlines {
     Deadlines {
-        engine: Patience {
+        engine: Timeouts {
             ping: patience,
             short: patience,
             stop_margin: patience,

@@ -9,7 +9,7 @@ use dockbridge::{
         limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
-    engine::client::{Engine, Patience},
+    engine::client::{Engine, Timeouts},
     flight::lock::Locks,
     host::cgroup::Cgroups,
     logs::room::Logs,
@@ -32,7 +32,7 @@ impl Verbs {
     /// Of a process that starts now, with its directory and its kernel's `proc`.
     pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
         let tracker = TaskTracker::new();
-        let engine = Engine::new(docker.socket().to_owned(), Patience::default());
+        let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
         let store = Store::start(
             engine.clone(),
             Vec::new(),

@@ -11,41 +11,41 @@ use hyper::{
 
 use super::{
     error::{Call, EngineError},
-    refusal,
+    error_response,
 };
 use crate::model::engine::ApiVersion;
 
 /// A call to be made: what, where, with what, and how long it may take.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct ApiRequest {
     pub(super) call: Call,
     method: Method,
     target: String,
     payload: Option<(HeaderValue, Bytes)>,
     credentials: Option<HeaderValue>,
     /// The connection itself is asked for.
-    pub(super) upgrading: bool,
+    pub(super) upgrade: bool,
     /// How long the whole answer may take; of an endless answer, its beginning.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     /// Doing it twice does no harm.
     pub(super) repeatable: bool,
 }
 
-impl Exchange {
+impl ApiRequest {
     /// A call without body. `target` is path and query behind the version; none means that the
     /// subject's name cannot exist.
     ///
-    /// Reading calls may be repeated, others only when [`Exchange::repeatable`] says so.
+    /// Reading calls may be repeated, others only when [`ApiRequest::repeatable`] says so.
     pub(super) fn new(
         call: Call,
         method: Method,
         target: Option<String>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, EngineError> {
-        let Some(target) = target else { return Err(refusal::impossible_name(call)) };
+        let Some(target) = target else { return Err(error_response::invalid_name(call)) };
         let repeatable = method == Method::GET;
-        let (payload, credentials, upgrading) = (None, None, false);
-        Ok(Self { call, method, target, payload, credentials, upgrading, patience, repeatable })
+        let (payload, credentials, upgrade) = (None, None, false);
+        Ok(Self { call, method, target, payload, credentials, upgrade, timeout, repeatable })
     }
 
     pub(super) fn repeatable(mut self) -> Self {
@@ -53,23 +53,23 @@ impl Exchange {
         self
     }
 
-    pub(super) fn carrying(mut self, media_type: &'static str, bytes: Bytes) -> Self {
+    pub(super) fn with_body(mut self, media_type: &'static str, bytes: Bytes) -> Self {
         self.payload = Some((HeaderValue::from_static(media_type), bytes));
         self
     }
 
-    pub(super) fn upgrading(mut self) -> Self {
-        self.upgrading = true;
+    pub(super) fn with_upgrade(mut self) -> Self {
+        self.upgrade = true;
         self
     }
 
-    pub(super) fn authorised(mut self, credentials: Option<HeaderValue>) -> Self {
+    pub(super) fn with_credentials(mut self, credentials: Option<HeaderValue>) -> Self {
         self.credentials = credentials;
         self
     }
 
     /// The request, under `version` or, for a ping, under none.
-    pub(super) fn request(
+    pub(super) fn to_http(
         &self,
         authority: &str,
         version: Option<ApiVersion>,
@@ -85,7 +85,7 @@ impl Exchange {
         if let Some(credentials) = &self.credentials {
             builder = builder.header(REGISTRY_AUTH, credentials);
         }
-        if self.upgrading {
+        if self.upgrade {
             builder = builder.header(CONNECTION, HeaderValue::from_static("Upgrade"));
             builder = builder.header(UPGRADE, HeaderValue::from_static("tcp"));
         }

@@ -1,4 +1,4 @@
-//! The one table from what the engine answers to what it means.
+//! The one table from an HTTP status and its text to an [`EngineError`].
 //!
 //! Statuses alone do not say enough (a 409 can be five different things, a failed start is a 400,
 //! 404 or 500 by age of the engine), so the texts are read too. They have been stable since 1.12;
@@ -6,16 +6,16 @@
 
 use hyper::StatusCode;
 
-use super::error::{Call, Clash, EngineError, PullFault, Subject};
+use super::error::{Call, ConflictReason, EngineError, PullFault, Subject};
 use crate::wire::docker;
 
 /// The error for an answer whose status is no success.
-pub(super) fn refusal(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
+pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
     match status.as_u16() {
         400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
         404 | 500.. if cannot_join(&call, &message) => {
-            EngineError::Conflict { call, clash: Clash::Other, message }
+            EngineError::Conflict { call, reason: ConflictReason::Other, message }
         }
         400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
         301 | 404 => not_found(call, message),
@@ -28,7 +28,7 @@ pub(super) fn refusal(call: Call, status: StatusCode, body: &[u8]) -> EngineErro
 }
 
 /// The error for a pull the engine gave up, before or within its stream.
-pub(super) fn pull_refusal(reference: &str, message: &str) -> EngineError {
+pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let fault = if says(GATEWAY_WORDS) {
         PullFault::RegistryUnavailable
@@ -54,7 +54,7 @@ fn message(status: StatusCode, body: &[u8]) -> String {
 }
 
 /// The error for a name that no object can have, known without asking.
-pub(super) fn impossible_name(call: Call) -> EngineError {
+pub(super) fn invalid_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) | Subject::Path(name) => {
             format!("No such container: {}", name.escape_default())
@@ -89,8 +89,8 @@ fn not_found(call: Call, message: String) -> EngineError {
         Subject::Image(name)
     } else if let Some(name) = named("No such container:") {
         Subject::Container(name)
-    } else if matches!(call.verb, Call::CREATE | Call::START) {
-        return EngineError::Conflict { call, clash: Clash::Other, message };
+    } else if call.verb == Call::CREATE || is_container_start(&call) {
+        return EngineError::Conflict { call, reason: ConflictReason::Other, message };
     } else {
         call.subject
     };
@@ -107,20 +107,20 @@ fn conflict(call: Call, message: String) -> EngineError {
         };
         return EngineError::NameTaken { name, holder: holder(&message) };
     }
-    let clash = if says("is not running") {
-        Clash::NotRunning
+    let reason = if says("is not running") {
+        ConflictReason::NotRunning
     } else if says("removal of container") || says("already in progress") {
-        Clash::RemovalInProgress
+        ConflictReason::RemovalInProgress
     } else if IN_USE_WORDS.iter().any(|word| says(word)) {
-        Clash::ImageInUse
+        ConflictReason::ImageInUse
     } else if says("dependent child images") {
-        Clash::ImageHasChildren
+        ConflictReason::ImageHasChildren
     } else if says("is referenced in") {
-        Clash::ImageHasNames
+        ConflictReason::ImageHasNames
     } else {
-        Clash::Other
+        ConflictReason::Other
     };
-    EngineError::Conflict { call, clash, message }
+    EngineError::Conflict { call, reason, message }
 }
 
 /// The id in `… is already in use by container "<id>".`
@@ -135,7 +135,7 @@ fn holder(message: &str) -> Option<String> {
 /// the one asked about.
 fn cannot_join(call: &Call, message: &str) -> bool {
     let Subject::Container(id) = &call.subject else { return false };
-    call.verb == Call::START
+    is_container_start(call)
         && message.contains("No such container:")
         && !message.contains(id.as_str())
 }
@@ -149,8 +149,13 @@ fn is_half_removed(call: &Call, message: &str) -> bool {
         && message == "layer does not exist"
 }
 
+/// An exec is started, too.
+fn is_container_start(call: &Call) -> bool {
+    call.verb == Call::START && matches!(call.subject, Subject::Container(_))
+}
+
 fn cannot_run(call: &Call, message: &str) -> bool {
-    call.verb == Call::START && RUNTIME_WORDS.iter().any(|word| message.contains(word))
+    is_container_start(call) && RUNTIME_WORDS.iter().any(|word| message.contains(word))
 }
 
 fn did_not_start(call: Call, message: &str) -> EngineError {
