@@ -6,13 +6,14 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use tokio::{sync::Semaphore, time::timeout};
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
@@ -31,6 +32,7 @@ pub struct Plugins {
     directories: Vec<PathBuf>,
     path: String,
     versions: Mutex<HashMap<PathBuf, (Stamp, Vec<Version>)>>,
+    searches: Arc<Semaphore>,
     meters: CniMeters,
 }
 
@@ -75,6 +77,14 @@ pub enum Failure {
     NotExecutable {
         /// The file.
         path: PathBuf,
+    },
+    /// Nobody knows: the file system does not answer.
+    #[error(
+        "{searched} cannot be searched: a file system does not answer, look at what is mounted there"
+    )]
+    Unsearchable {
+        /// The directories, in order.
+        searched: String,
     },
     /// It reported an error in the way the specification asks for.
     #[error("{message} (code {code})")]
@@ -132,6 +142,7 @@ impl Failure {
         match self {
             Self::Missing { .. } | Self::NotExecutable { .. } => Kind::Unavailable,
             Self::Reported { code, .. } if TRY_LATER.contains(code) => Kind::Unavailable,
+            Self::Unsearchable { .. } => Kind::DeadlineExceeded,
             Self::Process(error) => error.kind(),
             Self::Reported { .. } | Self::Exit { .. } | Self::Garbled { .. } => Kind::Unknown,
         }
@@ -144,7 +155,8 @@ impl Plugins {
         let names: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
         let meters = CniMeters::default();
-        Self { directories, path: names.join(":"), versions: Mutex::default(), meters }
+        let searches = Arc::new(Semaphore::new(SEARCHES));
+        Self { directories, path: names.join(":"), versions: Mutex::default(), searches, meters }
     }
 
     /// What is counted of their calls.
@@ -157,13 +169,24 @@ impl Plugins {
         &self.directories
     }
 
-    /// The executable of a plugin. The disk it is on may take its time, so it is looked for off the
-    /// runtime's threads.
-    async fn find(&self, kind: &str) -> Result<(PathBuf, Stamp), Failure> {
+    /// The executable of a plugin. The disk it is on may take its time, or for ever, so it is looked
+    /// for off the runtime's threads, of which searches that hang keep a few.
+    async fn find(&self, kind: &str, patience: Duration) -> Result<(PathBuf, Stamp), Failure> {
         let paths: Vec<PathBuf> = self.directories.iter().map(|place| place.join(kind)).collect();
-        let searching = tokio::task::spawn_blocking(move || first_executable(paths));
-        let missing = || Failure::Missing { searched: self.path.clone() };
-        match searching.await {
+        let searching = async {
+            let turn = Arc::clone(&self.searches).acquire_owned().await;
+            let search = move || {
+                let _turn = turn;
+                first_executable(paths)
+            };
+            tokio::task::spawn_blocking(search).await
+        };
+        let searched = || self.path.clone();
+        let Ok(found) = timeout(patience.min(SEARCH), searching).await else {
+            return Err(Failure::Unsearchable { searched: searched() });
+        };
+        let missing = || Failure::Missing { searched: searched() };
+        match found {
             Ok(found) => found.map_err(|blunt| {
                 blunt.map_or_else(missing, |path| Failure::NotExecutable { path })
             }),
@@ -207,7 +230,7 @@ impl Plugins {
             command: VERSION,
             failure: Box::new(failure),
         };
-        let (path, stamp) = self.find(kind).await.map_err(fail)?;
+        let (path, stamp) = self.find(kind, patience).await.map_err(fail)?;
         if let Some((known_by, known)) = self.remembered(&path)
             && stamp == known_by
         {
@@ -236,7 +259,7 @@ impl Plugins {
         input: &Map<String, Value>,
         patience: Duration,
     ) -> Result<Vec<u8>, Failure> {
-        let (program, _) = self.find(kind).await?;
+        let (program, _) = self.find(kind, patience).await?;
         let text = Value::Object(input.clone()).to_string();
         // All are set, even when empty: what we may have inherited is nobody's business.
         let environment = [
@@ -390,6 +413,10 @@ const VERSION: &str = "VERSION";
 const TRY_LATER: [i64; 3] = [11, 50, 51];
 const NAMESPACE_WORDS: [&str; 4] = ["netns", "ns/net", "network namespace", "ns path"];
 const OUTPUT_LIMIT: usize = 4 << 20;
+/// Searches at the same time. One that hangs keeps its thread.
+const SEARCHES: usize = 8;
+/// Far longer than a disk takes that lives; it comes on top of a plugin's own time.
+const SEARCH: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ const fn outcome(failure: Option<&Failure>) -> &'static str {
     match failure {
         None => DONE,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",
+        Some(Failure::Unsearchable { .. }) => "unsearchable",
         Some(Failure::Reported { .. }) => "reported",
         Some(Failure::Exit { .. }) => "exit",
         Some(Failure::Garbled { .. }) => "garbled",

@@ -152,3 +152,25 @@ async fn versions_are_asked_once_per_binary() {
     stage.script("p", "exit 1");
     assert!(plugins.versions("p", PATIENCE).await.is_err());
 }
+
+/// The disk of the plugins hangs, as a dead NFS: every thread that looks at it waits for ever.
+#[test]
+fn a_disk_that_hangs_holds_up_nobody_for_ever() {
+    let stage = Stage::new();
+    stage.plugin("p", "");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    runtime.unwrap().block_on(async {
+        tokio::task::spawn_blocking(move || held.recv());
+        let asked = run_as(&stage, Duration::from_millis(100));
+        let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+        assert_eq!(asked.as_ref().unwrap_err().kind(), Kind::DeadlineExceeded, "{asked:?}");
+        let plugins = plugins(&stage);
+        let versions = plugins.versions("p", Duration::from_millis(100));
+        let versions = tokio::time::timeout(PATIENCE, versions).await.expect("an answer");
+        assert_eq!(versions.unwrap_err().kind(), Kind::DeadlineExceeded);
+        drop(release);
+        plugins.versions("p", PATIENCE).await.unwrap();
+    });
+}
