@@ -20,9 +20,9 @@ use crate::{
 pub struct EngineMeters(Errands<3>);
 
 impl EngineMeters {
-    /// The call that has waited longest for its answer, if any does.
-    pub fn longest(&self) -> Option<Doing> {
-        self.0.underway().list().into_iter().max_by_key(|doing| doing.since)
+    /// The calls that wait for their answers.
+    pub fn underway(&self) -> Vec<Doing> {
+        self.0.underway().list()
     }
 
     /// A call begins, which `span` shows.

@@ -37,8 +37,11 @@ pub(super) async fn within<T>(
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
-/// The answer when it has passed, and what was waited for longest at that moment.
-pub(super) fn passed(limit: Duration, longest: Option<Doing>) -> Status {
+/// The answer when it has passed, with the call to the engine that was waited for, as far as that
+/// shows: of those under way the one that has taken longest and began no sooner than this call; if
+/// there is none, of all.
+pub(super) fn passed(limit: Duration, calls: Vec<Doing>) -> Status {
+    let longest = calls.into_iter().max_by_key(|call| (call.since <= limit, call.since));
     let waits = longest.map_or_else(
         || "no call to the docker engine is under way".to_owned(),
         |call| format!("the docker engine has not answered {:?} for {:.1?}", call.what, call.since),
@@ -82,5 +85,21 @@ mod tests {
             assert_eq!(stated(&headers), wanted, "{text:?}");
         }
         assert_eq!(stated(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn what_began_before_the_call_is_blamed_last() {
+        let doing = |what: &str, seconds| Doing {
+            kind: "engine",
+            what: what.to_owned(),
+            since: Duration::from_secs(seconds),
+        };
+        let told = |calls: Vec<Doing>| passed(Duration::from_secs(10), calls).message().to_owned();
+        let another = || doing("stop container other", 60);
+        let ours = || doing("create container ours", 9);
+        assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));
+        // Perhaps ours waits for what another began.
+        assert!(told(vec![another()]).contains("stop container other"));
+        assert!(told(Vec::new()).contains("no call"));
     }
 }

@@ -74,7 +74,7 @@ where
         let engine = self.meters.engine.clone();
         let told = async move {
             let answer = match deadline::within(limit, answer).await {
-                Err(limit) => deadline::passed(limit, engine.longest()).into_http(),
+                Err(limit) => deadline::passed(limit, engine.underway()).into_http(),
                 Ok(Ok(answer)) => answer?,
                 Ok(Err(panic)) => {
                     error!(panic = panic_text(&*panic), "a request made us panic");
