@@ -33,6 +33,8 @@ pub(crate) enum Lack {
     Disk(&'static str),
     /// A program of this name.
     Program(&'static str),
+    /// A packet filter that sees what crosses a bridge.
+    BridgeFilter,
     /// Children that end by a hang-up: `nohup` takes it from them.
     HangUps,
     /// systemd as the keeper of the engine's cgroups.
@@ -65,6 +67,7 @@ impl Lack {
             Self::Attributes => "no attributes or labels on the temporary file system".to_owned(),
             Self::Disk(make) => format!("no disk for {make:?}"),
             Self::Program(name) => format!("no {name}"),
+            Self::BridgeFilter => "no br_netfilter in the kernel".to_owned(),
             Self::HangUps => "hang-ups are ignored by whatever is started here".to_owned(),
             Self::Systemd => "systemd does not keep this machine; make test-vm has it".to_owned(),
             Self::AppArmor => "no AppArmor in the kernel; make test-vm has it".to_owned(),
@@ -118,6 +121,7 @@ impl Lack {
                     || !kernel_has(counts)
             }
             Self::Program(name) => !has_program(name),
+            Self::BridgeFilter => !is_there("/proc/sys/net/bridge/bridge-nf-call-iptables"),
             Self::HangUps => {
                 let status = read("/proc/self/status");
                 field(&status, "SigIgn:").is_some_and(|ignored| ignored & 1 != 0)
