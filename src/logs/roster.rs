@@ -144,8 +144,8 @@ impl Roster {
     }
 }
 
-/// Turns under way at the same time, those that a file system keeps apart. Each is a thread that reads, converts and writes; more of
-/// them would take the machine away from those who write.
+/// Turns under way at the same time, without those that a file system keeps. Each is a thread that
+/// reads, converts and writes; more of them would take the machine away from those who write.
 const AT_ONCE: usize = 2;
 
 #[cfg(test)]

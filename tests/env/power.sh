@@ -92,7 +92,7 @@ live() {
     wait "$qemu" 2>/dev/null || code=$?
     qemu=
     [ "$cut" -gt "$cuts" ] || printf 'power: start %s: cut after %s answers\n' "$cut" "$(tr -d '\0' <"$room/notes.img" | wc -l)"
-    grep '^power: ' "$room/said.log" | sed "s/^power: /power: start $cut: /"
+    { grep '^power: ' "$room/said.log" || true; } | sed "s/^power: /power: start $cut: /"
     if ! grep -q "$([ "$cut" -gt "$cuts" ] && echo '^power: at rest' || echo '^power: pods come and go')" "$room/said.log"; then
         keep
         die "start $cut failed, see $(dirname "$image")/power"

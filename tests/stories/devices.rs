@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// One by itself, through a link, at a path without a root, for reading only, a whole directory; and not without asking.
+/// One by itself, through a link, at a path without a root, for reading only, a whole directory; and
+/// not without asking.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);

@@ -17,7 +17,8 @@ pub struct Pod<'a> {
     pub containers: Vec<Held<'a>>,
 }
 
-/// One event, its statuses encoded. `now` is when the pod was as told, which kubelet takes for the age of all of it.
+/// One event, its statuses encoded. `now` is when the pod was as told, which kubelet takes for the
+/// age of all of it.
 pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerEventResponse {
     let kind = match step {
         Step::Created => cri::ContainerEventType::ContainerCreatedEvent,
