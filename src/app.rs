@@ -88,7 +88,7 @@ pub enum AppError {
     State(#[from] CheckpointError),
     /// Another dockbridge has the state directory, or we may not write there.
     #[error(
-        "the state directory {} cannot be taken: it must be writable and no other dockbridge's \
+        "cannot use the state directory {}: it must be writable and not in use by another dockbridge \
          (run as root, stop the other, or choose another --state-dir and another engine)",
         state_dir.display()
     )]
@@ -114,7 +114,7 @@ pub enum AppError {
     },
     /// Whether another dockbridge has the engine cannot be told, nor could one tell of us.
     #[error(
-        "the Docker Engine {id} at {} may be served by another dockbridge: its lock cannot be taken \
+        "the Docker Engine {id} at {} may be served by another dockbridge: cannot take its lock \
          (run as root)",
         docker.display()
     )]
@@ -128,7 +128,7 @@ pub enum AppError {
     },
     /// Nothing can be kept there: no pod could start.
     #[error(
-        "the run directory {} cannot be used (run as root, or choose another --run-dir)",
+        "cannot use the run directory {} (run as root, or choose another --run-dir)",
         run_dir.display()
     )]
     Run {
@@ -144,13 +144,13 @@ pub enum AppError {
     #[error(transparent)]
     Streaming(#[from] BindError),
     /// Nobody could tell systemd that we live.
-    #[error("no thread can be started to watch the socket")]
+    #[error("cannot start the thread that watches the socket")]
     Watch(#[source] io::Error),
     /// The address of metrics and health cannot be used.
     #[error(transparent)]
     Metrics(#[from] MetricsAddressError),
     /// The task that knows what is true has died: a bug. A fresh start knows again.
-    #[error("the store of dockbridge died: start it again, and report what its log says")]
+    #[error("internal error: the store stopped; restart dockbridge and report its log")]
     Blind,
     /// Serving ended by itself.
     #[error("the CRI server failed")]
@@ -249,8 +249,7 @@ pub async fn run_within(
     tokio::select! {
         listed = rooms.runtime.store.synced(FIRST_LIST_PATIENCE) => if listed.is_err() {
             warn!(
-                "Docker has not listed its containers yet: serving, answering Unavailable until it \
-                 has"
+                "Docker has not listed its containers yet; answering UNAVAILABLE until it has"
             );
         },
         error = engines.refused() => return Err(error),
@@ -289,7 +288,7 @@ pub async fn run_within(
     drop(socket);
     tracker.close();
     if tokio::time::timeout(DRAIN_PATIENCE, tracker.wait()).await.is_err() {
-        warn!(tasks = tracker.len(), "leaving before all work under way has ended");
+        warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
     }
     tokio::join!(rooms.sandboxes.sweep(), logs.close());
     admin.abort();
@@ -312,8 +311,8 @@ fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppEr
     }
     warn!(
         missing,
-        "dockbridge is not allowed to mount or to enter namespaces: port-forward and image volumes \
-         will fail, and pods that need CNI cannot be taken over"
+        "missing capabilities to mount or to enter namespaces: port-forward and image volumes will \
+         fail, and pods with CNI cannot be taken over"
     );
     Ok(())
 }

@@ -124,7 +124,7 @@ async fn set_level(request: Request<Incoming>, window: &Window) -> Response<Full
         _ => return text(StatusCode::BAD_REQUEST, CHOICE),
     };
     window.level.set(level);
-    info!(%level, "the amount of the log was changed");
+    info!(%level, "log level changed");
     text(StatusCode::OK, format!("{level}\n"))
 }
 

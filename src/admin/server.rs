@@ -60,11 +60,14 @@ impl Listeners {
             None => None,
         };
         if let Some(address) = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
-            info!(%address, "metrics and health are served");
+            info!(%address, "serving metrics and health");
         }
         let unix = Socket::private(&run_dir.join(SOCKET)).await;
         let unix = unix.inspect_err(|error| {
-            warn!(error = chain(error), "`dockbridge debug` will not work: no socket for it");
+            warn!(
+                error = chain(error),
+                "cannot open the admin socket; `dockbridge debug` will not work"
+            );
         });
         Ok(Self { tcp, unix: unix.ok() })
     }
@@ -120,7 +123,7 @@ impl Guests {
             }
             Err(error) => {
                 // Out of descriptors, most likely.
-                warn!(%error, "cannot take a connection for metrics or health");
+                warn!(%error, "cannot accept a connection to the metrics endpoint");
                 sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -145,8 +148,8 @@ where
         .serve_connection(TokioIo::new(stream), service);
     match timeout(REQUEST_PATIENCE, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a client of metrics or health spoke no HTTP"),
-        Err(_) => debug!("a client of metrics or health did not take its answer"),
+        Ok(Err(error)) => debug!(%error, "a client of the metrics endpoint sent invalid HTTP"),
+        Err(_) => debug!("a client of the metrics endpoint did not read the answer"),
     }
 }
 

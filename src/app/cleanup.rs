@@ -62,7 +62,7 @@ async fn complete(store: &Store) -> bool {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(
                     ?objects,
-                    "docker inspect does not answer for these; nothing is cleaned up until it does"
+                    "docker inspect does not answer for these objects; no cleanup until it does"
                 );
             }
         }
@@ -77,7 +77,7 @@ async fn find_gone(store: &Store, logs: &Logs) {
         if now.container(id.as_str()).is_none()
             && let Err(error) = store.refresh_container(id.as_str()).await
         {
-            debug!(container = %id, error = chain(&error), "its log is kept, though it is not shown");
+            debug!(container = %id, error = chain(&error), "log of a container that is not listed is kept");
         }
     }
 }
@@ -92,7 +92,7 @@ pub(super) async fn sweep_peeks_later(rootfs: &Rootfs, store: &Store) -> Infalli
 
 async fn sweep_peeks(rootfs: &Rootfs) {
     if let Err(error) = rootfs.sweep_peeks().await {
-        warn!(error = chain(&error), "remains of looks into images could not be removed");
+        warn!(error = chain(&error), "leftover image inspection containers could not be removed");
     }
 }
 

@@ -24,7 +24,7 @@ impl Delivery {
         let Some((task, over)) = self.0 else { return };
         over.cancel();
         if tokio::time::timeout(PATIENCE, task).await.is_err() {
-            debug!("the collector does not take the last spans");
+            debug!("the trace collector did not accept the last spans");
         }
     }
 }

@@ -128,8 +128,10 @@ impl Watcher {
         let words = silence.words();
         if self.told != Told::Silent(words) {
             match silence {
-                Silence::Deaf(error) => warn!(error, "our own socket does not answer"),
-                Silence::Hung => warn!("our own store does not answer"),
+                Silence::Deaf(error) => {
+                    warn!(error, "self check failed: the CRI socket does not answer")
+                }
+                Silence::Hung => warn!("self check failed: the store does not answer"),
             }
             if self.systemd.tell(News::Status(words)) {
                 self.told = Told::Silent(words);
@@ -139,7 +141,7 @@ impl Watcher {
 
     fn lives(&mut self, words: String) {
         if matches!(self.told, Told::Silent(_)) {
-            info!("our own socket and store answer again");
+            info!("self check passed: socket and store answer again");
         }
         // What systemd did not take is told at the next look: without READY it would end us.
         self.ready = self.ready || self.systemd.tell(News::Ready);

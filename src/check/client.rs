@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum CallError {
     /// Nobody serves on the socket.
-    #[error("nobody serves the CRI on {socket}: {reason}")]
+    #[error("no CRI server on {socket}: {reason}")]
     Unreachable {
         /// The socket's path.
         socket: String,

@@ -30,7 +30,7 @@ pub enum Key {
     RegistryConfig,
     /// Where exec, attach and port-forward are served.
     StreamingAddr,
-    /// Where metrics and health are served to other programs.
+    /// Where serving metrics and health to other programs.
     MetricsAddr,
     /// How long a pull may make no progress.
     ImagePullProgressDeadline,

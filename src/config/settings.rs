@@ -46,7 +46,7 @@ pub struct Settings {
     pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
-    /// Where metrics and health are served over TCP; none for nowhere.
+    /// Where serving metrics and health over TCP; none for nowhere.
     pub metrics_addr: Option<SocketAddr>,
     /// A pull without progress for this long is cut; none never cuts.
     pub pull_stall: Option<Duration>,

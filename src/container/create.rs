@@ -78,7 +78,10 @@ impl Containers {
             Err(error @ LogError::Hung { .. }) => return Err(Arc::new(error).into()),
             Err(error) => {
                 let error = chain(&error);
-                warn!(name = plan.name, error, "the log will not be visible to the kubelet");
+                warn!(
+                    name = plan.name,
+                    error, "cannot write the log of this container; kubectl logs will not show it"
+                );
             }
             Ok(()) => {}
         }
@@ -109,7 +112,11 @@ impl Containers {
         };
         if let Err(cause) = self.take_back(id).await {
             let cause = chain(&cause);
-            warn!(container = id, error = cause, "a container that cannot be used stays behind");
+            warn!(
+                container = id,
+                error = cause,
+                "cannot remove a container whose creation failed; it is left in Docker"
+            );
         }
         Err(error)
     }

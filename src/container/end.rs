@@ -34,7 +34,7 @@ pub async fn await_end(
     if store.wait(EVENT_PATIENCE, ended).await.is_some() {
         return Ok(());
     }
-    warn!(container = id, "no exit event yet, asking the engine");
+    warn!(container = id, "no exit event from Docker yet; inspecting the container");
     let until = Instant::now() + KILL_PATIENCE;
     while Instant::now() < until {
         store.refresh_container(id).await?;

@@ -40,7 +40,7 @@ pub enum ContainerError {
         id: String,
     },
     /// What a create was doing would have held up the stop of its pod.
-    #[error("the pod is being stopped: relabelling {path} for SELinux was left unfinished")]
+    #[error("the pod is being stopped; SELinux relabelling of {path} was cancelled")]
     PodStopping {
         /// The source of a mount.
         path: PathBuf,
@@ -66,13 +66,13 @@ pub enum ContainerError {
         left: Option<Arc<str>>,
     },
     /// Nobody waits for a command any more; it was ended.
-    #[error("nobody waits for the command in container {id} any more")]
+    #[error("the caller of the command in container {id} has gone")]
     Abandoned {
         /// Full id.
         id: String,
     },
     /// A command was cut short because dockbridge ends.
-    #[error("the command in container {id} was ended: dockbridge is being stopped")]
+    #[error("the command in container {id} was killed: dockbridge is shutting down")]
     Stopping {
         /// Full id.
         id: String,
@@ -118,7 +118,7 @@ pub enum ContainerError {
         kind: Kind,
     },
     /// The engine's answer to a create.
-    #[error("the engine gave a container something that is no id")]
+    #[error("docker answered with an invalid container id")]
     Id(#[from] InvalidId),
     /// An image cannot be mounted into a container. Kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {cause}")]
@@ -135,7 +135,7 @@ pub enum ContainerError {
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// Limits could not be changed.
-    #[error("limits of container {id} stay as they were: {}{}", chain(cause), not_put_back(left))]
+    #[error("limits of container {id} were not changed: {}{}", chain(cause), not_put_back(left))]
     NotResized {
         /// Full id.
         id: String,
@@ -157,7 +157,7 @@ pub enum ContainerError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The inside of an image could not be reached.
-    #[error("cannot look into the image")]
+    #[error("cannot inspect the content of the image")]
     Rootfs(#[from] RootfsError),
     /// A command could not be started, followed or ended.
     #[error(transparent)]

@@ -106,7 +106,7 @@ impl Containers {
             let running = now.container(id).filter(|container| container.process.is_running());
             let Some(container) = running else { continue };
             if let Err(error) = one.end(container).await {
-                warn!(container = id, %error, "a command that a killed dockbridge left goes on");
+                warn!(container = id, %error, "cannot kill a command that an earlier dockbridge started; it keeps running");
                 all = false;
             }
         }
@@ -244,7 +244,7 @@ impl Run {
         match watched {
             Ok(()) => true,
             Err(error) => {
-                warn!(container = id, %error, "a command may have begun late and is not ended yet");
+                warn!(container = id, %error, "a command may have started after its timeout and is not killed yet");
                 self.end(exec).await.is_none()
             }
         }
@@ -261,7 +261,7 @@ impl Run {
                 () = self.stopping.cancelled() => return false,
             }
             if let Err(error) = exec.kill_unbegun().await {
-                warn!(container = id, %error, "could not end a command that docker did not see begin");
+                warn!(container = id, %error, "cannot kill a command that Docker did not report as started");
                 return false;
             }
         }
@@ -282,15 +282,15 @@ impl Run {
         loop {
             match exec.kill().await {
                 Ok(()) => {
-                    info!(container = id, "ended a command that was over time, or left alone");
+                    info!(container = id, "killed a command that timed out or was abandoned");
                     return None;
                 }
                 Err(error) if error.may_pass() && Instant::now() < until => {
-                    warn!(container = id, %error, "could not end a command yet, trying again");
+                    warn!(container = id, %error, "cannot kill a command yet; retrying");
                     sleep(USUAL).await;
                 }
                 Err(error) => {
-                    warn!(container = id, %error, "could not end a command");
+                    warn!(container = id, %error, "cannot kill a command; it keeps running");
                     return Some(Arc::from(format!("and {error}")));
                 }
             }
@@ -328,7 +328,7 @@ async fn hear_out(exec: &Exec, mut output: Output) -> Result<ExecOutcome, Contai
     }
     drop(output);
     if heard.dropped > 0 {
-        debug!(bytes = heard.dropped, "a command printed more than an answer can hold");
+        debug!(bytes = heard.dropped, "command output truncated: more than an answer can hold");
     }
     let exit_code = match exec.ending().await? {
         Ending::Exited(code) => code,

@@ -58,7 +58,7 @@ where
                 return Err(ContainerError::NameInUse { name: name.to_owned(), holder });
             }
         }
-        warn!(name, holder, next = candidate, "container name was taken, trying again");
+        warn!(name, holder, next = candidate, "container name in use; retrying");
     }
 }
 

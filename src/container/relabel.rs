@@ -64,7 +64,7 @@ async fn relabel_source(
         let is_over = || interrupt.is_cancelled();
         let done = relabel(&resolved, (SELINUX, &label), &is_over);
         let count = done.map_err(|refused| refused.source)?;
-        info!(source = %resolved.display(), label, count, "relabelled the source of a mount");
+        info!(source = %resolved.display(), label, count, "mount source relabelled for SELinux");
         Ok(())
     });
     let done = relabelling.await.unwrap_or_else(|lost| Err(lost.into()));

@@ -43,7 +43,11 @@ impl Containers {
         if let Some(record) = self.store.snapshot().container(id)
             && let Err(error) = self.logs.started(record).await
         {
-            warn!(container = id, error = chain(&error), "the log is not visible to the kubelet");
+            warn!(
+                container = id,
+                error = chain(&error),
+                "cannot write the log of this container; kubectl logs will not show it"
+            );
         }
         Ok(())
     }
@@ -60,7 +64,7 @@ impl Containers {
     async fn end_unlimited(&self, id: &ContainerId) {
         if let Err(error) = self.kill(id).await {
             let error = chain(&error);
-            warn!(container = %id, error, "a container without its limits still runs");
+            warn!(container = %id, error, "cannot stop a container whose limits could not be applied; it keeps running");
         }
     }
 

@@ -95,7 +95,7 @@ impl Containers {
     async fn let_go_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.rootfs.let_go(&image).await {
-                warn!(%image, error = chain(&error), "the folder of an image stays behind");
+                warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
             }
         }
     }

@@ -49,7 +49,7 @@ impl Engine {
             .with_body("application/json", Bytes::from(json));
         let answer: docker::CreateAnswer = self.json(create).await?;
         for warning in &answer.warnings {
-            debug!(container = name, warning, "engine warns about a new container");
+            debug!(container = name, warning, "docker create warning");
         }
         if answer.id.is_empty() {
             return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
@@ -103,7 +103,7 @@ impl Engine {
         let update = update.with_body("application/json", Bytes::from(json)).repeatable();
         let answer: docker::CreateAnswer = self.json(update).await?;
         for warning in &answer.warnings {
-            debug!(container = id, warning, "engine warns about new limits");
+            debug!(container = id, warning, "docker update warning");
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ impl Decoder {
     fn skip_line(&mut self) {
         match self.pending.iter().position(|byte| *byte == b'\n') {
             Some(end) => {
-                debug!("engine message is no JSON: passed over");
+                debug!("skipped a message from Docker that is not JSON");
                 self.pending.advance(end + 1);
                 self.skipping = false;
             }
@@ -137,8 +137,9 @@ fn found<T: DeserializeOwned>(bytes: &[u8]) -> Found<T> {
     match values.next() {
         // First its bounds, then its meaning: JSON of another form must not cost what follows.
         Some(Ok(raw)) => {
-            let value = serde_json::from_str(raw.get())
-                .inspect_err(|reason| debug!(%reason, "engine message passed over"));
+            let value = serde_json::from_str(raw.get()).inspect_err(
+                |reason| debug!(%reason, "skipped a message from Docker of an unknown form"),
+            );
             Found::Value(values.byte_offset(), value.ok())
         }
         Some(Err(_)) | None => Found::Part,

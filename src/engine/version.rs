@@ -47,7 +47,7 @@ impl NegotiatedVersion {
         let before = self.minor.swap(version.minor, Ordering::AcqRel);
         self.settled.store(true, Ordering::Release);
         if before != version.minor {
-            info!(api = %version, "docker engine API version settled");
+            info!(api = %version, "docker API version negotiated");
         }
     }
 }

@@ -93,11 +93,16 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         Ok(done) if done.ending == Ending::Code(0) => answered(&done.stdout, address),
         Ok(done) => {
             // What it prints may be a secret.
-            warn!(program, registry = domain, ending = %done.ending, "no credentials from helper");
+            warn!(program, registry = domain, ending = %done.ending, "credential helper returned no credentials");
             None
         }
         Err(error) => {
-            warn!(program, registry = domain, error = chain(&error), "no credentials from helper");
+            warn!(
+                program,
+                registry = domain,
+                error = chain(&error),
+                "credential helper returned no credentials"
+            );
             None
         }
     }

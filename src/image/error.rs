@@ -44,7 +44,7 @@ pub enum ImageError {
         container: String,
     },
     /// Whenever the image was removed, somebody gave it a name again.
-    #[error("image {id} is still there after {attempts} removals")]
+    #[error("image {id} still exists after {attempts} removals")]
     Remains {
         /// The image.
         id: ImageId,
@@ -60,13 +60,13 @@ pub enum ImageError {
         source: InvalidReference,
     },
     /// The engine loaded the built-in pause image but does not know it afterwards.
-    #[error("the engine took in the pause image but does not show it as {reference}")]
+    #[error("docker loaded the pause image but does not list it as {reference}")]
     NotLoaded {
         /// The image's name.
         reference: &'static str,
     },
     /// The engine has not answered once, so it is not known where it keeps images.
-    #[error("the docker engine has not answered yet: no image file system is known")]
+    #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,
     /// The task doing it ended without an answer.
     #[error("the {verb} ended without an answer")]

@@ -81,7 +81,7 @@ impl Pulled {
         let _turn = self.saving.lock().await;
         let known = self.known().clone();
         if let Err(error) = self.checkpoints.save_pulled(&known).await {
-            warn!(error = chain(&error), "cannot remember which images were pulled for kubelet");
+            warn!(error = chain(&error), "cannot save the list of images pulled for kubelet");
         }
     }
 

@@ -16,7 +16,7 @@ pub enum RootfsError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A file of an image is larger than anything of its kind should be.
-    #[error("{path} of the image has {size} bytes, more than the {limit} that are read")]
+    #[error("{path} of the image has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// Path in the image.
         path: String,
@@ -32,7 +32,7 @@ pub enum RootfsError {
     #[error("the image is not on this node: pull it first")]
     NoImage,
     /// A path in the image leads nowhere.
-    #[error("sub path {path:?} leads nowhere in the image: {reason}")]
+    #[error("sub path {path:?} does not exist in the image: {reason}")]
     NoSubPath {
         /// As the caller states it.
         path: String,
@@ -40,7 +40,7 @@ pub enum RootfsError {
         reason: &'static str,
     },
     /// A path in the image that cannot be told to the engine.
-    #[error("sub path {path:?} leads to a name that is no UTF-8")]
+    #[error("sub path {path:?} resolves to a name that is not UTF-8")]
     UnspeakableSubPath {
         /// As the caller states it.
         path: String,
@@ -71,7 +71,7 @@ pub enum RootfsError {
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
     /// The task doing it ended without an answer.
-    #[error("the look into the image ended without an answer")]
+    #[error("internal error: the image inspection ended without a result")]
     Lost,
 }
 

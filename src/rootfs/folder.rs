@@ -93,7 +93,7 @@ impl Rootfs {
         self.release(image).await?;
         let root = self.folder_of(image);
         blocking(move || overlay::hide(&root)).await?;
-        debug!(%image, "nothing of this image is unpacked any more");
+        debug!(%image, "no unpacked directory of this image exists");
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Rootfs {
         match self.held().await {
             Ok(held) => self.let_go_of(held).await,
             Err(error) => {
-                warn!(error = chain(&error), "images kept for containers cannot be listed");
+                warn!(error = chain(&error), "cannot list the images pinned for containers");
             }
         }
         self.sweep().await;
@@ -111,7 +111,7 @@ impl Rootfs {
         let Some(engine) = now.engine.clone() else { return };
         for image in needed(&now) {
             if let Err(error) = self.restore(&engine, &image).await {
-                warn!(%image, error = chain(&error), "an image in use cannot be unpacked again");
+                warn!(%image, error = chain(&error), "cannot unpack an image that a container uses; retrying");
             }
         }
     }
@@ -148,7 +148,7 @@ impl Rootfs {
                 && let Some(alone) = self.locks.try_write(image.as_str())
                 && let Err(error) = self.let_go_alone(&image, alone).await
             {
-                warn!(%image, error = chain(&error), "the folder of an image stays behind");
+                warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
             }
         }
     }

@@ -43,13 +43,13 @@ impl Rootfs {
             for image in images {
                 match self.restore(&engine, &image).await {
                     Ok(true) => {
-                        warn!(%image, "what kept an image for its containers was removed; made again");
+                        warn!(%image, "the container that pins an image was removed; created again");
                     }
                     Ok(false) => {}
                     Err(error) => {
                         let again_in = rests.failed(&image, Instant::now());
                         let error = chain(&error);
-                        warn!(%image, error, ?again_in, "an image in use cannot be unpacked again");
+                        warn!(%image, error, ?again_in, "cannot unpack an image that a container uses; retrying");
                     }
                 }
             }

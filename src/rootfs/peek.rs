@@ -65,7 +65,7 @@ impl Rootfs {
             if mine.contains(&id) {
                 continue;
             }
-            info!(container = id, "remains of a look into an image removed");
+            info!(container = id, "leftover image inspection container removed");
             outcome = outcome.and(self.engine.remove_container(&id).await);
         }
         Ok(outcome?)
@@ -142,7 +142,7 @@ impl Drop for Peek {
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);
-    warn!(container, error, "a container made to look into an image is not removed yet");
+    warn!(container, error, "cannot remove an image inspection container yet; retrying");
     let (engine, container) = (engine.clone(), container.to_owned());
     tokio::spawn(async move {
         loop {

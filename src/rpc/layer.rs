@@ -77,7 +77,10 @@ where
                 Err(limit) => deadline::passed(limit, engine.underway()).into_http(),
                 Ok(Ok(answer)) => answer?,
                 Ok(Err(panic)) => {
-                    error!(panic = panic_text(&*panic), "a request made us panic");
+                    error!(
+                        panic = panic_text(&*panic),
+                        "internal error: panic in a request handler"
+                    );
                     Status::internal("dockbridge panicked on this request; its log says where")
                         .into_http()
                 }

@@ -82,7 +82,7 @@ impl RuntimeRpc {
         join_all(listed.into_iter().map(async |id| {
             if let Err(error) = self.store.inspected(id).await {
                 let error = chain(&error);
-                warn!(id, error, "docker inspect failed; telling what docker's list says");
+                warn!(id, error, "docker inspect failed; answering from docker's list");
             }
         }))
         .await;

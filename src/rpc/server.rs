@@ -77,7 +77,7 @@ pub async fn serve(
     tokio::select! {
         served = serving => served,
         () = patience => {
-            warn!(patience = ?DRAIN_PATIENCE, "some calls did not finish in time, leaving");
+            warn!(patience = ?DRAIN_PATIENCE, "shutting down before all calls have finished");
             Ok(())
         }
     }
@@ -94,9 +94,11 @@ fn connections(
             let accepted = listener.accept().await;
             match accepted.and_then(|(stream, _)| Connection::over(stream, opening)) {
                 Ok(connection) => return Some((Ok(connection), (listener, false))),
-                Err(error) if told => debug!(error = chain(&error), "still no connection"),
+                Err(error) if told => {
+                    debug!(error = chain(&error), "still cannot accept a connection")
+                }
                 Err(error) => {
-                    warn!(error = chain(&error), "cannot take a connection, trying again");
+                    warn!(error = chain(&error), "cannot accept a connection; retrying");
                     told = true;
                 }
             }

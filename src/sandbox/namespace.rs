@@ -56,17 +56,17 @@ impl Sandboxes {
             Ok(another) => another,
             Err(error) => {
                 let error = chain(&error);
-                warn!(sandbox = %id, %from, error, "namespace stays in another run directory");
+                warn!(sandbox = %id, %from, error, "cannot move a network namespace from another run directory");
                 return;
             }
         };
         let spent = old.clone();
         if another && let Err(error) = self.mount(id, move |_| netns::unpin(&spent)).await {
             let error = chain(&error);
-            warn!(sandbox = %id, %from, error, "what is left in another run directory has to be removed by hand");
+            warn!(sandbox = %id, %from, error, "cannot clean up another run directory; remove the leftovers by hand");
         }
         self.remember_if_possible(sandbox, moved).await;
-        info!(sandbox = %id, %from, "namespace taken over from another run directory");
+        info!(sandbox = %id, %from, "network namespace moved from another run directory");
     }
 
     /// Mounting blocks, so it is done off the runtime's threads.

@@ -38,7 +38,7 @@ impl Sandboxes {
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
             if let Err(error) = recovered {
                 let error = chain(&error);
-                warn!(sandbox = %sandbox.id, error, "this sandbox could not be recovered");
+                warn!(sandbox = %sandbox.id, error, "cannot recover this pod sandbox after the restart");
             }
         });
         join_all(all).await;
@@ -52,7 +52,7 @@ impl Sandboxes {
         for id in self.left_behind(&snapshot).await {
             if let Err(error) = self.clear_away(&id).await {
                 let error = chain(&error);
-                warn!(sandbox = %id, error, "remains of this sandbox could not be cleared away");
+                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
             }
         }
         if self.mode == NetworkMode::Cni {
@@ -77,7 +77,7 @@ impl Sandboxes {
                 && let Err(error) = self.clear_held(&now, id).await
             {
                 let error = chain(&error);
-                warn!(sandbox = %id, error, "remains of this sandbox could not be cleared away");
+                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
             }
         }
     }
@@ -101,10 +101,10 @@ impl Sandboxes {
             };
             let lost = checkpoint(sandbox, attachment);
             match self.rooms.checkpoints.save(&lost, Durability::Written).await {
-                Ok(()) => info!(sandbox = %id, "a checkpoint that was deleted is written again"),
+                Ok(()) => info!(sandbox = %id, "deleted checkpoint written again"),
                 Err(error) => {
                     let error = chain(&error);
-                    warn!(sandbox = %id, error, "a checkpoint that was deleted cannot be written again");
+                    warn!(sandbox = %id, error, "cannot write a deleted checkpoint again; retrying");
                 }
             }
         }
@@ -162,7 +162,7 @@ impl Sandboxes {
     async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.remember(sandbox, found.clone(), Durability::Synced).await?;
-        info!(sandbox = %sandbox.id, "network state of a sandbox without a checkpoint recalled");
+        info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
         Ok(Some(found))
     }
 
@@ -182,7 +182,7 @@ impl Sandboxes {
         if is_nobodys(now, id) {
             self.unpin(id).await?;
             self.forget(id).await?;
-            info!(sandbox = %id, "remains of a sandbox that docker lost cleared away");
+            info!(sandbox = %id, "cleaned up after a pod sandbox that is gone from Docker");
         }
         Ok(())
     }
@@ -196,7 +196,10 @@ impl Sandboxes {
             .cloned()
             .collect();
         if let Err(error) = self.rooms.network.gc(&live).await {
-            warn!(error = chain(&error), "network plugins could not collect garbage");
+            warn!(
+                error = chain(&error),
+                "CNI GC failed; leftovers of plugins stay until dockbridge starts again"
+            );
         }
     }
 }

@@ -19,7 +19,7 @@ impl Sandboxes {
         let missing = || SandboxError::NotFound { id: id.to_owned() };
         let id: SandboxId = now.sandbox(id).ok_or_else(missing)?.id.clone();
         self.rooms.containers.resized().put_pod(&id, newer).await?;
-        info!(sandbox = %id, "told of new pod resources");
+        info!(sandbox = %id, "pod resources updated");
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl Sandboxes {
         let checkpoint = checkpoint(sandbox, attachment);
         if let Err(error) = self.rooms.checkpoints.save(&checkpoint, Durability::Written).await {
             let error = chain(&error);
-            warn!(sandbox = %sandbox.id, error, "what is known of the network of a pod is not on disk");
+            warn!(sandbox = %sandbox.id, error, "cannot write the network checkpoint of a pod; retrying");
         }
         self.rooms.store.put_checkpoint(checkpoint).await;
     }

@@ -68,7 +68,7 @@ impl Sandboxes {
             }
             Err(cause) => {
                 let error = chain(&cause);
-                warn!(name, error, "pod sandbox failed, clearing it away");
+                warn!(name, error, "pod sandbox failed; cleaning up");
                 let leftovers = undo.roll_back().await;
                 if leftovers.is_empty() {
                     return Err(cause);

@@ -126,7 +126,7 @@ async fn what_the_engine_refuses_is_not_begun() {
     let asked = Resources { memory_limit: 90 << 20, ..keys(&[("memory.low", "2000")]) };
     let (kind, text) = kind(verbs.0.update(&node.container, asked).await);
     assert_eq!(kind, Kind::InvalidArgument);
-    assert!(text.contains("stay as they were") && text.contains("6MB"), "{text}");
+    assert!(text.contains("were not changed") && text.contains("6MB"), "{text}");
     assert_eq!(node.told().len(), 1);
     assert_eq!(node.held("memory.low"), "1000");
 }
@@ -158,7 +158,7 @@ async fn a_file_that_cannot_be_set_undoes_the_rest() {
         Resources { cpu_shares: 800, ..keys(&[("memory.low", "2000"), ("memory.nonsense", "1")]) };
     let (kind, text) = kind(verbs.0.update(&node.container, asked).await);
     assert_eq!(kind, Kind::FailedPrecondition);
-    assert!(text.contains("memory.nonsense") && text.contains("stay as they were"), "{text}");
+    assert!(text.contains("memory.nonsense") && text.contains("were not changed"), "{text}");
     assert!(!text.contains("put back"), "{text}");
     assert_eq!(node.told(), [json!({ "CpuShares": 800 }), json!({ "CpuShares": 512 })]);
     assert_eq!(node.held("memory.low"), "1000");

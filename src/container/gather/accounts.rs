@@ -24,7 +24,7 @@ impl Containers {
             Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
             Err(error) => {
                 let error = chain(&error);
-                warn!(image = %image.id, error, "the accounts of an image could not be read");
+                warn!(image = %image.id, error, "cannot read /etc/passwd or /etc/group of an image; using none");
                 Ok(None)
             }
         }

@@ -111,7 +111,7 @@ fn check_apparmor(
             reason: format!("profile {name:?} is not loaded in this host's kernel"),
         }),
         Err(error) => {
-            warn!(profile = name, %error, "cannot tell whether an AppArmor profile is loaded");
+            warn!(profile = name, %error, "cannot check whether an AppArmor profile is loaded; leaving it to Docker");
             Ok(())
         }
     }

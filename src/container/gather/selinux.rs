@@ -18,7 +18,7 @@ pub(super) fn check(
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
     if !engine.has_selinux() {
-        debug!(context, "the engine runs without SELinux: the options asked for mean nothing");
+        debug!(context, "Docker runs without SELinux; ignoring the requested options");
         return Ok(());
     }
     let smuggled = [&label.user, &label.role, &label.kind].iter().any(|part| part.contains(':'));

@@ -52,7 +52,7 @@ pub enum LimitError {
         size: String,
     },
     /// A restart would forget the limit.
-    #[error("the limits cannot be remembered")]
+    #[error("cannot save the limits")]
     NotRemembered {
         /// Why not.
         #[source]

@@ -115,7 +115,7 @@ impl Place {
             Absence::IsTold => warn!(
                 container = self.id,
                 file = setting.file,
-                "this kernel has no such limit, which kubelet asks for"
+                "the kernel has no such limit; ignoring it"
             ),
         }
         Ok(())
@@ -134,7 +134,10 @@ impl Place {
         }
         match self.group.set_oom_score_adj(self.pid, score) {
             Err(cause) if cause.source.kind() == std::io::ErrorKind::PermissionDenied => {
-                warn!(container = self.id, score, "this host does not permit such an OOM score");
+                warn!(
+                    container = self.id,
+                    score, "not permitted to set this oom_score_adj; keeping the current one"
+                );
                 Ok(())
             }
             Err(cause) if self.lives() => Err(LimitError::NotSet {
@@ -193,16 +196,20 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     match told.await {
         Ok(told) if told.ending == Ending::Code(0) => return true,
         Ok(told) => {
-            warn!(scope, error = told.stderr, "systemd does not keep a limit, and may undo it");
+            warn!(
+                scope,
+                error = told.stderr,
+                "systemctl set-property failed; systemd may reset the limit"
+            );
         }
         Err(ProcessError::Start { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
-            debug!(scope, "no systemctl here to tell systemd of a limit");
+            debug!(scope, "no systemctl; systemd is not told of a limit");
         }
         Err(error) => {
             let error = chain(&error);
-            warn!(scope, error, "systemd was not told of a limit, and may undo it");
+            warn!(scope, error, "systemctl set-property failed; systemd may reset the limit");
         }
     }
     false

@@ -110,7 +110,7 @@ impl ResizedLimits {
             known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
         }
         if let Err(error) = self.save().await {
-            warn!(error = chain(&error), "cannot forget the limits of what is gone");
+            warn!(error = chain(&error), "cannot remove saved limits of removed containers");
         }
     }
 

@@ -72,7 +72,7 @@ impl Containers {
                 && let Err(error) = self.restore_one(&record.id).await
             {
                 let error = chain(&error);
-                warn!(container = %record.id, error, "this container runs without a limit");
+                warn!(container = %record.id, error, "cannot apply a limit; the container runs without it");
             }
         }
     }

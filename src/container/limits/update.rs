@@ -202,13 +202,17 @@ impl Change<'_> {
         for step in std::mem::take(&mut self.undo).into_iter().rev() {
             if let Err(error) = self.step_back(step).await {
                 let error = chain(&error);
-                warn!(container = %self.record.id, error, "a limit could not be put back");
+                warn!(container = %self.record.id, error, "cannot restore a limit after a failed update");
                 left.push(error);
             }
         }
         let id = self.record.id.as_str();
         if let Err(error) = self.room.store.refresh_container(id).await {
-            warn!(container = id, error = chain(&error), "cannot see what limits it has now");
+            warn!(
+                container = id,
+                error = chain(&error),
+                "cannot read the current limits of a container"
+            );
         }
         left
     }
