@@ -183,7 +183,7 @@ async fn what_cannot_be_remembered_is_undone() {
     let verbs = node.verbs().await;
     fs::create_dir_all(node.path("state/resized.json/in the way")).unwrap();
     let (_, text) = kind(verbs.0.update(&node.container, keys(&[("memory.low", "2000")])).await);
-    assert!(text.contains("remembered"), "{text}");
+    assert!(text.contains("cannot save the limits"), "{text}");
     assert_eq!(node.held("memory.low"), "1000");
 }
 
