@@ -20,7 +20,8 @@ use crate::{
 
 /// Runs the command until it ends or the client leaves; none in the latter case.
 ///
-/// Without its client a process goes on, its input closed; one with a terminal is hung up.
+/// Without its client, or the engine, a process goes on, its input closed; one with a terminal is
+/// hung up.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &ExecSpec,
@@ -48,8 +49,14 @@ pub(super) async fn run(
     // A terminal's input has no end but the one typed into it.
     let input_end = if streams.tty { InputEnd::Stays } else { InputEnd::Closes };
     let end = copy(client, hijacked, &exec, input_end, stop).await;
-    if streams.tty && matches!(end, End::ClientGone | End::Stopping) {
-        exec.hang_up().await;
+    match end {
+        End::ClientGone | End::Stopping if streams.tty => exec.hang_up().await,
+        // Its terminal is lost with the engine. The client need not wait for that.
+        End::Broken(_) if streams.tty => {
+            let exec = exec.clone();
+            drop(tokio::spawn(async move { exec.hang_up().await }));
+        }
+        _ => {}
     }
     match end {
         End::Ended => Some(outcome(&exec).await),

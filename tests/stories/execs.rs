@@ -19,13 +19,13 @@ use crate::support::{
 };
 
 /// A running container for commands; the pod goes with [`Set::clear`].
-struct Set {
-    stage: Stage,
-    container: String,
+pub(crate) struct Set {
+    pub(crate) stage: Stage,
+    pub(crate) container: String,
 }
 
 impl Set {
-    async fn up(world: &World, story: &str) -> Outcome<Self> {
+    pub(crate) async fn up(world: &World, story: &str) -> Outcome<Self> {
         let stage = Stage::docker(world, story).await?;
         let pod = stage.recipes.pod("pod");
         let sandbox = stage.cri.run(&pod).await?;
@@ -34,7 +34,7 @@ impl Set {
         Ok(Self { stage, container })
     }
 
-    async fn run(&self, line: &str, timeout: i64) -> Outcome<cri::ExecSyncResponse> {
+    pub(crate) async fn run(&self, line: &str, timeout: i64) -> Outcome<cri::ExecSyncResponse> {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
@@ -51,7 +51,7 @@ impl Set {
     }
 
     /// Host pids of living processes whose command line holds a word.
-    fn alive(&self, word: &str) -> Outcome<Vec<String>> {
+    pub(crate) fn alive(&self, word: &str) -> Outcome<Vec<String>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {
             let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Set {
         Ok(count.parse()?)
     }
 
-    async fn clear(self) -> Outcome {
+    pub(crate) async fn clear(self) -> Outcome {
         self.stage.cri.clear().await?;
         self.stage.leaves_nothing().await
     }
@@ -232,7 +232,7 @@ pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
     set.stage.leaves_nothing().await
 }
 
-async fn until(holds: impl Fn() -> Outcome<bool>) -> Outcome {
+pub(crate) async fn until(holds: impl Fn() -> Outcome<bool>) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(50));
     while looks.again().await {
         if holds()? {

@@ -46,6 +46,7 @@ mod signals;
 #[path = "../skips/mod.rs"]
 mod skips;
 mod slow_engine;
+mod stalls;
 mod stats;
 mod streams;
 mod support;
@@ -129,6 +130,8 @@ const STORIES: &[(&str, Story)] = stories![
     execs::dockbridge_is_killed,
     execs::the_engine_is_killed,
     execs::a_thousand_out_of_time,
+    stalls::of_the_engine,
+    stalls::of_containerd,
     streams::exec::in_every_way,
     streams::exec::half_closed,
     streams::exec::two_outputs,
@@ -146,6 +149,7 @@ const STORIES: &[(&str, Story)] = stories![
     streams::partings::of_the_client,
     streams::partings::of_the_container,
     streams::partings::of_dockbridge,
+    streams::partings::of_the_engine,
     streams::tokens::wrong_requests,
     streams::tokens::used_once,
     streams::tokens::negotiated,

@@ -1,8 +1,12 @@
-//! Somebody leaves in the middle: the client, the container, dockbridge.
+//! Somebody leaves in the middle: the client, the container, dockbridge, the engine.
+
+use std::time::Duration;
 
 use super::Scene;
+use crate::restarts::until_ready;
 use crate::support::{
-    failure::{Outcome, ensure, ensure_eq},
+    engine::Engine,
+    failure::{Outcome, ensure, ensure_eq, fail},
     patience::patient,
     remote::{Session, USUAL, Wish, exec_request},
     upgrade::{self, Place},
@@ -98,6 +102,48 @@ pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     }
     scene.ends().await
 }
+
+/// The engine is killed and its containers live on: clients are told of it soon, and a terminal's
+/// command goes with its terminal.
+pub(crate) async fn of_the_engine(world: World) -> Outcome {
+    Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
+    let scene = Scene::quiet(&world, "engine_leaves").await?;
+    let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
+    let mut held = None;
+    for (number, way) in USUAL.into_iter().cycle().take(4).enumerate() {
+        let words = format!("sleep 44{number}44");
+        let mut pipes = Session::exec(cri, way, id, &["cat"], Wish::Pipes).await?;
+        let mut terminal = Session::shell(cri, way, id, &words, Wish::Terminal).await?;
+        let mut attached = Session::attach(cri, way, id, Wish::Output).await?;
+        pipes.send("there\n").await?;
+        pipes.stdout.until("there").await?;
+        scene.until_runs(&words, true).await?;
+        attached.ping().await?;
+        scene.stage.engine.control(&["kill"]).await?;
+        for session in [&mut pipes, &mut terminal, &mut attached] {
+            let ended = tokio::time::timeout(patient(SOON), session.collect()).await;
+            let Ok(ended) = ended else { fail!("{way:?}: a session goes on without its engine") };
+            let error = ended?.error;
+            ensure!(error.contains("Failure") && error.contains("docker"), "{way:?}: {error:?}");
+        }
+        scene.stage.engine.control(&["start", "--live-restore"]).await?;
+        until_ready(cri).await?;
+        scene.until_runs(&words, false).await?;
+        // The first two have made whatever is made once.
+        match held {
+            None if number == 1 => held = Some(bridge.descriptors()?),
+            None => {}
+            Some(held) => bridge.lets_go(held).await?,
+        }
+    }
+    scene.stage.cri.clear().await?;
+    scene.stage.engine.control(&["restart"]).await?;
+    until_ready(&scene.stage.cri).await?;
+    scene.stage.leaves_nothing().await
+}
+
+/// Within this a client hears that its engine has gone.
+const SOON: Duration = Duration::from_secs(30);
 
 /// A token of the dockbridge before means nothing to this one.
 async fn not_known(scene: &Scene, url: &str) -> Outcome {

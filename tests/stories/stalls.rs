@@ -1,0 +1,74 @@
+//! Commands in containers while Docker stands still, or its containerd: who waits hears of it in time,
+//! and nothing is left running that nobody waits for.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::execs::{Set, until};
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq},
+    remote::{SPDY, Session, Wish, exec_request},
+    upgrade::Place,
+    world::World,
+};
+
+/// The engine stands still for longer than a command may take, then goes on.
+pub(crate) async fn of_the_engine(world: World) -> Outcome {
+    let set = Set::up(&world, "engine_stalls").await?;
+    let engine = Pid::from_raw(set.stage.engine.pid()?);
+    stalls(&set, engine, Duration::from_secs(3)).await?;
+    set.clear().await
+}
+
+/// Its containerd does, so that the engine takes a command and does not begin it.
+pub(crate) async fn of_containerd(world: World) -> Outcome {
+    let set = Set::up(&world, "containerd_stalls").await?;
+    stalls(&set, containerd(&world)?, Duration::from_millis(1500)).await?;
+    set.clear().await
+}
+
+/// A command with a second, and a user of a terminal who leaves, while a process is stopped.
+async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome {
+    // Promised before: nobody asks the engine for that.
+    let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
+    let place = Place::of(&set.stage.cri.exec(&request).await?)?;
+    kill(who, Signal::SIGSTOP)?;
+    let call = set.stage.cri.exec_sync(&set.container, &["sleep", "8888"], 1);
+    let leaves = async {
+        drop(Session::open(SPDY, &place, Wish::Terminal).await?);
+        sleep(rest).await;
+        kill(who, Signal::SIGCONT)?;
+        Outcome::Ok(())
+    };
+    let (answer, left) = tokio::join!(call, leaves);
+    kill(who, Signal::SIGCONT)?;
+    left?;
+    ensure_eq!(answer.err().map(|refused| refused.code), Some(Code::DeadlineExceeded));
+    set.nothing_is_left().await
+}
+
+impl Set {
+    /// Waits until nothing of the stories' commands runs, and none is noted as one that may.
+    async fn nothing_is_left(&self) -> Outcome {
+        let marks = self.stage.folders.state.join("execs");
+        until(|| Ok(self.alive("8888")?.is_empty() && fs::read_dir(&marks)?.next().is_none()))
+            .await?;
+        // What began in the meantime would be there.
+        ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
+        let left = self.alive("8888")?;
+        ensure!(left.is_empty(), "left {left:?}");
+        Ok(())
+    }
+}
+
+/// The containerd that this engine keeps for itself.
+fn containerd(world: &World) -> Outcome<Pid> {
+    let file: PathBuf = world.root.join("docker/exec/containerd/containerd.pid");
+    Ok(Pid::from_raw(fs::read_to_string(file)?.trim().parse()?))
+}
