@@ -129,7 +129,7 @@ impl Watcher {
         if self.told != Told::Silent(words) {
             match silence {
                 Silence::Deaf(error) => {
-                    warn!(error, "self check failed: the CRI socket does not answer")
+                    warn!(error, "self check failed: the CRI socket does not answer");
                 }
                 Silence::Hung => warn!("self check failed: the store does not answer"),
             }

@@ -95,7 +95,7 @@ fn connections(
             match accepted.and_then(|(stream, _)| Connection::over(stream, opening)) {
                 Ok(connection) => return Some((Ok(connection), (listener, false))),
                 Err(error) if told => {
-                    debug!(error = chain(&error), "still cannot accept a connection")
+                    debug!(error = chain(&error), "still cannot accept a connection");
                 }
                 Err(error) => {
                     warn!(error = chain(&error), "cannot accept a connection; retrying");
