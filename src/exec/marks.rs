@@ -8,7 +8,7 @@
 use std::{
     fs::{self, File},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -52,7 +52,7 @@ impl Marks {
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| Left::named(entry.file_name().to_str()?)).collect();
-        if let Err(error) = file::ensure_directory(&place, 0o700) {
+        if let Err(error) = file::ensure_directory(&place, MODE) {
             warn!(%error, "commands under way cannot be noted: after a crash they go on");
         }
         Self { place, left: Arc::new(Mutex::new(left)) }
@@ -64,8 +64,8 @@ impl Marks {
         let number = format!("{number:032x}");
         let file = self.place.join(format!("{container}.{number}"));
         let mark = Mark { variable: format!("{MARKER}={number}"), file: file.clone() };
-        let noted = spawn_blocking(move || File::create(file)).await.map_err(io::Error::other);
-        if let Err(error) = noted.and_then(|made| made) {
+        let noted = spawn_blocking(move || note(&file)).await.map_err(io::Error::other);
+        if let Err(error) = noted.and_then(|noted| noted) {
             warn!(container, %error, "a command cannot be noted: after a crash it would go on");
         }
         mark
@@ -132,8 +132,23 @@ impl Left {
     }
 }
 
+/// Makes an empty file, in a directory that is made again if somebody has deleted it.
+fn note(mark: &Path) -> io::Result<()> {
+    let made = match (File::create(mark), mark.parent()) {
+        (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
+            file::ensure_directory(place, MODE).map_err(|error| error.source)?;
+            File::create(mark)
+        }
+        (made, _) => made,
+    };
+    made.map(drop)
+}
+
 /// The variable by which processes that left every other trace behind are found.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
+
+/// Of the directory: others need not know which commands run.
+const MODE: u32 = 0o700;
 
 #[cfg(test)]
 mod tests {
@@ -161,6 +176,16 @@ mod tests {
         assert_eq!(left[0].container(), two);
         next.forget(left).await;
         assert!(Marks::open(place).left().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_was_deleted_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join("state/execs");
+        let marks = Marks::open(place.clone());
+        fs::remove_dir_all(root.path().join("state")).unwrap();
+        marks.begin(&"a".repeat(64), 1).await;
+        assert_eq!(Marks::open(place).left().len(), 1);
     }
 
     #[tokio::test]
