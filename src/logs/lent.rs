@@ -33,16 +33,29 @@ impl Lent {
         self.0.values().map(|loan| &loan.subject)
     }
 
-    /// When the next one will count as late.
+    /// When the next one will count as late, if any may.
     pub(super) fn next_late(&self) -> Option<Instant> {
-        let punctual = self.0.values().filter(|loan| !loan.late);
-        punctual.map(|loan| loan.begun + PATIENCE).min()
+        self.lateness().min().filter(|_| self.room() > 0)
+    }
+
+    /// When nobody can be expected any more.
+    pub(super) fn last_late(&self) -> Option<Instant> {
+        self.lateness().max()
+    }
+
+    fn lateness(&self) -> impl Iterator<Item = Instant> {
+        self.0.values().filter(|loan| !loan.late).map(|loan| loan.begun + PATIENCE)
+    }
+
+    /// How many more may be late.
+    fn room(&self) -> usize {
+        MOST_LATE.saturating_sub(self.0.values().filter(|loan| loan.late).count())
     }
 
     /// Those that are late since now: others may have their places. Beyond a bound nobody is, as
     /// each keeps a thread.
     pub(super) fn become_late(&mut self, now: Instant) -> Vec<Subject> {
-        let bound = MOST_LATE.saturating_sub(self.0.values().filter(|loan| loan.late).count());
+        let bound = self.room();
         let late = |loan: &&mut Loan| !loan.late && loan.begun + PATIENCE <= now;
         let late = self.0.values_mut().filter(late).take(bound);
         late.map(|loan| {
@@ -56,14 +69,9 @@ impl Lent {
     pub(super) fn holds(&self, root: &Path) -> bool {
         self.0.values().any(|loan| loan.late && loan.subject.target.root() == root)
     }
-
-    /// Whether any may be back soon.
-    pub(super) fn has_punctual(&self) -> bool {
-        self.0.values().any(|loan| !loan.late)
-    }
 }
 
 /// A turn is a megabyte at most: whoever takes longer waits for a file system.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Threads that hanging directories may keep, one each.
-const MOST_LATE: usize = 64;
+pub(super) const MOST_LATE: usize = 64;

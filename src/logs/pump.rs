@@ -303,13 +303,10 @@ impl Pump {
     /// Lets the turns under way end, but for those that hang, and saves all positions of logs that
     /// go on.
     async fn close(mut self) {
-        while self.lent.has_punctual() {
-            let late = self.lent.next_late().unwrap_or_else(Instant::now);
-            match timeout_at(late, self.turns.join_next_with_id()).await {
-                Ok(Some(turned)) => self.take_back(turned),
-                Ok(None) => break,
-                Err(_late) => self.go_on_without(),
-            }
+        while let Some(until) = self.lent.last_late()
+            && let Ok(Some(turned)) = timeout_at(until, self.turns.join_next_with_id()).await
+        {
+            self.take_back(turned);
         }
         let positions = self.tools.positions.clone();
         let logs: Vec<Followed> = self.logs.drain().map(|(_, log)| log).collect();

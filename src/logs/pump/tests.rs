@@ -2,7 +2,7 @@
 
 use std::{fs::OpenOptions, io::Write, path::Path};
 
-use super::*;
+use super::{super::lent::MOST_LATE, *};
 use crate::{
     engine::client::{Engine, Timeouts},
     host::tail_watch::TailWatch,
@@ -112,6 +112,27 @@ fn hanging(directory: &Path, number: u32) -> Subject {
         target: LogPath::of(&log, Some(&root)).unwrap(),
         tty: false,
     }
+}
+
+/// Whoever looked for another one all the time would take a processor, and never come to an end.
+#[tokio::test]
+async fn no_more_is_late_than_may_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut pump, _tidings) = pump(directory.path());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let hanging = pump.turns.spawn_blocking(move || {
+        let _ = held.recv();
+        panic!("the turn broke");
+    });
+    pump.lent.begin(hanging.id(), subject(directory.path()));
+    while pump.lent.subjects().count() <= MOST_LATE {
+        pump.lent.begin(tokio::spawn(async {}).id(), subject(directory.path()));
+    }
+    let all_late = Instant::now() + std::time::Duration::from_secs(60);
+    assert_eq!(pump.lent.become_late(all_late).len(), MOST_LATE);
+    assert_eq!(pump.lent.next_late(), None, "nobody else becomes late");
+    pump.close().await;
+    drop(release);
 }
 
 #[tokio::test]
