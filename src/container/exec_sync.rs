@@ -170,13 +170,8 @@ impl Run {
                 return caller.told(Err(error.into()));
             }
         };
-        // Its caller has been told that it is over.
-        if caller.gone.is_cancelled() {
-            mark.done().await;
-            let id = self.id();
-            return caller.told(Err(ContainerError::Abandoned { id }));
-        }
-        // Never given up half way: what the engine may have begun must be known to be ended.
+        // Never given up half way: what the engine may have begun must be known to be ended. Begun
+        // even when nobody waits any more: the engine keeps one that is not until its container goes.
         let connection = match exec.start().await {
             Ok(connection) => connection,
             Err(error) => {
