@@ -411,7 +411,7 @@ async fn build(
 fn image_settings(settings: &Settings) -> ImageSettings {
     ImageSettings {
         sandbox_image: settings.sandbox_image.clone(),
-        pull_stall: settings.pull_stall,
+        pull_progress_deadline: settings.pull_progress_deadline,
         registry_config: settings.registry_config.clone(),
         pins: settings.pins.clone(),
         collect: settings.collect,

@@ -8,16 +8,16 @@ use std::{
 
 use clap::Parser as _;
 use dockbridge::{
-    cli::{execute, verb::CommandLine},
+    cli::{command_line::CommandLine, execute},
     config::resolve,
     error::chain,
 };
 
 fn main() -> ExitCode {
-    let mut order = CommandLine::parse().order();
+    let mut invocation = CommandLine::parse().invocation();
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    order.warnings.extend(names.filter_map(|name| resolve::stranger(&name)));
-    match execute::execute(order, &|name| env::var(name).ok(), &mut io::stdout()) {
+    invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));
+    match execute::execute(invocation, &|name| env::var(name).ok(), &mut io::stdout()) {
         Ok(code) => code,
         Err(error) if execute::is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, path::Path};
 use super::*;
 use crate::config::{
     key::Key,
-    resolve::{Given, Source, resolve},
+    raw::{RawValue, Source},
+    resolve::resolve,
 };
 use crate::telemetry::registry::Description;
 
@@ -13,8 +14,8 @@ use crate::telemetry::registry::Description;
 async fn shown(directory: &Path) -> Vec<Description> {
     let place = |name: &str| directory.join(name).display().to_string();
     let texts = [("state-dir", place("state")), ("run-dir", place("run")), ("docker", place("d"))];
-    let given = texts.map(|(name, text)| Given {
-        key: Key::named(name).unwrap(),
+    let given = texts.map(|(name, text)| RawValue {
+        key: Key::from_name(name).unwrap(),
         text,
         source: Source::Default,
     });

@@ -1,4 +1,4 @@
-//! Does what the command line says.
+//! Runs the command that the command line names.
 
 use std::{
     error::Error,
@@ -10,11 +10,11 @@ use std::{
 use tokio::runtime;
 use tracing::warn;
 
-use super::verb::{Order, Verb};
+use super::command_line::{Command, Invocation};
 use crate::{
     admin::client::{self, AskError},
     app::{self, Surroundings},
-    check::command::{self, Beyond},
+    check::command::{self as check, Beyond},
     config::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
@@ -24,37 +24,37 @@ use crate::{
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
 };
 
-/// Does what was asked. Answers go to `out`; `environment` looks a variable up.
+/// Runs the command. Output goes to `out`; `environment` reads a variable.
 ///
 /// # Errors
-/// For the operator's terminal: [`crate::error::chain`] puts one into words.
+/// For the operator's terminal: [`crate::error::chain`] formats one.
 pub fn execute(
-    order: Order,
+    invocation: Invocation,
     environment: &dyn Fn(&str) -> Option<String>,
     out: &mut (impl Write + Send),
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let Order { verb, given, config, warnings } = order;
-    if verb == Verb::Version {
+    let Invocation { command, values, config, warnings } = invocation;
+    if command == Command::Version {
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let resolved = resolve(given, config, environment)?;
-    match verb {
-        Verb::Serve | Verb::Version => serve(&resolved.settings, &warnings, environment)?,
-        Verb::Config => {
+    let resolved = resolve(values, config, environment)?;
+    match command {
+        Command::Serve | Command::Version => serve(&resolved.settings, &warnings, environment)?,
+        Command::Config => {
             for warning in warnings {
                 writeln!(out, "# {warning}")?;
             }
             write!(out, "{resolved}")?;
         }
-        Verb::Debug(args) => {
+        Command::Debug(args) => {
             if !client::run(&resolved.settings.run_dir, &args.question, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Verb::Check(args) => {
+        Command::Check(args) => {
             let beyond = Beyond { takeover: args.takeover, pod: args.pod };
-            if !command::run(&resolved.settings, beyond, out)? {
+            if !check::run(&resolved.settings, beyond, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -62,7 +62,7 @@ pub fn execute(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the reader of the output has just had enough of it.
+/// Whether the reader of the output closed the pipe.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let written = match error.downcast_ref() {
         Some(AskError::Output(source)) => Some(source),
@@ -93,17 +93,17 @@ fn serve(
         let stop = telemetry::signal::stop()?;
         Ok(app::run(settings.clone(), surroundings, stop).await?)
     });
-    // A thread may be stuck for ever, in a directory of logs that does not answer for one.
-    runtime.shutdown_timeout(THREADS_PATIENCE);
+    // A thread may hang for ever, for example on a log directory whose file system does not answer.
+    runtime.shutdown_timeout(THREAD_TIMEOUT);
     served
 }
 
-/// What notes spans and what takes them away, if there is somewhere to take them.
+/// What records spans and what exports them, if there is a collector.
 fn tracing(settings: &TracingSettings) -> (Option<Spans>, Option<Collector>) {
     let Some(endpoint) = settings.endpoint.clone() else { return (None, None) };
     let (spans, noted) = Spans::new(settings.per_million);
     (Some(spans), Some(Collector::new(endpoint, noted)))
 }
 
-/// How long threads may take that still read or write files at the end.
-const THREADS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the process waits for threads that still read or write files.
+const THREAD_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,34 +1,12 @@
-//! cri-dockerd's flags, so that its unit files and installers keep working.
-//!
-//! Those with a meaning here set the same thing as one of ours; the rest are accepted and named
-//! in a warning. They do not appear in `--help`.
+//! cri-dockerd's flags that set nothing here. They are accepted with a warning, so that its unit
+//! files and installers keep working, and do not appear in `--help`. Those that set something are
+//! in the table of `config::key`.
 
 use clap::Args;
 
-use super::flags::given;
-use crate::config::{key::Key, resolve::Given};
-
-/// cri-dockerd's flags that are not spelt like one of ours.
+/// cri-dockerd's flags without a setting.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Legacy {
-    /// `--listen`
-    #[arg(long, global = true, hide = true)]
-    pub container_runtime_endpoint: Option<String>,
-    /// `--docker`
-    #[arg(long, global = true, hide = true)]
-    pub docker_endpoint: Option<String>,
-    /// `--state-dir`
-    #[arg(long, global = true, hide = true)]
-    pub cri_dockerd_root_directory: Option<String>,
-    /// `--sandbox-image`
-    #[arg(long, global = true, hide = true)]
-    pub pod_infra_container_image: Option<String>,
-    /// `--network`; empty there means the engine's bridge
-    #[arg(long, global = true, hide = true)]
-    pub network_plugin: Option<String>,
-    /// `--streaming-addr`
-    #[arg(long, global = true, hide = true)]
-    pub streaming_bind_addr: Option<String>,
+pub struct LegacyFlags {
     /// Kubenet only
     #[arg(long, global = true, hide = true)]
     pub network_plugin_mtu: Option<String>,
@@ -47,29 +25,10 @@ pub struct Legacy {
     pub buildinfo: bool,
 }
 
-impl Legacy {
-    /// The values that mean something here, under our names.
-    pub fn given(&self) -> Vec<Given> {
-        let typed = [
-            (Key::Listen, "--container-runtime-endpoint", &self.container_runtime_endpoint),
-            (Key::Docker, "--docker-endpoint", &self.docker_endpoint),
-            (Key::StateDir, "--cri-dockerd-root-directory", &self.cri_dockerd_root_directory),
-            (Key::SandboxImage, "--pod-infra-container-image", &self.pod_infra_container_image),
-            (Key::StreamingAddr, "--streaming-bind-addr", &self.streaming_bind_addr),
-        ];
-        let plugin = self.network_plugin.as_deref().map(|name| match name.trim() {
-            "" => "docker",
-            name => name,
-        });
-        let plugin = given(Key::Network, "--network-plugin", plugin.map(str::to_owned));
-        let typed =
-            typed.into_iter().filter_map(|(key, flag, text)| given(key, flag, text.clone()));
-        typed.chain(plugin).collect()
-    }
-
-    /// One sentence for each flag that does nothing here, or not quite what it did.
+impl LegacyFlags {
+    /// A warning for each flag that has no effect.
     pub fn warnings(&self) -> Vec<String> {
-        let idle = [
+        let ignored = [
             (
                 &self.network_plugin_mtu,
                 "--network-plugin-mtu",
@@ -79,17 +38,14 @@ impl Legacy {
             (&self.ipv6_dual_stack, "--ipv6-dual-stack", "both families are always reported"),
             (&self.runtime_cgroups, "--runtime-cgroups", "place dockerd with its own service unit"),
         ];
-        let idle = idle.into_iter().filter(|(value, ..)| value.is_some());
-        let mut warnings: Vec<String> = idle
+        ignored
+            .into_iter()
+            .filter(|(value, ..)| value.is_some())
             .map(|(_, flag, instead)| format!("{flag} has no effect here: {instead}"))
-            .collect();
-        if self.network_plugin.as_deref().is_some_and(|name| name.trim().is_empty()) {
-            warnings.push(EMPTY_PLUGIN.to_owned());
-        }
-        warnings
+            .collect()
     }
 }
 
-/// Said when `--network-plugin` is given without a name.
-const EMPTY_PLUGIN: &str =
+/// Warns that `--network-plugin` was given without a name.
+pub(super) const EMPTY_NETWORK_PLUGIN: &str =
     "--network-plugin is empty: pods get addresses from the engine's own bridge (--network docker)";

@@ -1,9 +1,13 @@
-//! The command line: flags exactly as typed, cri-dockerd's beside them, and the verb they lead to.
+//! The command line: its flags, cri-dockerd's flags, and the command that they lead to.
+//!
+//! It does not know what a setting means or whether a value is valid. Start with
+//! [`command_line::CommandLine`]; [`flags::Flags`] is made of the table in `config::key`, and
+//! [`execute::execute`] runs the command.
 
+pub mod command_line;
 pub mod execute;
 pub mod flags;
 pub mod legacy;
-pub mod verb;
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,18 @@
-//! Which words mean what.
+//! What each flag and command means.
 
 use std::path::PathBuf;
 
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
+    command_line::{CheckArgs, Command, CommandLine, DebugArgs, Invocation},
     execute,
-    verb::{CheckArgs, CommandLine, DebugArgs, Order, Verb},
 };
 use crate::{
     admin::question::Question,
     config::{
         key::Key,
-        resolve::{Given, Source},
+        raw::{RawValue, Source},
     },
     error::chain,
 };
@@ -23,31 +23,37 @@ fn the_definition_is_sound() {
 }
 
 #[test]
-fn serving_is_the_default_verb() {
-    assert_eq!(order(&[]).verb, Verb::Serve);
-    assert_eq!(order(&["--listen", "/s"]), order(&["serve", "--listen", "/s"]));
-    assert_eq!(order(&["--listen", "/s", "serve"]), order(&["serve", "--listen", "/s"]));
+fn serve_is_the_default_command() {
+    assert_eq!(invocation(&[]).command, Command::Serve);
+    assert_eq!(invocation(&["--listen", "/s"]), invocation(&["serve", "--listen", "/s"]));
+    assert_eq!(invocation(&["--listen", "/s", "serve"]), invocation(&["serve", "--listen", "/s"]));
 }
 
 #[test]
-fn the_other_verbs() {
-    assert_eq!(order(&["config"]).verb, Verb::Config);
-    assert_eq!(order(&["check"]).verb, Verb::Check(CheckArgs::default()));
+fn the_other_commands() {
+    assert_eq!(invocation(&["config"]).command, Command::Config);
+    assert_eq!(invocation(&["check"]).command, Command::Check(CheckArgs::default()));
     assert_eq!(
-        order(&["check", "--pod"]).verb,
-        Verb::Check(CheckArgs { pod: true, takeover: false })
+        invocation(&["check", "--pod"]).command,
+        Command::Check(CheckArgs { pod: true, takeover: false })
     );
-    let debug = |question| Verb::Debug(DebugArgs { question });
-    assert_eq!(order(&["debug", "state"]).verb, debug(Question::State));
-    assert_eq!(order(&["debug", "log-level"]).verb, debug(Question::LogLevel { level: None }));
+    let debug = |question| Command::Debug(DebugArgs { question });
+    assert_eq!(invocation(&["debug", "state"]).command, debug(Question::State));
+    assert_eq!(
+        invocation(&["debug", "log-level"]).command,
+        debug(Question::LogLevel { level: None })
+    );
     let level = Some("debug".to_owned());
-    assert_eq!(order(&["debug", "log-level", "debug"]).verb, debug(Question::LogLevel { level }));
-    assert_eq!(order(&["version"]).verb, Verb::Version);
-    assert_eq!(order(&["--buildinfo"]).verb, Verb::Version);
+    assert_eq!(
+        invocation(&["debug", "log-level", "debug"]).command,
+        debug(Question::LogLevel { level })
+    );
+    assert_eq!(invocation(&["version"]).command, Command::Version);
+    assert_eq!(invocation(&["--buildinfo"]).command, Command::Version);
 }
 
 #[test]
-fn unknown_words_are_refused() {
+fn unknown_flags_and_commands_are_refused() {
     assert!(CommandLine::try_parse_from(["dockbridge", "--lisen", "/s"]).is_err());
     assert!(CommandLine::try_parse_from(["dockbridge", "sevre"]).is_err());
     assert!(CommandLine::try_parse_from(["dockbridge", "serve", "more"]).is_err());
@@ -57,15 +63,19 @@ fn unknown_words_are_refused() {
 fn every_setting_has_a_flag_of_its_name() {
     for key in Key::ALL {
         let name = format!("--{}", key.name());
-        let order = order(&[&name, "x"]);
-        assert_eq!(order.given.len(), 1, "{name}");
-        assert_eq!((order.given[0].key, order.given[0].text.as_str()), (key, "x"), "{name}");
-        assert_eq!(order.given[0].source.to_string(), format!("flag {name}"));
+        let invocation = invocation(&[&name, "x"]);
+        assert_eq!(invocation.values.len(), 1, "{name}");
+        assert_eq!(
+            (invocation.values[0].key, invocation.values[0].text.as_str()),
+            (key, "x"),
+            "{name}"
+        );
+        assert_eq!(invocation.values[0].source.to_string(), format!("flag {name}"));
     }
 }
 
 #[test]
-fn the_help_tells_the_defaults_in_force() {
+fn the_help_shows_the_defaults() {
     let help = CommandLine::command().render_help().to_string().replace('\n', " ");
     let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in Key::ALL.into_iter().filter(|key| !key.default().is_empty()) {
@@ -76,13 +86,16 @@ fn the_help_tells_the_defaults_in_force() {
 
 #[test]
 fn the_config_file_is_not_a_setting() {
-    let order = order(&["--config", "/etc/dockbridge.toml"]);
-    assert_eq!((order.config, order.given), (Some(PathBuf::from("/etc/dockbridge.toml")), vec![]));
+    let invocation = invocation(&["--config", "/etc/dockbridge.toml"]);
+    assert_eq!(
+        (invocation.config, invocation.values),
+        (Some(PathBuf::from("/etc/dockbridge.toml")), vec![])
+    );
 }
 
 #[test]
-fn cri_dockerds_names_set_the_same_things() {
-    let order = order(&[
+fn cri_dockerds_flags_set_the_same_settings() {
+    let invocation = invocation(&[
         "--container-runtime-endpoint=unix:///run/cri-dockerd.sock",
         "--docker-endpoint=unix:///d.sock",
         "--cri-dockerd-root-directory=/var/lib/cri-dockerd",
@@ -91,7 +104,7 @@ fn cri_dockerds_names_set_the_same_things() {
         "--network-plugin=cni",
     ]);
     let seen: Vec<(Key, &str)> =
-        order.given.iter().map(|given| (given.key, given.text.as_str())).collect();
+        invocation.values.iter().map(|value| (value.key, value.text.as_str())).collect();
     assert_eq!(
         seen,
         [
@@ -103,63 +116,66 @@ fn cri_dockerds_names_set_the_same_things() {
             (Key::Network, "cni"),
         ]
     );
-    assert_eq!(order.warnings, [""; 0]);
+    assert_eq!(invocation.warnings, [""; 0]);
 }
 
 #[test]
-fn an_empty_network_plugin_is_the_engines_bridge_and_is_said() {
-    let order = order(&["--network-plugin="]);
+fn an_empty_network_plugin_is_the_engines_bridge_and_is_output() {
+    let invocation = invocation(&["--network-plugin="]);
     assert_eq!(
-        order.given,
-        [Given {
+        invocation.values,
+        [RawValue {
             key: Key::Network,
             text: "docker".to_owned(),
-            source: Source::Flag("--network-plugin")
+            source: Source::Flag("network-plugin")
         }]
     );
-    assert_eq!(order.warnings.len(), 1);
+    assert_eq!(invocation.warnings.len(), 1);
 }
 
 #[test]
-fn flags_without_meaning_are_accepted_with_a_word() {
-    let order = order(&[
+fn flags_without_effect_are_accepted_with_a_warning() {
+    let invocation = invocation(&[
         "--network-plugin-mtu=1400",
         "--hairpin-mode=hairpin-veth",
         "--ipv6-dual-stack",
         "--runtime-cgroups=/podruntime.slice",
     ]);
-    assert_eq!(order.given, []);
-    assert_eq!(order.warnings.len(), 4);
-    assert!(order.warnings[0].starts_with("--network-plugin-mtu has no effect here"));
-    assert_eq!(self::order(&["--ipv6-dual-stack=false"]).warnings.len(), 1);
+    assert_eq!(invocation.values, []);
+    assert_eq!(invocation.warnings.len(), 4);
+    assert!(invocation.warnings[0].starts_with("--network-plugin-mtu has no effect here"));
+    assert_eq!(self::invocation(&["--ipv6-dual-stack=false"]).warnings.len(), 1);
 }
 
 #[test]
-fn verbs_that_only_answer() {
-    assert_eq!(said(&["version"]).unwrap(), format!("dockbridge {}\n", env!("CARGO_PKG_VERSION")));
-    let text = said(&["config", "--state-dir", "/s"]).unwrap();
+fn commands_that_only_print() {
+    assert_eq!(
+        output(&["version"]).unwrap(),
+        format!("dockbridge {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let text = output(&["config", "--state-dir", "/s"]).unwrap();
     assert!(text.contains("state-dir = \"/s\"") && text.contains("# flag --state-dir"), "{text}");
-    let error = said(&["config", "--network", "kubenet"]).unwrap_err();
+    let error = output(&["config", "--network", "kubenet"]).unwrap_err();
     assert!(error.starts_with("flag --network: \"kubenet\" is not valid"), "{error}");
     assert_eq!(error.matches("kubenet is not supported").count(), 1, "{error}");
-    let error = said(&["config", "--config", "/no/such.toml"]).unwrap_err();
+    let error = output(&["config", "--config", "/no/such.toml"]).unwrap_err();
     assert_eq!(error.matches("No such file").count(), 1, "{error}");
 }
 
 #[test]
-fn an_error_is_told_with_its_causes() {
+fn an_error_is_printed_with_its_causes() {
     let io = std::io::Error::other("disk on fire");
     let error = crate::config::error::ConfigError::Unreadable { path: "/x".into(), source: io };
     assert_eq!(chain(&error).matches("disk on fire").count(), 1);
 }
 
-fn said(words: &[&str]) -> Result<String, String> {
+fn output(words: &[&str]) -> Result<String, String> {
     let mut out = Vec::new();
-    execute::execute(order(words), &|_| None, &mut out).map_err(|error| chain(&*error))?;
+    execute::execute(invocation(words), &|_| None, &mut out).map_err(|error| chain(&*error))?;
     Ok(String::from_utf8(out).unwrap())
 }
 
-fn order(words: &[&str]) -> Order {
+fn invocation(words: &[&str]) -> Invocation {
     let words = std::iter::once(&"dockbridge").chain(words);
-    CommandLine::try_parse_from(words).unwrap().order()
+    CommandLine::try_parse_from(words).unwrap().invocation()
 }

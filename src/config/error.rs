@@ -1,16 +1,16 @@
-//! What can be wrong with a configuration. Each text names the place the operator has to edit.
+//! Errors of the configuration. Each names what the operator has to edit.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use super::{resolve::Source, value::Invalid};
+use super::{raw::Source, value::Invalid};
 use crate::error::Kind;
 
 /// A configuration that cannot be used. Nothing has been started when it is returned.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A value that does not mean anything.
+    /// A value that is not valid.
     #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
     Value {
         /// Name of the setting.
@@ -24,8 +24,8 @@ pub enum ConfigError {
         reason: Invalid,
     },
     /// The same setting under two names, with different values.
-    #[error("{first} and {second} both set {key}, to different values: remove one")]
-    Twice {
+    #[error("{first} and {second} both set {key}, to different values: remove one of them")]
+    Conflict {
         /// Name of the setting.
         key: &'static str,
         /// One place.
@@ -42,7 +42,7 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not TOML.
     #[error("{} line {line}: {message}", path.display())]
     Syntax {
         /// The file.
@@ -53,7 +53,7 @@ pub enum ConfigError {
         message: String,
     },
     /// The file holds a key that does not exist.
-    #[error("{} line {line}: there is no setting {key:?}; known are {}", path.display(), known.join(", "))]
+    #[error("{} line {line}: unknown setting {key:?}; known settings: {}", path.display(), known.join(", "))]
     UnknownKey {
         /// The file.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum ConfigError {
         known: Vec<&'static str>,
     },
     /// The file holds a value of the wrong type.
-    #[error("{} line {line}: {key} must be a text in quotes, or a list of them", path.display())]
+    #[error("{} line {line}: {key} must be a string in quotes or a list of strings", path.display())]
     WrongType {
         /// The file.
         path: PathBuf,

@@ -1,6 +1,5 @@
-//! The configuration file: flat TOML whose keys are the flags' names.
-//!
-//! An unknown key is an error: a misspelt setting that is silently ignored costs a night.
+//! The configuration file: flat TOML whose keys are the names of the settings. An unknown key is an
+//! error, so that a misspelt setting is not silently ignored.
 
 use std::{borrow::Cow, fs, path::Path};
 
@@ -9,21 +8,21 @@ use toml::de::{DeTable, DeValue};
 use super::{
     error::ConfigError,
     key::Key,
-    resolve::{Given, Source},
+    raw::{RawValue, Source},
 };
 
 /// Reads and parses the file.
 ///
 /// # Errors
-/// When it cannot be read, is no TOML, or holds a key or type that is not known.
-pub fn read(path: &Path) -> Result<Vec<Given>, ConfigError> {
+/// When it cannot be read, is not TOML, or holds an unknown key or a wrong type.
+pub fn read(path: &Path) -> Result<Vec<RawValue>, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
 
 /// Parses the text of the file at `path`.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Given>, ConfigError> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<RawValue>, ConfigError> {
     let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
         path: path.to_owned(),
         line: line_at(text, error.span().map_or(0, |span| span.start)),
@@ -38,8 +37,13 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Given>, ConfigError> 
         .collect()
 }
 
-fn entry(path: &Path, line: usize, name: &str, value: &DeValue<'_>) -> Result<Given, ConfigError> {
-    let key = Key::named(name).ok_or_else(|| ConfigError::UnknownKey {
+fn entry(
+    path: &Path,
+    line: usize,
+    name: &str,
+    value: &DeValue<'_>,
+) -> Result<RawValue, ConfigError> {
+    let key = Key::from_name(name).ok_or_else(|| ConfigError::UnknownKey {
         path: path.to_owned(),
         line,
         key: name.to_owned(),
@@ -50,10 +54,10 @@ fn entry(path: &Path, line: usize, name: &str, value: &DeValue<'_>) -> Result<Gi
         line,
         key: key.name(),
     })?;
-    Ok(Given { key, text, source: Source::File { path: path.to_owned(), line } })
+    Ok(RawValue { key, text, source: Source::File { path: path.to_owned(), line } })
 }
 
-/// A text as it is; a list of texts with commas between.
+/// A string as it is; a list of strings joined by commas.
 fn value_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(Cow::as_ref(text).to_owned()),

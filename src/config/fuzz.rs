@@ -1,5 +1,4 @@
-//! Doors for `make fuzz`: the configuration file. It is the operator's, but a typing error must not
-//! be a panic.
+//! Targets of `make fuzz`: the configuration file. A typing error must not be a panic.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use super::{file, settings::Settings};
 pub(crate) fn settings(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let error = match file::parse(Path::new("/etc/dockbridge.toml"), &text) {
-        Ok(given) => Settings::new(&given).err(),
+        Ok(values) => Settings::new(&values).err(),
         Err(error) => Some(error),
     };
     assert_ne!(error.map(|error| error.to_string()).as_deref(), Some(""));

@@ -1,135 +1,124 @@
-//! The names of all settings, in one table: flag, environment variable, file key and default.
+//! The table of settings: name, default, cri-dockerd's flag and the help text of each.
 
-/// A setting. Its name is the flag without dashes, the key in the file, and, in capitals with
-/// `DOCKBRIDGE_` in front, the environment variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
-    /// Socket the CRI is served on.
-    Listen,
-    /// Socket of the Docker Engine.
-    Docker,
-    /// What must survive a reboot.
-    StateDir,
-    /// What must not survive a reboot.
-    RunDir,
-    /// How pods are connected.
-    Network,
-    /// CNI configurations.
-    CniConfDir,
-    /// CNI plugins.
-    CniBinDir,
-    /// CNI results, in libcni's layout.
-    CniCacheDir,
-    /// CDI specifications, for engines that do not read them.
-    CdiSpecDirs,
-    /// Pod CIDRs of a stand-alone node.
-    PodCidr,
-    /// Pause image to use instead of the embedded one.
-    SandboxImage,
-    /// Docker client configuration with credentials for that image.
-    RegistryConfig,
-    /// Where exec, attach and port-forward are served.
-    StreamingAddr,
-    /// Where serving metrics and health to other programs.
-    MetricsAddr,
-    /// How long a pull may make no progress.
-    ImagePullProgressDeadline,
-    /// Images that garbage collection must leave alone, by name.
-    PinnedImages,
-    /// The same by label.
-    PinnedImageLabels,
-    /// Which images garbage collection may have at all.
-    CollectImages,
-    /// How long one engine call may take.
-    RuntimeRequestTimeout,
-    /// What is found at the CRI log path of a container.
-    ContainerLogFormat,
-    /// Form of the log.
-    LogFormat,
-    /// Amount of the log.
-    LogLevel,
-    /// Collector of traces.
-    TracingEndpoint,
-    /// How much is traced that no caller asks for.
-    TracingSamplingRatePerMillion,
+/// Defines [`Key`] from one row for each setting: its help text, its variant, its name, what its
+/// value is called in `--help`, its default, and cri-dockerd's flag if that has another name.
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+
+       $key:ident: $name:literal $value:literal $default:literal $($legacy:literal)?,)+) => {
+        /// A setting. Its name is the flag without dashes, the key in the file, and, in capitals
+        /// with `DOCKBRIDGE_` in front, the environment variable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Key {
+            $($(#[doc = $help])+ $key,)+
+        }
+
+        impl Key {
+            /// Every setting, in the order of `dockbridge config`.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$key),+];
+
+            /// The setting's row in the table.
+            pub const fn definition(self) -> Definition {
+                match self {
+                    $(Self::$key => Definition {
+                        name: $name,
+                        default: $default,
+                        legacy_flag: concat!($($legacy)?),
+                        value: $value,
+                        help: concat!($($help),+),
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+/// What is fixed about a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The name in flags and in the file.
+    pub name: &'static str,
+    /// The value where nothing else is set.
+    pub default: &'static str,
+    /// cri-dockerd's flag, without dashes; empty where it has none or the same.
+    pub legacy_flag: &'static str,
+    /// What the value is called in `--help`.
+    pub value: &'static str,
+    /// The text in `--help`.
+    pub help: &'static str,
+}
+
+settings! {
+    /// Unix socket to serve the CRI on
+    Listen: "listen" "SOCKET" "unix:///run/dockbridge/dockbridge.sock"
+        "container-runtime-endpoint",
+    /// Unix socket of the Docker Engine; DOCKER_HOST is honoured
+    Docker: "docker" "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
+    /// Directory for what must survive a reboot
+    StateDir: "state-dir" "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
+    /// Directory for what must not survive a reboot
+    RunDir: "run-dir" "DIR" "/run/dockbridge",
+    /// How pods are connected: CNI plugins, or docker's own bridge
+    Network: "network" "cni|docker" "cni" "network-plugin",
+    /// Directory of CNI configurations
+    CniConfDir: "cni-conf-dir" "DIR" "/etc/cni/net.d",
+    /// Directories of CNI plugins, separated by commas
+    CniBinDir: "cni-bin-dir" "DIRS" "/opt/cni/bin,/usr/lib/cni",
+    /// Directory of CNI results, in libcni's layout
+    CniCacheDir: "cni-cache-dir" "DIR" "/var/lib/cni/cache",
+    /// Directories of CDI specifications, separated by commas, for a docker that does not read them
+    CdiSpecDirs: "cdi-spec-dirs" "DIRS" "/etc/cdi,/var/run/cdi",
+    /// Address ranges of this node's pods, where no controller assigns them
+    PodCidr: "pod-cidr" "CIDRS" "",
+    /// Pause image to pull instead of the one in this program
+    SandboxImage: "sandbox-image" "IMAGE" "" "pod-infra-container-image",
+    /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are
+    /// honoured
+    RegistryConfig: "registry-config" "FILE" "/root/.docker/config.json",
+    /// Address for exec, attach and port-forward; port 0 is any free one
+    StreamingAddr: "streaming-addr" "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
+    /// TCP address for metrics and health; without it they are served only on a unix socket in the
+    /// run directory
+    MetricsAddr: "metrics-addr" "ADDRESS" "",
+    /// Cancel an image pull that makes no progress for this long; 0 never
+    ImagePullProgressDeadline: "image-pull-progress-deadline" "DURATION" "5m",
+    /// Images kubelet must not remove, separated by commas; * matches anything
+    PinnedImages: "pinned-images" "NAMES" "",
+    /// Images kubelet must not remove, by label: key or key=value, separated by commas
+    PinnedImageLabels: "pinned-image-labels" "LABELS" "",
+    /// Images kubelet may remove: all, or only those it had pulled
+    CollectImages: "collect-images" "all|pulled" "all",
+    /// How long one call to the engine may take
+    RuntimeRequestTimeout: "runtime-request-timeout" "DURATION" "110s",
+    /// What is at a container's log path: a CRI file, or a link to docker's own
+    ContainerLogFormat: "container-log-format" "cri|docker" "cri",
+    /// Format of the log on standard error
+    LogFormat: "log-format" "text|json" "text",
+    /// Level of the log: error, warn, info, debug, trace
+    LogLevel: "log-level" "LEVEL" "info",
+    /// OTLP collector of traces, over gRPC: http://host:4317
+    TracingEndpoint: "tracing-endpoint" "ADDRESS" "",
+    /// Of a million calls whose caller does not decide, so many are traced
+    TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" "NUMBER" "0",
 }
 
 impl Key {
-    /// Every setting, in the order of `dockbridge config`.
-    pub const ALL: [Self; 24] = [
-        Self::Listen,
-        Self::Docker,
-        Self::StateDir,
-        Self::RunDir,
-        Self::Network,
-        Self::CniConfDir,
-        Self::CniBinDir,
-        Self::CniCacheDir,
-        Self::CdiSpecDirs,
-        Self::PodCidr,
-        Self::SandboxImage,
-        Self::RegistryConfig,
-        Self::StreamingAddr,
-        Self::MetricsAddr,
-        Self::ImagePullProgressDeadline,
-        Self::PinnedImages,
-        Self::PinnedImageLabels,
-        Self::CollectImages,
-        Self::RuntimeRequestTimeout,
-        Self::ContainerLogFormat,
-        Self::LogFormat,
-        Self::LogLevel,
-        Self::TracingEndpoint,
-        Self::TracingSamplingRatePerMillion,
-    ];
-
     /// The name in flags and in the file.
     pub const fn name(self) -> &'static str {
-        self.row().0
+        self.definition().name
     }
 
-    /// The text that stands when nobody says otherwise.
+    /// The value where nothing else is set.
     pub const fn default(self) -> &'static str {
-        self.row().1
+        self.definition().default
     }
 
     /// The environment variable.
-    pub fn variable(self) -> String {
+    pub fn environment_variable(self) -> String {
         format!("DOCKBRIDGE_{}", self.name().to_ascii_uppercase().replace('-', "_"))
     }
 
     /// The setting of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
-    }
-
-    /// Name and default.
-    const fn row(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Listen => ("listen", "unix:///run/dockbridge/dockbridge.sock"),
-            Self::Docker => ("docker", "unix:///var/run/docker.sock"),
-            Self::StateDir => ("state-dir", "/var/lib/dockbridge"),
-            Self::RunDir => ("run-dir", "/run/dockbridge"),
-            Self::Network => ("network", "cni"),
-            Self::CniConfDir => ("cni-conf-dir", "/etc/cni/net.d"),
-            Self::CniBinDir => ("cni-bin-dir", "/opt/cni/bin,/usr/lib/cni"),
-            Self::CniCacheDir => ("cni-cache-dir", "/var/lib/cni/cache"),
-            Self::CdiSpecDirs => ("cdi-spec-dirs", "/etc/cdi,/var/run/cdi"),
-            Self::PodCidr => ("pod-cidr", ""),
-            Self::SandboxImage => ("sandbox-image", ""),
-            Self::RegistryConfig => ("registry-config", "/root/.docker/config.json"),
-            Self::StreamingAddr => ("streaming-addr", "127.0.0.1:0"),
-            Self::MetricsAddr => ("metrics-addr", ""),
-            Self::ImagePullProgressDeadline => ("image-pull-progress-deadline", "5m"),
-            Self::PinnedImages => ("pinned-images", ""),
-            Self::PinnedImageLabels => ("pinned-image-labels", ""),
-            Self::CollectImages => ("collect-images", "all"),
-            Self::RuntimeRequestTimeout => ("runtime-request-timeout", "110s"),
-            Self::ContainerLogFormat => ("container-log-format", "cri"),
-            Self::LogFormat => ("log-format", "text"),
-            Self::LogLevel => ("log-level", "info"),
-            Self::TracingEndpoint => ("tracing-endpoint", ""),
-            Self::TracingSamplingRatePerMillion => ("tracing-sampling-rate-per-million", "0"),
-        }
     }
 }

@@ -1,12 +1,11 @@
-//! The settings in force: gathered from flags, environment and file, checked once, and each one
-//! remembering where it came from.
+//! The settings in force: read from flags, environment and file, checked once, each with its source.
 //!
-//! Two steps. `cli` hands over the *low* form, texts exactly as typed; [`resolve`] lays them over
-//! the environment, the file and the defaults and returns the *high* form, [`settings::Settings`],
-//! in which every value is parsed and nothing is optional that has a default.
+//! It does not know who uses a setting. Start with [`key::Key`]: its table has the name, default and
+//! cri-dockerd flag of every setting. [`resolve::resolve`] lays [`raw::RawValue`]s over each other
+//! and parses them into [`settings::Settings`].
 //!
-//! Adding a setting: one variant in [`key::Key`] (its name is flag, variable and file key), one
-//! field in [`settings::Settings`], one line in its constructor, one flag in `cli`.
+//! To add a setting: a row in [`key`], a field in [`settings::Settings`], a row in
+//! `docs/configuration.md`. Flag, variable and file key follow.
 
 pub mod error;
 pub mod file;
@@ -14,6 +13,7 @@ pub mod file;
 pub(crate) mod fuzz;
 pub mod key;
 pub mod print;
+pub mod raw;
 pub mod resolve;
 pub mod settings;
 pub mod value;

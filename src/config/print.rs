@@ -1,14 +1,17 @@
-//! `dockbridge config`: the settings in force, as a file that could be given back with `--config`.
+//! The output of `dockbridge config`: the settings in force, as a file that `--config` can read.
 
 use std::fmt::{self, Write as _};
 
-use super::resolve::{Given, Resolved, Source};
+use super::{
+    raw::{RawValue, Source},
+    resolve::Resolved,
+};
 
 impl fmt::Display for Resolved {
     /// One line for each setting, its source behind it as a comment.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<(String, &Source)> =
-            self.origins.iter().map(|given| (assignment(given), &given.source)).collect();
+            self.values.iter().map(|value| (assignment(value), &value.source)).collect();
         let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
         for (line, source) in lines {
             writeln!(f, "{line:width$}  # {source}")?;
@@ -17,8 +20,8 @@ impl fmt::Display for Resolved {
     }
 }
 
-fn assignment(given: &Given) -> String {
-    format!("{} = {}", given.key.name(), quoted(given.text.trim()))
+fn assignment(value: &RawValue) -> String {
+    format!("{} = {}", value.key.name(), quoted(value.text.trim()))
 }
 
 /// A TOML basic string.

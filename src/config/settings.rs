@@ -1,4 +1,4 @@
-//! The resolved settings: what every other room is started with.
+//! The resolved settings: what the other modules are started with.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -7,19 +7,19 @@ use tracing::level_filters::LevelFilter;
 use super::{
     error::ConfigError,
     key::Key,
-    resolve::Given,
+    raw::{RawValue, Source},
     value::{self, Invalid},
 };
 use crate::{
     model::{
         container::ContainerLogFormat,
         network::NetworkMode,
-        pin::{Collect, Pins},
+        pinned_images::{CollectImages, PinnedImages},
     },
     telemetry::log::Format,
 };
 
-/// Every setting, checked. Paths are absolute; nothing has been looked at on disk.
+/// Every setting, checked. Paths are absolute; nothing was read from disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The socket the CRI is served on.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub cni: CniSettings,
     /// CDI specifications, where the engine does not read them itself; a later one wins.
     pub cdi_spec_dirs: Vec<PathBuf>,
-    /// Pod CIDRs of a node without a controller that hands them out.
+    /// Pod CIDRs of a node without a controller that assigns them.
     pub pod_cidrs: Vec<String>,
     /// Pause image to pull; none means the embedded one.
     pub sandbox_image: Option<String>,
@@ -48,12 +48,12 @@ pub struct Settings {
     pub streaming_addr: SocketAddr,
     /// Where serving metrics and health over TCP; none for nowhere.
     pub metrics_addr: Option<SocketAddr>,
-    /// A pull without progress for this long is cut; none never cuts.
-    pub pull_stall: Option<Duration>,
+    /// A pull without progress for this long is cancelled; none never cancels.
+    pub pull_progress_deadline: Option<Duration>,
     /// Images that garbage collection must leave alone.
-    pub pins: Pins,
+    pub pins: PinnedImages,
     /// Which images garbage collection may have.
-    pub collect: Collect,
+    pub collect: CollectImages,
     /// A single engine call may take this long, besides what its request grants it.
     pub request_timeout: Duration,
     /// What is found at the CRI log path of a container.
@@ -78,9 +78,9 @@ pub struct CniSettings {
 /// The log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// How a line looks.
+    /// Text or JSON.
     pub format: Format,
-    /// From which weight on a line is written.
+    /// The lowest level that is written.
     pub level: LevelFilter,
 }
 
@@ -89,7 +89,7 @@ pub struct LogSettings {
 pub struct TracingSettings {
     /// The collector, as `http://host:port`; none means that nothing is traced.
     pub endpoint: Option<String>,
-    /// Of a million calls whose caller does not say, so many are traced.
+    /// Of a million calls whose caller does not decide, so many are traced.
     pub per_million: u32,
 }
 
@@ -98,8 +98,8 @@ impl Settings {
     ///
     /// # Errors
     /// The first malformed value, with the place it was written.
-    pub(super) fn new(origins: &[Given]) -> Result<Self, ConfigError> {
-        let texts = Texts(origins);
+    pub(super) fn new(values: &[RawValue]) -> Result<Self, ConfigError> {
+        let texts = Texts(values);
         Ok(Self {
             listen: texts.parse(Key::Listen, value::listen_socket)?,
             docker: texts.parse(Key::Docker, value::engine_socket)?,
@@ -117,8 +117,9 @@ impl Settings {
             registry_config: texts.parse(Key::RegistryConfig, value::file)?,
             streaming_addr: texts.parse(Key::StreamingAddr, value::streaming_address)?,
             metrics_addr: texts.parse(Key::MetricsAddr, value::metrics_address)?,
-            pull_stall: texts.parse(Key::ImagePullProgressDeadline, value::patience)?,
-            pins: Pins {
+            pull_progress_deadline: texts
+                .parse(Key::ImagePullProgressDeadline, value::optional_duration)?,
+            pins: PinnedImages {
                 names: texts.parse(Key::PinnedImages, value::name_patterns)?,
                 labels: texts.parse(Key::PinnedImageLabels, value::label_patterns)?,
             },
@@ -139,7 +140,7 @@ impl Settings {
 }
 
 /// One text for each setting.
-struct Texts<'a>(&'a [Given]);
+struct Texts<'a>(&'a [RawValue]);
 
 impl Texts<'_> {
     fn parse<T>(
@@ -147,11 +148,11 @@ impl Texts<'_> {
         key: Key,
         parse: impl FnOnce(&str) -> Result<T, Invalid>,
     ) -> Result<T, ConfigError> {
-        let given = self.0.iter().find(|given| given.key == key);
-        let text = given.map_or(key.default(), |given| given.text.as_str());
+        let value = self.0.iter().find(|value| value.key == key);
+        let text = value.map_or(key.default(), |value| value.text.as_str());
         parse(text.trim()).map_err(|reason| ConfigError::Value {
             key: key.name(),
-            origin: given.map_or(super::resolve::Source::Default, |given| given.source.clone()),
+            origin: value.map_or(Source::Default, |value| value.source.clone()),
             text: text.to_owned(),
             reason,
         })

@@ -1,4 +1,4 @@
-//! Precedence, sources, and the words of refusals.
+//! Precedence, sources, and the texts of refusals.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
 
@@ -7,29 +7,30 @@ use tracing::level_filters::LevelFilter;
 use super::{
     error::ConfigError,
     key::Key,
-    resolve::{Given, Resolved, Source, resolve, stranger},
+    raw::{RawValue, Source},
+    resolve::{Resolved, resolve, unknown_variable},
     value,
 };
 use crate::{
     model::{
         network::NetworkMode,
-        pin::{Collect, Pins},
+        pinned_images::{CollectImages, PinnedImages},
     },
     telemetry::log::Format,
 };
 
 #[test]
-fn a_variable_that_is_no_setting() {
+fn a_variable_that_is_spelt_like_a_setting_and_is_none() {
     for name in ["DOCKBRIDGE_NETWROK", "DOCKBRIDGE_"] {
-        assert!(stranger(name).unwrap().starts_with(name), "{name}");
+        assert!(unknown_variable(name).unwrap().contains(name), "{name}");
     }
     for name in ["DOCKBRIDGE_NETWORK", "DOCKBRIDGE_CONFIG", "DOCKBRIDGE_WORLD_IMAGE", "NETWROK"] {
-        assert_eq!(stranger(name), None);
+        assert_eq!(unknown_variable(name), None);
     }
 }
 
 #[test]
-fn the_defaults_hold_when_nobody_speaks() {
+fn the_defaults_hold_where_nothing_is_set() {
     let settings = resolved(&[], &[], None).unwrap().settings;
     assert_eq!(settings.listen, PathBuf::from("/run/dockbridge/dockbridge.sock"));
     assert_eq!(settings.docker, PathBuf::from("/var/run/docker.sock"));
@@ -38,8 +39,8 @@ fn the_defaults_hold_when_nobody_speaks() {
     assert_eq!(settings.cni.bin_dirs, bins);
     assert_eq!((settings.sandbox_image, settings.pod_cidrs), (None, vec![]));
     assert!(settings.streaming_addr.ip().is_loopback());
-    assert_eq!(settings.pull_stall, Some(Duration::from_secs(300)));
-    assert_eq!((settings.pins, settings.collect), (Pins::default(), Collect::All));
+    assert_eq!(settings.pull_progress_deadline, Some(Duration::from_secs(300)));
+    assert_eq!((settings.pins, settings.collect), (PinnedImages::default(), CollectImages::All));
     assert_eq!(settings.request_timeout, Duration::from_secs(110));
     assert_eq!((settings.log.format, settings.log.level), (Format::Text, LevelFilter::INFO));
 }
@@ -48,14 +49,14 @@ fn the_defaults_hold_when_nobody_speaks() {
 fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
     let file = "state-dir = '/file'\nrun-dir = '/file'\nlog-level = 'debug'";
     let environment = [("DOCKBRIDGE_STATE_DIR", "/env"), ("DOCKBRIDGE_RUN_DIR", "/env")];
-    let flags = [(Key::StateDir, "--state-dir", "/flag")];
+    let flags = [(Key::StateDir, "state-dir", "/flag")];
     let resolved = resolved(&flags, &environment, Some(file)).unwrap();
     assert_eq!(resolved.settings.state_dir, PathBuf::from("/flag"));
     assert_eq!(resolved.settings.run_dir, PathBuf::from("/env"));
     assert_eq!(resolved.settings.log.level, LevelFilter::DEBUG);
     let source =
-        |key| resolved.origins.iter().find(|given| given.key == key).unwrap().source.clone();
-    assert_eq!(source(Key::StateDir), Source::Flag("--state-dir"));
+        |key| resolved.values.iter().find(|given| given.key == key).unwrap().source.clone();
+    assert_eq!(source(Key::StateDir), Source::Flag("state-dir"));
     assert_eq!(source(Key::RunDir), Source::Environment("DOCKBRIDGE_RUN_DIR".to_owned()));
     assert!(matches!(source(Key::LogLevel), Source::File { line: 3, .. }));
     assert_eq!(source(Key::Listen), Source::Default);
@@ -94,7 +95,7 @@ fn registry_credentials_are_where_dockers_client_has_them() {
 #[test]
 fn an_empty_variable_counts_as_not_set() {
     let resolved = resolved(&[], &[("DOCKBRIDGE_LISTEN", "")], None).unwrap();
-    assert_eq!(resolved.origins[0].source, Source::Default);
+    assert_eq!(resolved.values[0].source, Source::Default);
 }
 
 #[test]
@@ -115,18 +116,18 @@ fn lists_may_be_lists_in_the_file() {
 }
 
 #[test]
-fn images_to_keep_are_lists() {
+fn pinned_images_are_lists() {
     let file = "pinned-images = ['registry.test/*', 'busybox']\ncollect-images = 'pulled'";
-    let flags = [(Key::PinnedImageLabels, "--pinned-image-labels", "keep, team=core")];
+    let flags = [(Key::PinnedImageLabels, "pinned-image-labels", "keep, team=core")];
     let settings = resolved(&flags, &[], Some(file)).unwrap().settings;
     let names: Vec<String> = settings.pins.names.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["registry.test/*", "busybox"]);
     assert_eq!(settings.pins.labels, ["keep", "team=core"].map(|text| text.parse().unwrap()));
-    assert_eq!(settings.collect, Collect::Pulled);
+    assert_eq!(settings.collect, CollectImages::Pulled);
     for (key, flag, text, hint) in [
-        (Key::PinnedImages, "--pinned-images", "a b", "give image names such as"),
-        (Key::PinnedImageLabels, "--pinned-image-labels", "=x", "give labels as key or"),
-        (Key::CollectImages, "--collect-images", "none", "choose all or pulled"),
+        (Key::PinnedImages, "pinned-images", "a b", "give image names such as"),
+        (Key::PinnedImageLabels, "pinned-image-labels", "=x", "give labels as key or"),
+        (Key::CollectImages, "collect-images", "none", "choose all or pulled"),
     ] {
         let name = key.name();
         let words = format!("flag {flag}: {text:?} is not valid for {name}: {hint}");
@@ -136,7 +137,7 @@ fn images_to_keep_are_lists() {
 
 #[test]
 fn a_refusal_names_the_place_to_edit() {
-    let of_flag = [(Key::Network, "--network-plugin", "kubenet")];
+    let of_flag = [(Key::Network, "network-plugin", "kubenet")];
     refused(
         &of_flag,
         &[],
@@ -164,11 +165,11 @@ fn the_file_refuses_what_it_does_not_know() {
         &[],
         &[],
         Some("listen = '/s'\nlisten-on = '/s'"),
-        " line 2: there is no setting \"listen-on\"; known are listen, docker,",
+        " line 2: unknown setting \"listen-on\"; known settings: listen, docker,",
     );
-    refused(&[], &[], Some("[cni]\nconf-dir = '/s'"), " line 1: there is no setting \"cni\"");
-    refused(&[], &[], Some("listen = 5"), " line 1: listen must be a text in quotes");
-    refused(&[], &[], Some("listen = ['/a', 5]"), " line 1: listen must be a text in quotes");
+    refused(&[], &[], Some("[cni]\nconf-dir = '/s'"), " line 1: unknown setting \"cni\"");
+    refused(&[], &[], Some("listen = 5"), " line 1: listen must be a string in quotes");
+    refused(&[], &[], Some("listen = ['/a', 5]"), " line 1: listen must be a string in quotes");
     refused(&[], &[], Some("listen = '/a'\nlisten = '/b'"), " line 2: duplicate key");
     refused(&[], &[], Some("listen ="), " line 1: ");
 }
@@ -181,11 +182,10 @@ fn a_file_that_cannot_be_read_is_named() {
 
 #[test]
 fn two_names_of_one_setting_may_agree_but_not_disagree() {
-    let agree =
-        [(Key::Listen, "--listen", "/s"), (Key::Listen, "--container-runtime-endpoint", "/s")];
+    let agree = [(Key::Listen, "listen", "/s"), (Key::Listen, "container-runtime-endpoint", "/s")];
     assert!(resolved(&agree, &[], None).is_ok());
     let disagree =
-        [(Key::Listen, "--listen", "/s"), (Key::Listen, "--container-runtime-endpoint", "/t")];
+        [(Key::Listen, "listen", "/s"), (Key::Listen, "container-runtime-endpoint", "/t")];
     refused(
         &disagree,
         &[],
@@ -197,8 +197,8 @@ fn two_names_of_one_setting_may_agree_but_not_disagree() {
 #[test]
 fn what_is_printed_can_be_read_back() {
     let flags = [
-        (Key::StateDir, "--state-dir", "/odd \"dir\"\\\u{7}"),
-        (Key::PodCidr, "--pod-cidr", "10.1.0.0/16,fd00::/64"),
+        (Key::StateDir, "state-dir", "/odd \"dir\"\\\u{7}"),
+        (Key::PodCidr, "pod-cidr", "10.1.0.0/16,fd00::/64"),
     ];
     let first = resolved(&flags, &[], None).unwrap();
     let text = first.to_string();
@@ -272,7 +272,7 @@ fn durations() {
     {
         assert!(value::duration(text).is_err(), "{text}");
     }
-    assert_eq!(value::patience("0"), Ok(None));
+    assert_eq!(value::optional_duration("0"), Ok(None));
     assert_eq!(value::request_timeout("0"), Ok(Duration::from_secs(110)));
 }
 
@@ -317,7 +317,7 @@ fn resolved(
     environment: &[(&str, &str)],
     file: Option<&str>,
 ) -> Result<Resolved, ConfigError> {
-    let flags = flags.iter().map(|(key, flag, text)| Given {
+    let flags = flags.iter().map(|(key, flag, text)| RawValue {
         key: *key,
         text: (*text).to_owned(),
         source: Source::Flag(flag),

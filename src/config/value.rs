@@ -1,4 +1,4 @@
-//! How the text of a setting is read. Pure: no file system, no names looked up.
+//! Parses the text of each setting. Pure: no file system, no name resolution.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -13,30 +13,30 @@ use crate::{
     model::{
         container::ContainerLogFormat,
         network::NetworkMode,
-        pin::{Collect, LabelPattern, NamePattern},
+        pinned_images::{CollectImages, LabelPattern, NamePattern},
         reference::{ImageReference, names_id},
     },
     telemetry::log::Format,
 };
 
-/// Why a text means nothing as this setting, and what would.
+/// Why a text is not valid for its setting, and what is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
     /// A path without a leading slash.
     #[error("give an absolute path")]
     RelativePath,
-    /// No path at all.
+    /// No path.
     #[error("give at least one path")]
     NoPath,
     /// Longer than the kernel lets a socket's address be.
-    #[error("a socket path holds at most {MAX_SOCKET_PATH} bytes")]
+    #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
     LongSocketPath,
     /// A listener that is no unix socket.
     #[error("the CRI is served on a unix socket only: unix:///path or /path")]
     ListenScheme,
     /// systemd's socket activation.
     #[error(
-        "an inherited socket is not supported: give the path, and drop the socket unit that holds it"
+        "socket activation is not supported: give the path, and remove the systemd socket unit"
     )]
     InheritedSocket,
     /// An engine that is not behind a unix socket.
@@ -76,7 +76,7 @@ pub enum Invalid {
     #[error("give a duration such as 90s, 2m or 1m30s")]
     Duration,
     /// Not one of the known words.
-    #[error("choose cri, or docker for a link to the engine's own file")]
+    #[error("choose cri, or docker for a symlink to the engine's own file")]
     ContainerLogFormat,
     /// Not one of the known words.
     #[error("choose text or json")]
@@ -84,13 +84,11 @@ pub enum Invalid {
     /// Not one of the known words.
     #[error("choose error, warn, info, debug or trace")]
     Level,
-    /// No collector can be there.
+    /// Not the address of a collector.
     #[error("give the collector's address as http://host:4317 or host:4317")]
     Collector,
     /// A collector behind TLS.
-    #[error(
-        "spans are sent without TLS only: give a collector on this node, which may pass them on"
-    )]
+    #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
     CollectorTls,
     /// More than all, or no number.
     #[error("give a number from 0 to 1000000")]
@@ -120,7 +118,7 @@ pub(super) fn file(text: &str) -> Result<Option<PathBuf>, Invalid> {
     if text.is_empty() { Ok(None) } else { directory(text).map(Some) }
 }
 
-/// Absolute paths with commas between; empty parts are skipped.
+/// Absolute paths separated by commas; empty parts are skipped.
 pub(super) fn directories(text: &str) -> Result<Vec<PathBuf>, Invalid> {
     let paths: Vec<PathBuf> = parts(text).map(directory).collect::<Result<_, _>>()?;
     if paths.is_empty() { Err(Invalid::NoPath) } else { Ok(paths) }
@@ -136,7 +134,7 @@ pub(super) fn network(text: &str) -> Result<NetworkMode, Invalid> {
     }
 }
 
-/// Address ranges with commas between.
+/// Address ranges separated by commas.
 pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
     parts(text)
         .map(|part| if is_cidr(part) { Ok(part.to_owned()) } else { Err(Invalid::Cidr) })
@@ -154,21 +152,21 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     Err(Invalid::Image)
 }
 
-/// Patterns of image names with commas between.
+/// Patterns of image names separated by commas.
 pub(super) fn name_patterns(text: &str) -> Result<Vec<NamePattern>, Invalid> {
     parts(text).map(|part| part.parse().map_err(|_| Invalid::NamePattern)).collect()
 }
 
-/// Labels, `key` or `key=value`, with commas between.
+/// Labels, `key` or `key=value`, separated by commas.
 pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
     parts(text).map(|part| part.parse().map_err(|_| Invalid::LabelPattern)).collect()
 }
 
 /// `all` or `pulled`.
-pub(super) fn collect(text: &str) -> Result<Collect, Invalid> {
+pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     match text {
-        "all" => Ok(Collect::All),
-        "pulled" => Ok(Collect::Pulled),
+        "all" => Ok(CollectImages::All),
+        "pulled" => Ok(CollectImages::Pulled),
         _ => Err(Invalid::Collect),
     }
 }
@@ -197,13 +195,13 @@ pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid>
 }
 
 /// A duration; zero means without end.
-pub(super) fn patience(text: &str) -> Result<Option<Duration>, Invalid> {
-    Ok(Some(duration(text)?).filter(|patience| !patience.is_zero()))
+pub(super) fn optional_duration(text: &str) -> Result<Option<Duration>, Invalid> {
+    Ok(Some(duration(text)?).filter(|duration| !duration.is_zero()))
 }
 
 /// A duration; zero means the default (cri-dockerd's flag has 0 as its default).
 pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
-    Ok(patience(text)?.unwrap_or(REQUEST_TIMEOUT))
+    Ok(optional_duration(text)?.unwrap_or(REQUEST_TIMEOUT))
 }
 
 /// `cri` or `docker`.
@@ -224,7 +222,7 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     }
 }
 
-/// Our five words, and the ones cri-dockerd has besides.
+/// Our five levels, and those that only cri-dockerd has.
 pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -246,8 +244,8 @@ pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
     let bare = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
     match (parsed.scheme_str(), parsed.authority()) {
         (Some("https"), _) => Err(Invalid::CollectorTls),
-        (Some("http"), Some(place)) if bare && place.port_u16().is_some() => {
-            Ok(Some(format!("http://{place}")))
+        (Some("http"), Some(authority)) if bare && authority.port_u16().is_some() => {
+            Ok(Some(format!("http://{authority}")))
         }
         _ => Err(Invalid::Collector),
     }
@@ -318,5 +316,5 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 /// `sun_path` holds 108 bytes, one of them the final zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// kubelet allows one call two minutes by default: an answer of ours before that tells why.
+/// kubelet gives a call two minutes by default: an answer before that can state the cause.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);

@@ -14,7 +14,7 @@ use crate::{
     model::{
         id::ImageId,
         image::{FilesystemUsage, PullRequest},
-        pin::Collect,
+        pinned_images::CollectImages,
         record::ImageRecord,
     },
     store::handle::Store,
@@ -122,10 +122,10 @@ impl Images {
     /// lists do not show; or it is not kubelet's own, and that counts.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         self.known_pause().is_some_and(|pause| pause == record.id)
-            || self.settings.pins.keep(record)
+            || self.settings.pins.matches(record)
             || self.store.snapshot().is_held(&record.id)
             || self.store.snapshot().mounting(&record.id).next().is_some()
-            || (self.settings.collect == Collect::Pulled && !self.pulled.owns(record))
+            || (self.settings.collect == CollectImages::Pulled && !self.pulled.owns(record))
     }
 
     /// The space images take, as last measured; the engine is not asked. Only the very first

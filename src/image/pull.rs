@@ -48,7 +48,7 @@ impl Images {
     }
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), ImageError> {
-        let patience = self.settings.pull_stall;
+        let patience = self.settings.pull_progress_deadline;
         let mut volume = self.meters.volume();
         let mut watch = Watch::new(patience, self.pulse.clone(), Instant::now());
         let stalled = |stall: Stall| ImageError::Stalled {

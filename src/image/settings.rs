@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::model::pin::{Collect, Pins};
+use crate::model::pinned_images::{CollectImages, PinnedImages};
 
 /// What the operator decides about images.
 #[derive(Clone, Debug, Default)]
@@ -11,12 +11,12 @@ pub struct ImageSettings {
     pub sandbox_image: Option<String>,
     /// How long a pull may make no progress before it is given up, several times as long where
     /// the engine shows no figures (see [`super::stall`]); none for no limit.
-    pub pull_stall: Option<Duration>,
+    pub pull_progress_deadline: Option<Duration>,
     /// Docker client configuration with the credentials for the pause image's registry; read
     /// when the image is pulled.
     pub registry_config: Option<PathBuf>,
     /// Images that kubelet must leave alone.
-    pub pins: Pins,
+    pub pins: PinnedImages,
     /// Which images kubelet may remove.
-    pub collect: Collect,
+    pub collect: CollectImages,
 }

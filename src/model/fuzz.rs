@@ -4,7 +4,7 @@ use super::{
     accounts::Accounts,
     id::{ContainerId, ImageId},
     name,
-    pin::NamePattern,
+    pinned_images::NamePattern,
     reference::{ImageReference, names_id},
 };
 use crate::fuzz::texts;

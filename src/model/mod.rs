@@ -18,7 +18,7 @@ pub mod name;
 pub mod network;
 pub mod parents;
 pub mod path;
-pub mod pin;
+pub mod pinned_images;
 pub mod record;
 pub mod reference;
 pub mod resources;

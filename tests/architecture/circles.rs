@@ -62,7 +62,7 @@ fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<Stri
 /// Still to be opened.
 const KNOWN: &[&str] = &[
     "app <-> app::own <-> app::window",
-    "config::error <-> config::file <-> config::resolve <-> config::settings",
+
     "model::network <-> model::sandbox",
     "network::cni::exec <-> network::cni::meters",
     "sandbox::adopt <-> sandbox::room",

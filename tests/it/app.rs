@@ -6,7 +6,8 @@ use dockbridge::{
     app::{self, Surroundings},
     config::{
         key::Key,
-        resolve::{Given, Source, resolve},
+        raw::{RawValue, Source},
+        resolve::resolve,
         settings::Settings,
     },
     telemetry::systemd::Systemd,
@@ -49,7 +50,7 @@ async fn a_state_directory_has_one_owner() {
 
 /// Settings with everything below `root` and no engine.
 fn settings(root: &Path, name: &str) -> Settings {
-    let place = |key, name: &str| Given {
+    let place = |key, name: &str| RawValue {
         key,
         text: root.join(name).display().to_string(),
         source: Source::Default,

@@ -13,7 +13,7 @@ use dockbridge::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
         label,
-        pin::{Collect, Pins},
+        pinned_images::{CollectImages, PinnedImages},
         reference::ImageReference,
     },
     pause::archive,
@@ -217,8 +217,8 @@ async fn a_hundred_equal_pulls_are_one() {
 
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
-    let pull_stall = Some(Duration::from_millis(300));
-    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let pull_progress_deadline = Some(Duration::from_millis(300));
+    let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
     for (silence, place) in [
         (Fault::StalledHeaders, "the registry has named no layer yet"),
         (stalls_after(&[]), "the registry has named no layer yet"),
@@ -241,8 +241,8 @@ async fn a_pull_without_progress_is_given_up() {
 /// Engines with containerd's store repeat what they said while nothing moves.
 #[tokio::test]
 async fn a_pull_that_only_talks_is_given_up() {
-    let pull_stall = Some(Duration::from_millis(300));
-    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let pull_progress_deadline = Some(Duration::from_millis(300));
+    let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
     let chunk = downloading(5);
     bench.docker.inject(Rule::new(PULL, Fault::Stream(vec![chunk; 2000])));
     let error = bench.images.pull(request("app:1")).await.unwrap_err();
@@ -251,8 +251,8 @@ async fn a_pull_that_only_talks_is_given_up() {
 
 #[tokio::test]
 async fn a_slow_pull_that_moves_is_not_cut() {
-    let pull_stall = Some(Duration::from_millis(500));
-    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let pull_progress_deadline = Some(Duration::from_millis(500));
+    let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
     bench.docker.inject(Rule::new(PULL, Fault::Stream((0..600).map(downloading).collect())));
     assert_eq!(bench.images.pull(request("app:1")).await.unwrap(), id(&image));
@@ -268,8 +268,8 @@ async fn without_a_deadline_silence_is_borne() {
 
 #[tokio::test]
 async fn unpacking_may_be_silent_for_longer() {
-    let pull_stall = Some(Duration::from_millis(200));
-    let bench = Bench::with(ImageSettings { pull_stall, ..Default::default() }).await;
+    let pull_progress_deadline = Some(Duration::from_millis(200));
+    let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
     for last in ["Extracting", "Download complete"] {
         bench.docker.clear_faults();
         bench.docker.inject(Rule::new(PULL, stalls_after(&["Downloading", last])));
@@ -518,7 +518,7 @@ async fn a_pause_that_lost_its_name_is_still_pinned() {
 async fn images_are_pinned_by_name_and_by_label() {
     let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
     let labels = vec!["keep=yes".parse().unwrap()];
-    let pins = Pins { names, labels };
+    let pins = PinnedImages { names, labels };
     let bench = Bench::with(ImageSettings { pins, ..Default::default() }).await;
     let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
     let others = ["r.test/app:1", "other:1"];
@@ -569,7 +569,7 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
 
 #[tokio::test]
 async fn kubelet_may_have_only_what_it_pulled() {
-    let settings = ImageSettings { collect: Collect::Pulled, ..Default::default() };
+    let settings = ImageSettings { collect: CollectImages::Pulled, ..Default::default() };
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         world.add_image("built:1");

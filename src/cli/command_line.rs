@@ -1,11 +1,14 @@
-//! The command line as a whole: which verb, with which flags.
+//! The command line: the command and its flags.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{flags::Flags, legacy::Legacy};
-use crate::{admin::question::Question, config::resolve::Given};
+use super::{
+    flags::Flags,
+    legacy::{EMPTY_NETWORK_PLUGIN, LegacyFlags},
+};
+use crate::{admin::question::Question, config::raw::RawValue};
 
 /// The command line.
 #[derive(Clone, Debug, Parser)]
@@ -19,37 +22,37 @@ use crate::{admin::question::Question, config::resolve::Given};
                   The flags of cri-dockerd are accepted as well."
 )]
 pub struct CommandLine {
-    /// What to do; serving when nothing is said.
+    /// What to do; serving is the default.
     #[command(subcommand)]
-    pub verb: Option<Verb>,
+    pub command: Option<Command>,
     /// The settings typed.
     #[command(flatten)]
     pub flags: Flags,
-    /// cri-dockerd's names for them.
+    /// cri-dockerd's flags that set nothing here.
     #[command(flatten)]
-    pub legacy: Legacy,
+    pub legacy: LegacyFlags,
 }
 
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
-pub enum Verb {
+pub enum Command {
     /// Serve the CRI until a signal comes (the default)
     #[default]
     Serve,
     /// Print every setting in force and where it came from
     Config,
-    /// Examine this host and say what to do about each finding
+    /// Check this host and print what to do about each finding
     Check(CheckArgs),
-    /// Ask the dockbridge that runs on this host
+    /// Query the dockbridge that runs on this host
     Debug(DebugArgs),
     /// Print the version
     Version,
 }
 
-/// What to ask a running dockbridge.
+/// What to query.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DebugArgs {
-    /// What about
+    /// What to show or set
     #[command(subcommand)]
     pub question: Question,
 }
@@ -60,32 +63,34 @@ pub struct CheckArgs {
     /// Also run a pod from the embedded image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
-    /// Also tell what would become of the pods that are there, those of cri-dockerd and dockershim
-    /// first of all; changes nothing
+    /// Also report what would happen to the existing pods, above all those of cri-dockerd and
+    /// dockershim; changes nothing
     #[arg(long)]
     pub takeover: bool,
 }
 
-/// A command line taken apart.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct Invocation {
     /// What to do.
-    pub verb: Verb,
+    pub command: Command,
     /// The values typed, unchecked.
-    pub given: Vec<Given>,
+    pub values: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
-    /// What the operator should hear about flags that do nothing here.
+    /// About flags that have no effect here.
     pub warnings: Vec<String>,
 }
 
 impl CommandLine {
-    /// Sorts the flags by setting, cri-dockerd's names included.
-    pub fn order(self) -> Order {
-        let verb = if self.legacy.buildinfo { Some(Verb::Version) } else { self.verb };
-        let config = self.flags.config.clone();
-        let mut given = self.flags.given();
-        given.extend(self.legacy.given());
-        Order { verb: verb.unwrap_or_default(), given, config, warnings: self.legacy.warnings() }
+    /// The command, the settings typed, and the warnings about them.
+    pub fn invocation(self) -> Invocation {
+        let command = if self.legacy.buildinfo { Some(Command::Version) } else { self.command };
+        let mut warnings = self.legacy.warnings();
+        if self.flags.has_empty_network_plugin {
+            warnings.push(EMPTY_NETWORK_PLUGIN.to_owned());
+        }
+        let Flags { config, values, .. } = self.flags;
+        Invocation { command: command.unwrap_or_default(), values, config, warnings }
     }
 }

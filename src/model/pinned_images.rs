@@ -1,5 +1,4 @@
-//! Which images an operator wants kept whatever kubelet's garbage collection thinks, by name and
-//! by label.
+//! Images that kubelet's garbage collection must not remove, by name and by label.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +6,7 @@ use thiserror::Error;
 
 use super::{record::ImageRecord, reference::ImageReference};
 
-/// A pattern of image names. `*` stands for any characters, `/` and none included.
+/// A pattern of image names. `*` stands for any number of any characters, also `/`.
 ///
 /// It may be spelt like the full name (`docker.io/library/busybox:1`) or in Docker's short form
 /// (`busybox:1`), and with or without tag or digest: without, it means all of them.
@@ -23,44 +22,46 @@ pub struct LabelPattern {
 
 /// A text that no image name or label could match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("it matches nothing")]
-pub struct Unmatchable;
+#[error("not an image name or label")]
+pub struct InvalidPattern;
 
-/// Everything an operator wants kept.
+/// The operator's patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pins {
+pub struct PinnedImages {
     /// By name; one match is enough.
     pub names: Vec<NamePattern>,
     /// By label; one match is enough.
     pub labels: Vec<LabelPattern>,
 }
 
-/// Which images kubelet may remove to make room, pins aside.
+/// Which images kubelet may remove to free disk space, besides the pinned ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Collect {
-    /// Whatever no pod uses.
+pub enum CollectImages {
+    /// Every image that no pod uses.
     #[default]
     All,
     /// Only what it had pulled: images that were built or loaded by hand cannot be pulled again.
     Pulled,
 }
 
-impl Pins {
-    /// Whether the image is one to keep.
-    pub fn keep(&self, image: &ImageRecord) -> bool {
+impl PinnedImages {
+    /// Whether one of the patterns matches the image.
+    pub fn matches(&self, image: &ImageRecord) -> bool {
         self.labels.iter().any(|label| label.matches(image))
             || self.names.iter().any(|name| name.matches(image))
     }
 }
 
 impl NamePattern {
-    /// Whether one of the image's names is meant.
+    /// Whether one of the image's names matches.
     pub fn matches(&self, image: &ImageRecord) -> bool {
         let names = image.repo_tags.iter().chain(&image.repo_digests);
-        names.filter_map(|name| ImageReference::parse(name).ok()).any(|name| self.means(&name))
+        names
+            .filter_map(|name| ImageReference::parse(name).ok())
+            .any(|name| self.matches_name(&name))
     }
 
-    fn means(&self, name: &ImageReference) -> bool {
+    fn matches_name(&self, name: &ImageReference) -> bool {
         let repository = name.repository();
         let whole = name.to_string();
         let short = |text: &str| {
@@ -70,12 +71,12 @@ impl NamePattern {
         [short(&repository), short(&whole), Some(repository), Some(whole)]
             .iter()
             .flatten()
-            .any(|text| fits(&self.0, text))
+            .any(|text| glob_matches(&self.0, text))
     }
 }
 
 impl LabelPattern {
-    /// Whether the image bears the label.
+    /// Whether the image has the label.
     pub fn matches(&self, image: &ImageRecord) -> bool {
         let found = image.labels.get(&self.key);
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
@@ -83,25 +84,25 @@ impl LabelPattern {
 }
 
 impl FromStr for NamePattern {
-    type Err = Unmatchable;
+    type Err = InvalidPattern;
 
-    fn from_str(text: &str) -> Result<Self, Unmatchable> {
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
-        let fit = !text.is_empty() && text.len() <= LONGEST && text.bytes().all(known);
-        if fit { Ok(Self(text.to_owned())) } else { Err(Unmatchable) }
+        let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);
+        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidPattern) }
     }
 }
 
 impl FromStr for LabelPattern {
-    type Err = Unmatchable;
+    type Err = InvalidPattern;
 
-    fn from_str(text: &str) -> Result<Self, Unmatchable> {
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
             None => (text.trim(), None),
         };
         let key = key.to_owned();
-        if key.is_empty() { Err(Unmatchable) } else { Ok(Self { key, value }) }
+        if key.is_empty() { Err(InvalidPattern) } else { Ok(Self { key, value }) }
     }
 }
 
@@ -111,9 +112,9 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// Whether a text is as the pattern says. The parts between the stars are taken as early as they
-/// come, which is always right when `*` stands for anything.
-fn fits(pattern: &str, text: &str) -> bool {
+/// Whether a text matches the pattern. Taking each part between stars where it first occurs is
+/// always right, because `*` matches anything.
+fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -127,12 +128,12 @@ fn fits(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// What Docker leaves out of the names on its default registry.
+/// Docker leaves it out of names on its default registry.
 const DEFAULT_DOMAIN: &str = "docker.io/";
-/// And of those that need no owner.
+/// Docker leaves it out of names of official images.
 const LIBRARY: &str = "library/";
 /// A name with a digest is shorter, stars included.
-const LONGEST: usize = 1024;
+const MAX_PATTERN: usize = 1024;
 
 #[cfg(test)]
 mod tests;

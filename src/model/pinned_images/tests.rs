@@ -83,10 +83,10 @@ fn a_label_is_meant_with_any_or_with_one_value() {
     for (pattern, expected) in rows {
         let label: LabelPattern = pattern.parse().unwrap();
         assert_eq!(label.matches(&labelled), expected, "{pattern}");
-        let pins = Pins { labels: vec![label], ..Pins::default() };
+        let pins = PinnedImages { labels: vec![label], ..PinnedImages::default() };
         assert_eq!(pins.keep(&labelled), expected, "{pattern}");
     }
-    assert!(!Pins::default().keep(&labelled));
+    assert!(!PinnedImages::default().keep(&labelled));
 }
 
 #[test]

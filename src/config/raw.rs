@@ -1,0 +1,45 @@
+//! A setting as the operator wrote it: unchecked text, and where it was written.
+
+use std::{fmt, path::PathBuf};
+
+use super::key::Key;
+
+/// One value, before it is parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawValue {
+    /// Which setting.
+    pub key: Key,
+    /// The text, unchecked.
+    pub text: String,
+    /// Where it was written.
+    pub source: Source,
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nowhere: it is the built-in one.
+    Default,
+    /// In the configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// In this environment variable.
+    Environment(String),
+    /// In this flag, without its dashes.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "file {} line {line}", path.display()),
+            Self::Environment(name) => write!(f, "variable {name}"),
+            Self::Flag(name) => write!(f, "flag --{name}"),
+        }
+    }
+}
