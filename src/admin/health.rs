@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::{
-    model::{engine::EngineHealth, network::NetworkStatus},
+    model::{attachment::NetworkStatus, engine::EngineHealth},
     store::{handle::Store, snapshot::Snapshot},
 };
 

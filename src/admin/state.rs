@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        network::{Attachment, NetworkStatus},
+        attachment::{Attachment, NetworkStatus},
         record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     },
     store::{meters::word, snapshot::Snapshot},

@@ -105,7 +105,7 @@ fn mount(wanted: &specification::Mount) -> Result<CdiMount, Obstacle> {
             host_path: wanted.host_path.clone(),
             ..Mount::default()
         },
-        alone: false,
+        non_recursive: false,
     };
     for option in &wanted.options {
         if !apply(&mut edit, option) {
@@ -125,8 +125,8 @@ fn apply(edit: &mut CdiMount, option: &str) -> bool {
         "ro" => mount.readonly = true,
         "rro" => (mount.readonly, mount.recursive_read_only) = (true, true),
         "rw" => (mount.readonly, mount.recursive_read_only) = (false, false),
-        "bind" => edit.alone = true,
-        "rbind" => edit.alone = false,
+        "bind" => edit.non_recursive = true,
+        "rbind" => edit.non_recursive = false,
         "private" | "rprivate" => mount.propagation = Propagation::Private,
         "slave" | "rslave" => mount.propagation = Propagation::HostToContainer,
         "shared" | "rshared" => mount.propagation = Propagation::Bidirectional,

@@ -18,8 +18,9 @@ use crate::{
     error::chain,
     host::processes::Processes,
     model::{
+        attachment::Attachment,
         id::SandboxId,
-        network::{Attachment, NetworkMode},
+        network::NetworkMode,
         record::{ContainerRecord, Observed, Process, SandboxRecord},
     },
     network::service::{Network, NetworkSettings},

@@ -8,9 +8,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
+    attachment::Attachment,
     document::SandboxDocument,
     id::{ContainerId, ImageId, SandboxId},
-    network::Attachment,
     resources::{PodResources, Resources},
     time::Nanos,
 };

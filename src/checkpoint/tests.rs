@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     host::file::Durability,
-    model::{id::SandboxId, network::Attachment, time::Nanos},
+    model::{attachment::Attachment, id::SandboxId, time::Nanos},
 };
 
 struct State {

@@ -19,8 +19,8 @@ use crate::{
         record::SandboxRecord,
     },
     translate::plan::{
-        container::PodFiles,
-        files::{hostname, hosts, resolv_conf},
+        etc_files::{hostname, hosts, resolv_conf},
+        facts::PodFiles,
     },
 };
 

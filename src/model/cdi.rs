@@ -1,4 +1,4 @@
-//! What CDI devices come to when their specification is read by us instead of the engine.
+//! The container edits of CDI devices, where we read their specifications instead of the engine.
 
 use super::container::{Device, Mount};
 
@@ -22,6 +22,6 @@ pub struct CdiEdits {
 pub struct CdiMount {
     /// What is mounted where.
     pub mount: Mount,
-    /// What is mounted below the source on the host stays behind.
-    pub alone: bool,
+    /// What is mounted below the source on the host is not mounted.
+    pub non_recursive: bool,
 }

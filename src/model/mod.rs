@@ -2,6 +2,7 @@
 //! no clock, no async. Everything here imports nothing of ours but `error`.
 
 pub mod accounts;
+pub mod attachment;
 pub mod cdi;
 pub mod container;
 pub mod document;

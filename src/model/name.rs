@@ -4,7 +4,7 @@
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 
-/// What a name of the scheme says.
+/// The parts of a name of the scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedName {
     /// Container name; `POD` for a sandbox.
@@ -29,14 +29,19 @@ pub fn container_name(container: &ContainerMetadata, pod: &PodMetadata) -> Strin
     join(&container.name, pod, container.attempt)
 }
 
-/// The name to fall back on when the engine says `name` is taken by a container it cannot show.
+/// The name to use when the engine reports that `name` is taken by a container it does not show.
 pub fn with_suffix(name: &str, random: u32) -> String {
     format!("{name}_{random:08x}")
 }
 
+/// A name as the engine shows it, without its leading slash.
+pub fn bare(name: &str) -> &str {
+    name.strip_prefix('/').unwrap_or(name)
+}
+
 /// Reads a name of the scheme; for objects made by others, which carry no document of ours.
 pub fn parse(name: &str) -> Option<ParsedName> {
-    let fields: Vec<&str> = name.trim_start_matches('/').split('_').collect();
+    let fields: Vec<&str> = bare(name).split('_').collect();
     // A seventh field is the suffix of `with_suffix`.
     let (&["k8s", container, pod, namespace, uid, attempt]
     | &["k8s", container, pod, namespace, uid, attempt, _]) = fields.as_slice()

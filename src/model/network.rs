@@ -1,10 +1,6 @@
-//! What a pod asks of its network, and what it got.
-
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+//! What a pod asks of its network: DNS, ports, and how it is to be connected.
 
 use serde::{Deserialize, Serialize};
-
-use super::{id::SandboxId, sandbox::PodMetadata, time::Nanos};
 
 /// `DNSConfig` of CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,94 +62,4 @@ pub enum NetworkMode {
     Docker,
     /// The host's network.
     Host,
-}
-
-/// What the `network` room needs to know of a pod to connect or disconnect it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PodNetwork {
-    /// The sandbox (`CNI_CONTAINERID`).
-    pub id: SandboxId,
-    /// The pod's identity, passed to plugins as `K8S_POD_*`.
-    pub metadata: PodMetadata,
-    /// Where the network namespace is pinned (`CNI_NETNS`).
-    pub netns: PathBuf,
-    /// Ports of the pod.
-    pub ports: Vec<PortMapping>,
-    /// DNS set-up, for plugins that take it.
-    pub dns: Option<DnsConfig>,
-    /// Pod annotations (bandwidth, and the pod-annotations capability).
-    pub annotations: BTreeMap<String, String>,
-    /// The pod's cgroup, for plugins that take it.
-    pub cgroup_parent: String,
-}
-
-/// How far a pod's connection has come. It is stored before each step that could leak.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
-pub enum Attachment {
-    /// Plugins may have been called; only DEL makes it safe to forget.
-    Adding(AttachmentIntent),
-    /// Plugins answered; the pod has these addresses.
-    Ready {
-        /// What was asked.
-        intent: AttachmentIntent,
-        /// Addresses of the pod's interface, primary first.
-        addresses: Vec<IpAddr>,
-        /// The last plugin's result, as it printed it.
-        result: serde_json::Value,
-        /// When the process was started whose namespace it is; none where nobody noted it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        started_at: Option<Nanos>,
-    },
-    /// DEL succeeded; nothing is held any more.
-    Released,
-}
-
-/// All that DEL needs, recorded before the first ADD.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttachmentIntent {
-    /// The pod as the plugins see it.
-    pub pod: PodNetwork,
-    /// Name of the network.
-    pub network: String,
-    /// Name of the interface in the pod.
-    pub interface: String,
-    /// The network's configuration list as it was loaded (JSON text), so that DEL works after
-    /// the file has gone.
-    pub config: String,
-    /// Pod CIDRs known at the time, for the `ipRanges` capability.
-    #[serde(default)]
-    pub pod_cidrs: Vec<String>,
-    /// Values of capabilities that another runtime told plugins; none when they follow from `pod`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
-}
-
-impl Attachment {
-    /// Addresses of a connected pod, primary first; empty otherwise.
-    pub fn addresses(&self) -> &[IpAddr] {
-        match self {
-            Self::Ready { addresses, .. } => addresses,
-            Self::Adding(_) | Self::Released => &[],
-        }
-    }
-
-    /// What DEL needs, unless there is nothing left to release.
-    pub const fn intent(&self) -> Option<&AttachmentIntent> {
-        match self {
-            Self::Adding(intent) | Self::Ready { intent, .. } => Some(intent),
-            Self::Released => None,
-        }
-    }
-}
-
-/// Whether pods can be connected now: CRI's `NetworkReady` condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NetworkStatus {
-    /// New pods can be connected.
-    pub ready: bool,
-    /// One CamelCase word saying why not; may be empty when ready.
-    pub reason: String,
-    /// The same in a sentence, for the operator.
-    pub message: String,
 }

@@ -4,9 +4,10 @@
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
+    attachment::Attachment,
     document::{ContainerDocument, SandboxDocument},
     id::{ContainerId, ImageId, SandboxId},
-    network::{Attachment, NetworkMode},
+    network::NetworkMode,
     resources::Resources,
     time::Nanos,
 };

@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
+    attachment::Attachment,
     container::{ContainerMetadata, ContainerSpec},
     document::{ContainerDocument, SandboxDocument, VERSION},
     engine::{ApiVersion, InvalidApiVersion},
@@ -17,7 +18,7 @@ use super::{
     id::{ContainerId, ImageId, SandboxId},
     image::Credentials,
     name::{self, ParsedName},
-    network::{Attachment, NetworkMode, PortMapping, Protocol},
+    network::{NetworkMode, PortMapping, Protocol},
     record::{ContainerRecord, ExitReason, Process, SandboxRecord, SandboxState},
     sandbox::{PidMode, PodMetadata, SandboxSpec},
     security::RunAs,

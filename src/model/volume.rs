@@ -1,4 +1,4 @@
-//! An image mounted into a container: where the mount comes from, and what is remembered of it.
+//! An image mounted into a container: where the mount comes from, and what is stored about it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::id::ImageId;
 pub struct ImageVolume {
     /// The image.
     pub image: ImageId,
-    /// Who mounts it.
+    /// What is mounted.
     pub source: VolumeSource,
 }
 
@@ -24,27 +24,27 @@ pub enum VolumeSource {
         sub_path: String,
     },
     /// The image is unpacked on this host, and this path of it is bound.
-    Folder {
+    Directory {
         /// Absolute, free of links below the image's root.
         path: PathBuf,
     },
 }
 
-/// What a container's document keeps of an image volume. A durable format: add fields with
+/// An image volume in a container's document. A durable format: add fields with
 /// defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountedImage {
     /// The image that the mount's name meant.
     pub image: ImageId,
-    /// Whether its files are a folder of ours instead of the engine's own mount.
+    /// Whether its files are a directory of ours instead of the engine's own mount.
     #[serde(default)]
     pub unpacked: bool,
 }
 
 impl ImageVolume {
-    /// What is remembered of it.
+    /// What is stored about it.
     pub fn mounted(&self) -> MountedImage {
-        let unpacked = matches!(self.source, VolumeSource::Folder { .. });
+        let unpacked = matches!(self.source, VolumeSource::Directory { .. });
         MountedImage { image: self.image.clone(), unpacked }
     }
 }

@@ -10,7 +10,8 @@ use thiserror::Error;
 use super::quantity::{self, QuantityError};
 use crate::{
     error::Kind,
-    model::network::{AttachmentIntent, PodNetwork, PortMapping},
+    model::attachment::{AttachmentIntent, PodNetwork},
+    model::network::PortMapping,
 };
 
 /// A pod that plugins cannot be told about.

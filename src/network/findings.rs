@@ -6,7 +6,7 @@ use super::{
     arguments::IP_RANGES,
     cni::directory::{Choice, Chosen, Refused},
 };
-use crate::model::network::NetworkStatus;
+use crate::model::attachment::NetworkStatus;
 
 /// One look at the directory.
 #[derive(Clone, Debug, Default, PartialEq)]

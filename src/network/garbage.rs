@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::cni::cache::Entry;
-use crate::{host::netns, model::network::AttachmentIntent};
+use crate::{host::netns, model::attachment::AttachmentIntent};
 
 /// A link that is in use, or may be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -37,7 +37,8 @@ use super::{
 };
 use crate::{
     host::{error::HostError, netns},
-    model::network::{Attachment, AttachmentIntent, NetworkMode, NetworkStatus, PodNetwork},
+    model::attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
+    model::network::NetworkMode,
 };
 
 /// Where network configuration and plugins are, and how long plugins may take.

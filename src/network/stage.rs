@@ -13,10 +13,7 @@ use super::service::{Network, NetworkSettings};
 use crate::skips::{Lack, skip};
 use crate::{
     host::netns::{self, resident::Resident},
-    model::{
-        network::{NetworkMode, PodNetwork},
-        sandbox::PodMetadata,
-    },
+    model::{attachment::PodNetwork, network::NetworkMode, sandbox::PodMetadata},
 };
 
 /// A node that lives in a temporary directory.

@@ -37,7 +37,7 @@ impl Rootfs {
             Way::Folder => {
                 let root = self.folder(engine, image).await?;
                 let below = resolve(sub_path, |below| look(root.join(below))).await?;
-                VolumeSource::Folder { path: root.join(below) }
+                VolumeSource::Directory { path: root.join(below) }
             }
         };
         Ok(ImageVolume { image: image.clone(), source })

@@ -24,8 +24,9 @@ use crate::{
     error::chain,
     host::file::Durability,
     model::{
+        attachment::{Attachment, PodNetwork},
         id::SandboxId,
-        network::{Attachment, NetworkMode, PodNetwork},
+        network::NetworkMode,
         record::{Observed, Process, SandboxRecord},
     },
     network::service::Network,

@@ -13,7 +13,7 @@ use super::{error::SandboxError, room::Sandboxes};
 use crate::{
     error::chain,
     host::{error::HostError, netns},
-    model::{id::SandboxId, network::Attachment},
+    model::{attachment::Attachment, id::SandboxId},
 };
 
 impl Sandboxes {

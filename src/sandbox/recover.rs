@@ -20,8 +20,9 @@ use crate::{
     error::chain,
     host::file::Durability,
     model::{
+        attachment::{Attachment, AttachmentIntent},
         id::SandboxId,
-        network::{Attachment, AttachmentIntent, NetworkMode},
+        network::NetworkMode,
         record::{Process, SandboxRecord},
     },
     store::snapshot::Snapshot,

@@ -16,8 +16,9 @@ use crate::{
     host::file::Durability,
     image::images::Images,
     model::{
+        attachment::{Attachment, PodNetwork},
         id::SandboxId,
-        network::{Attachment, NetworkMode, PodNetwork},
+        network::NetworkMode,
         record::SandboxRecord,
         sandbox::SandboxSpec,
     },

@@ -18,25 +18,23 @@ use super::{
 use crate::{
     container::{
         error::ContainerError,
-        gather::profile::seccomp_profile,
+        gather::seccomp_profile::seccomp_profile,
         name_conflict::{Verdict, create_named},
     },
     error::chain,
     host::file::Durability,
     model::{
+        attachment::{Attachment, AttachmentIntent},
         id::SandboxId,
         name::sandbox_name,
-        network::{Attachment, AttachmentIntent, NetworkMode},
+        network::NetworkMode,
         record::{Observed, Process, SandboxRecord, SandboxState},
         sandbox::SandboxSpec,
         time::Nanos,
     },
     network::service::Attached,
     store::settings::SYNC_PATIENCE,
-    translate::plan::{
-        self,
-        sandbox::{SandboxFacts, SandboxPlan},
-    },
+    translate::plan::{self, facts::SandboxFacts, sandbox::SandboxPlan},
 };
 
 impl Sandboxes {

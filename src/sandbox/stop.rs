@@ -11,8 +11,8 @@ use super::{error::SandboxError, room::Sandboxes};
 use crate::{
     container::end::{await_end, kill},
     model::{
+        attachment::{Attachment, AttachmentIntent},
         id::SandboxId,
-        network::{Attachment, AttachmentIntent},
         record::{Process, SandboxRecord},
     },
     store::{settings::SYNC_PATIENCE, snapshot::Snapshot},

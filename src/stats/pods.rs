@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     model::{
-        network::{Attachment, NetworkMode},
+        attachment::Attachment,
+        network::NetworkMode,
         parents::Parents,
         record::{ContainerRecord, SandboxRecord},
         stats::{

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
+        attachment::Attachment,
         id::{ContainerId, ImageId, SandboxId},
-        network::Attachment,
         record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
     },
     store::index::Index,

@@ -7,9 +7,9 @@ use serde_json::json;
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
+        attachment::Attachment,
         document::{ContainerDocument, SandboxDocument},
         id::{ContainerId, SandboxId},
-        network::Attachment,
         record::{ContainerRecord, Process, SandboxRecord},
         time::Nanos,
     },

@@ -17,9 +17,9 @@ use super::{
     observe,
     parse::{self, error::ParseError},
     plan::{
-        container::{ContainerFacts, PodFiles},
-        sandbox::{SandboxFacts, SandboxPlan},
-        {container, extras, sandbox, seccomp, update},
+        facts::{ContainerFacts, PodFiles, SandboxFacts},
+        sandbox::SandboxPlan,
+        {cgroup_files, container, sandbox, seccomp, update},
     },
     render,
 };
@@ -196,7 +196,7 @@ fn planned_update(asked: &Resources) {
         let after = before.updated(asked);
         for engine in ENGINES.iter() {
             let _ = update::update(asked, &after, engine);
-            let _ = extras::extras(&after, engine);
+            let _ = cgroup_files::cgroup_files(&after, engine);
         }
     }
 }

@@ -62,8 +62,6 @@ fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<Stri
 /// Still to be opened.
 const KNOWN: &[&str] = &[
     "app <-> app::own <-> app::window",
-
-    "model::network <-> model::sandbox",
     "network::cni::exec <-> network::cni::meters",
     "sandbox::adopt <-> sandbox::room",
     "stats::disks <-> stats::pods <-> stats::room <-> stats::walker",
@@ -73,6 +71,4 @@ const KNOWN: &[&str] = &[
     "store::inspect <-> store::link",
     "streaming::spdy::connection <-> streaming::spdy::read",
     "telemetry::meter <-> telemetry::registry",
-    "translate::observe::adopted <-> translate::observe::container",
-    "translate::plan::cdi <-> translate::plan::container <-> translate::plan::mounts <-> translate::plan::sandbox",
 ];

@@ -15,10 +15,11 @@ use dockbridge::{
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
     model::{
+        attachment::{Attachment, AttachmentIntent, PodNetwork},
         container::ContainerLogFormat,
         document::SandboxDocument,
         id::SandboxId,
-        network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
+        network::NetworkMode,
         sandbox::SandboxSpec,
         time::Nanos,
     },

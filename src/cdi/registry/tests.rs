@@ -106,7 +106,10 @@ devices:
     };
     let all = Mount { propagation: Propagation::HostToContainer, ..mount("/all", "/") };
     let deep = Mount { recursive_read_only: true, ..mount("/p", "/proc") };
-    let mounts = [CdiMount { mount: all, alone: false }, CdiMount { mount: deep, alone: true }];
+    let mounts = [
+        CdiMount { mount: all, non_recursive: false },
+        CdiMount { mount: deep, non_recursive: true },
+    ];
     assert_eq!(edits.mounts, mounts);
     assert_eq!(edits.groups, [44]);
 }

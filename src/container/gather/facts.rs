@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    container::{error::ContainerError, gather::profile::seccomp_profile, room::Containers},
+    container::{
+        error::ContainerError, gather::seccomp_profile::seccomp_profile, room::Containers,
+    },
     model::{
         container::ContainerSpec,
         id::ContainerId,
@@ -12,10 +14,7 @@ use crate::{
         volume::ImageVolume,
     },
     store::snapshot::Snapshot,
-    translate::plan::{
-        self,
-        container::{ContainerFacts, ContainerPlan},
-    },
+    translate::plan::{self, container::ContainerPlan, facts::ContainerFacts},
 };
 
 impl Containers {

@@ -7,5 +7,5 @@ mod devices;
 pub mod facts;
 mod host;
 mod mounts;
-pub mod profile;
+pub mod seccomp_profile;
 mod selinux;

@@ -5,7 +5,7 @@ use crate::{
     fuzz::texts,
     host::cgroup::{limits::Limits, weight::CpuWeight},
     model::resources::Resources,
-    translate::plan::extras::{Extra, Setting},
+    translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
 /// Texts divided by NULs: what was wished and what the kernel says, number by number.
@@ -42,8 +42,8 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
         oom_score_adj: held_score,
     };
     let (size, pages, high) = (word(), word(), word());
-    let unified = Setting::unified("memory.high", &high);
-    let pages = Setting { extra: Extra::Hugepages(size), ..unified.holding(&pages) };
+    let unified = CgroupFile::unified("memory.high", &high);
+    let pages = CgroupFile { limit: CgroupLimit::Hugepages(size), ..unified.with_value(&pages) };
     let settings = [pages, unified];
     let now = word();
     let told = shown(&wished, &kernel, &settings, |_| Some(now.clone()));

@@ -15,7 +15,7 @@ use crate::{
         process::{Ending, Job, ProcessError, run},
     },
     model::{record::ContainerRecord, resources::Resources},
-    translate::plan::extras::{Absence, Setting},
+    translate::plan::cgroup_files::{CgroupFile, IfMissing},
 };
 
 /// The control group of one process of a container.
@@ -52,7 +52,11 @@ impl Place {
     }
 
     /// [`Self::shown`]; none when the group has gone. Waits for nobody.
-    pub(super) fn shown_now(&self, wished: &Resources, settings: &[Setting]) -> Option<Resources> {
+    pub(super) fn shown_now(
+        &self,
+        wished: &Resources,
+        settings: &[CgroupFile],
+    ) -> Option<Resources> {
         let held = self.held(wished);
         (held.is_told() || self.group.exists()).then(|| self.told(wished, &held, settings))
     }
@@ -63,7 +67,7 @@ impl Place {
     }
 
     /// What is in force, in the words of what was wished for.
-    pub(super) fn shown(&self, wished: &Resources, settings: &[Setting]) -> Resources {
+    pub(super) fn shown(&self, wished: &Resources, settings: &[CgroupFile]) -> Resources {
         self.told(wished, &self.held(wished), settings)
     }
 
@@ -72,7 +76,7 @@ impl Place {
         if lists { self.limits() } else { self.group.numbers(self.pid) }
     }
 
-    fn told(&self, wished: &Resources, held: &Limits, settings: &[Setting]) -> Resources {
+    fn told(&self, wished: &Resources, held: &Limits, settings: &[CgroupFile]) -> Resources {
         shown(wished, held, settings, |setting| self.current(setting))
     }
 
@@ -86,13 +90,13 @@ impl Place {
     }
 
     /// What a file holds now; none if it is not there.
-    pub(super) fn current(&self, setting: &Setting) -> Option<String> {
+    pub(super) fn current(&self, setting: &CgroupFile) -> Option<String> {
         self.group.text(&setting.controller, &setting.file)
     }
 
     /// Sets a file. What its absence means, the setting says; in a container that has ended
     /// meanwhile nothing is left to limit.
-    pub(super) fn set(&self, setting: &Setting) -> Result<(), LimitError> {
+    pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), LimitError> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
             return self.absent(setting, LimitError::NoGroup { field: setting.field() });
         };
@@ -108,11 +112,11 @@ impl Place {
         if is_absent { self.absent(setting, refused) } else { Err(refused) }
     }
 
-    fn absent(&self, setting: &Setting, refused: LimitError) -> Result<(), LimitError> {
-        match setting.absence {
-            Absence::Fails => return Err(refused),
-            Absence::IsFine => {}
-            Absence::IsTold => warn!(
+    fn absent(&self, setting: &CgroupFile, refused: LimitError) -> Result<(), LimitError> {
+        match setting.if_missing {
+            IfMissing::Fail => return Err(refused),
+            IfMissing::Ignore => {}
+            IfMissing::Warn => warn!(
                 container = self.id,
                 file = setting.file,
                 "the kernel has no such limit; ignoring it"
@@ -151,7 +155,7 @@ impl Place {
 
     /// Tells systemd, where it keeps the group, what it would otherwise undo when it is reloaded.
     /// The files are written all the same, so its refusal is worth a warning, not an error.
-    pub(super) async fn tell_systemd(&self, settings: &[Setting]) {
+    pub(super) async fn tell_systemd(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
         // One at a time: systemd takes all of a call or nothing, and older ones know fewer names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
@@ -164,7 +168,7 @@ impl Place {
 
     /// systemd sets what it was told, and files it was not told of to what it takes for right, a
     /// moment after it has answered: only then do ours last.
-    async fn until_set(&self, setting: &Setting, before: Option<String>) {
+    async fn until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLING;
         while Instant::now() < deadline {
             let now = self.read(setting).await;
@@ -175,7 +179,7 @@ impl Place {
         }
     }
 
-    async fn read(&self, setting: &Setting) -> Option<String> {
+    async fn read(&self, setting: &CgroupFile) -> Option<String> {
         let (place, setting) = (self.clone(), setting.clone());
         blocking(move || place.current(&setting)).await.ok().flatten()
     }

@@ -12,15 +12,15 @@ use crate::{
         weight::CpuWeight,
     },
     model::resources::{HugepageLimit, Resources},
-    translate::plan::extras::{Extra, Setting},
+    translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
 /// The limits in force; `current` reads a file that is there.
 pub(super) fn shown(
     wished: &Resources,
     kernel: &Limits,
-    settings: &[Setting],
-    current: impl Fn(&Setting) -> Option<String>,
+    settings: &[CgroupFile],
+    current: impl Fn(&CgroupFile) -> Option<String>,
 ) -> Resources {
     let mut shown = Resources {
         cpu_period: period(wished, kernel),
@@ -36,17 +36,17 @@ pub(super) fn shown(
     };
     for setting in settings {
         let now = current(setting);
-        match &setting.extra {
-            Extra::Hugepages(size) => {
+        match &setting.limit {
+            CgroupLimit::Hugepages(size) => {
                 let limit = pages(setting, size, now.as_deref());
                 let shown = &mut shown.hugepage_limits;
                 shown.extend(limit.map(|limit| HugepageLimit { page_size: size.clone(), limit }));
             }
-            Extra::Unified(key) => match now {
+            CgroupLimit::Unified(key) => match now {
                 Some(now) => drop(shown.unified.insert(key.clone(), text(&setting.value, now))),
                 None => drop(shown.unified.remove(key)),
             },
-            Extra::Reservations(_) => {}
+            CgroupLimit::HugepageReservations(_) => {}
         }
     }
     shown
@@ -106,7 +106,7 @@ fn members(list: &str) -> BTreeSet<u32> {
 }
 
 /// Huge pages in bytes; none where they are not limited although they should be.
-fn pages(setting: &Setting, size: &str, now: Option<&str>) -> Option<u64> {
+fn pages(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
     let wished: u64 = setting.value.parse().ok()?;
     let Some(now) = now else { return (wished == 0).then_some(0) };
     let held: u64 = now.parse().unwrap_or(u64::MAX);

@@ -16,7 +16,7 @@ use crate::{
     container::{error::ContainerError, room::Containers},
     error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
-    translate::plan::extras::{Absence, Setting, extras},
+    translate::plan::cgroup_files::{CgroupFile, IfMissing, cgroup_files},
 };
 
 impl Containers {
@@ -44,7 +44,7 @@ impl Containers {
     ) -> Result<(), ContainerError> {
         let wished = self.wished(record);
         let snapshot = self.store.snapshot();
-        let settings = extras(&wished, snapshot.described()?)?;
+        let settings = cgroup_files(&wished, snapshot.described()?)?;
         let score =
             Some(wished.oom_score_adj).filter(|score| *score != record.limits.oom_score_adj);
         if settings.is_empty() && score.is_none() {
@@ -80,7 +80,7 @@ impl Containers {
     /// Looked at without the lock, which a stop may hold for as long as its grace.
     async fn lacks_limits(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.store.snapshot().engine.clone() else { return false };
-        let Ok(settings) = extras(&self.wished(record), &engine) else { return false };
+        let Ok(settings) = cgroup_files(&self.wished(record), &engine) else { return false };
         let Some(place) = self.place(record).await else { return false };
         blocking(move || differing(&place, settings)).await.is_ok_and(|other| !other.is_empty())
     }
@@ -103,12 +103,12 @@ impl Containers {
     pub(super) async fn nowhere(
         &self,
         record: &ContainerRecord,
-        settings: &[Setting],
+        settings: &[CgroupFile],
     ) -> Result<(), ContainerError> {
         self.store.refresh_container(record.id.as_str()).await?;
         let now = self.store.snapshot();
         let runs = now.container(record.id.as_str()).is_some_and(|now| now.process.is_running());
-        let asked = settings.iter().find(|setting| setting.absence == Absence::Fails);
+        let asked = settings.iter().find(|setting| setting.if_missing == IfMissing::Fail);
         match asked {
             Some(setting) if runs => Err(LimitError::NoGroup { field: setting.field() }.into()),
             _ => Ok(()),
@@ -119,7 +119,7 @@ impl Containers {
 /// Sets what is not as it should be.
 async fn apply(
     place: Place,
-    settings: Vec<Setting>,
+    settings: Vec<CgroupFile>,
     score: Option<i64>,
 ) -> Result<(), ContainerError> {
     let look = {
@@ -136,8 +136,8 @@ async fn apply(
 }
 
 /// Those of which the kernel holds something else than what becomes of them. Blocks.
-fn differing(place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
-    let holds = |setting: &Setting| {
+fn differing(place: &Place, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
+    let holds = |setting: &CgroupFile| {
         place.current(setting).is_some_and(|now| text(&setting.value, now) == setting.value)
     };
     settings.into_iter().filter(|setting| !holds(setting)).collect()

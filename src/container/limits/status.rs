@@ -8,7 +8,7 @@ use super::place::Place;
 use crate::{
     container::room::Containers,
     model::{record::ContainerRecord, resources::Resources},
-    translate::plan::extras::extras,
+    translate::plan::cgroup_files::cgroup_files,
 };
 
 impl Containers {
@@ -25,7 +25,7 @@ impl Containers {
             return Some(wished);
         };
         // Keys that cannot be had were refused when they were asked for.
-        let settings = extras(&wished, engine).unwrap_or_default();
+        let settings = cgroup_files(&wished, engine).unwrap_or_default();
         let known = Place::remembered(&self.cgroups, pid, record.id.as_str());
         if let Some(shown) = known.and_then(|place| place.shown_now(&wished, &settings)) {
             return Some(shown);

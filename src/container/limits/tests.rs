@@ -14,7 +14,7 @@ use crate::{
         id::SandboxId,
         resources::{HugepageLimit, PodResources, Resources},
     },
-    translate::plan::extras::{Absence, Extra, Setting},
+    translate::plan::cgroup_files::{CgroupFile, CgroupLimit, IfMissing},
 };
 
 fn wished() -> Resources {
@@ -109,16 +109,17 @@ fn shares_survive_weights() {
 #[test]
 fn extras_are_told_from_their_files() {
     let pages = |size: &str, limit: u64| HugepageLimit { page_size: size.to_owned(), limit };
-    let setting = |extra: Extra, file: &str, value: &str| Setting {
-        extra,
+    let setting = |limit: CgroupLimit, file: &str, value: &str| CgroupFile {
+        limit,
         controller: String::new(),
         file: file.to_owned(),
         value: value.to_owned(),
-        absence: Absence::Fails,
+        if_missing: IfMissing::Fail,
         properties: Vec::new(),
     };
-    let key = |key: &str, value: &str| setting(Extra::Unified(key.to_owned()), key, value);
-    let huge = |size: &str, value: &str| setting(Extra::Hugepages(size.to_owned()), size, value);
+    let key = |key: &str, value: &str| setting(CgroupLimit::Unified(key.to_owned()), key, value);
+    let huge =
+        |size: &str, value: &str| setting(CgroupLimit::Hugepages(size.to_owned()), size, value);
     let settings = [
         huge("2MB", "5000000"),
         huge("1GB", "0"),

@@ -16,10 +16,10 @@ use crate::{
     error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
+        cgroup_files::CgroupFile,
         error::PlanError,
-        extras::Setting,
         resources::oom_score_adj,
-        update::{Lists, Update, UpdateCall, update},
+        update::{CpusetLists, Update, UpdateCall, update},
     },
 };
 
@@ -85,7 +85,7 @@ async fn look(
     plan: &Update,
 ) -> Result<Resources, ContainerError> {
     let Some(place) = place else { return Ok(wished) };
-    let (limit, settings) = (asked.memory_limit, plan.settings.clone());
+    let (limit, settings) = (asked.memory_limit, plan.files.clone());
     let look = move || {
         let used = place.working_set().filter(|_| limit > 0);
         match used {
@@ -108,7 +108,7 @@ struct Change<'a> {
 /// A step back.
 enum Back {
     Engine(Box<UpdateCall>),
-    File(Setting),
+    File(CgroupFile),
     Score(i64),
 }
 
@@ -124,10 +124,10 @@ impl Change<'_> {
         }
         match self.place.clone() {
             Some(place) => {
-                self.write(&place, &plan.settings).await?;
+                self.write(&place, &plan.files).await?;
                 self.score(&place, after.oom_score_adj).await?;
             }
-            None => self.room.nowhere(self.record, &plan.settings).await?,
+            None => self.room.nowhere(self.record, &plan.files).await?,
         }
         let earlier = self.room.wished(self.record);
         let ours =
@@ -145,7 +145,7 @@ impl Change<'_> {
         before: &Resources,
     ) -> Result<(), ContainerError> {
         let snapshot = self.room.store.snapshot();
-        let back = call.undone(before, &self.lists().await?, snapshot.described()?);
+        let back = call.revert(before, &self.lists().await?, snapshot.described()?);
         let told = self.room.engine.update_container(self.record.id.as_str(), &call.body).await;
         // These refuse before anything is done.
         let untouched = matches!(
@@ -161,24 +161,28 @@ impl Change<'_> {
     }
 
     /// The CPUs and nodes it has now.
-    async fn lists(&self) -> Result<Lists, ContainerError> {
-        let Some(place) = self.place.clone() else { return Ok(Lists::default()) };
+    async fn lists(&self) -> Result<CpusetLists, ContainerError> {
+        let Some(place) = self.place.clone() else { return Ok(CpusetLists::default()) };
         let held = blocking(move || place.limits()).await?;
-        Ok(Lists { cpus: held.cpus, mems: held.mems })
+        Ok(CpusetLists { cpus: held.cpus, mems: held.mems })
     }
 
-    async fn write(&mut self, place: &Place, settings: &[Setting]) -> Result<(), ContainerError> {
+    async fn write(
+        &mut self,
+        place: &Place,
+        settings: &[CgroupFile],
+    ) -> Result<(), ContainerError> {
         let (seen, asked) = (place.clone(), settings.to_vec());
-        let look = move || -> Vec<(Setting, Option<String>)> {
+        let look = move || -> Vec<(CgroupFile, Option<String>)> {
             let looked = asked.into_iter().map(|setting| (seen.current(&setting), setting));
             let other = looked.filter(|(now, setting)| now.as_ref() != Some(&setting.value));
             other.map(|(now, setting)| (setting, now)).collect()
         };
         let changed = blocking(look).await?;
         // systemd sets what it is told at once, so the way back is known before it is told.
-        let held = changed.iter().filter_map(|(new, now)| Some(new.holding(now.as_deref()?)));
+        let held = changed.iter().filter_map(|(new, now)| Some(new.with_value(now.as_deref()?)));
         self.undo.extend(held.map(Back::File));
-        let new: Vec<Setting> = changed.into_iter().map(|(setting, _)| setting).collect();
+        let new: Vec<CgroupFile> = changed.into_iter().map(|(setting, _)| setting).collect();
         place.tell_systemd(&new).await;
         let place = place.clone();
         Ok(blocking(move || new.iter().try_for_each(|setting| place.set(setting))).await??)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{LabelPattern, NamePattern, Pins, fits};
+use super::{LabelPattern, NamePattern, PinnedImages, glob_matches};
 use crate::model::{id::ImageId, record::ImageRecord};
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -84,9 +84,9 @@ fn a_label_is_meant_with_any_or_with_one_value() {
         let label: LabelPattern = pattern.parse().unwrap();
         assert_eq!(label.matches(&labelled), expected, "{pattern}");
         let pins = PinnedImages { labels: vec![label], ..PinnedImages::default() };
-        assert_eq!(pins.keep(&labelled), expected, "{pattern}");
+        assert_eq!(pins.matches(&labelled), expected, "{pattern}");
     }
-    assert!(!PinnedImages::default().keep(&labelled));
+    assert!(!PinnedImages::default().matches(&labelled));
 }
 
 #[test]
@@ -103,7 +103,7 @@ proptest! {
     /// The quick way agrees with trying everything.
     #[test]
     fn stars_stand_for_anything(pattern in "[ab*]{0,6}", text in "[ab]{0,7}") {
-        prop_assert_eq!(fits(&pattern, &text), tried(pattern.as_bytes(), text.as_bytes()));
+        prop_assert_eq!(glob_matches(&pattern, &text), tried(pattern.as_bytes(), text.as_bytes()));
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Change, Follower};
 use crate::{
     model::{
+        attachment::Attachment,
         life::Step,
-        network::Attachment,
         record::{ExitReason, Process, SandboxRecord},
         time::Nanos,
     },

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     model::{
+        attachment::Attachment,
         engine::EngineEvent,
         id::ImageId,
-        network::Attachment,
         record::{ExitReason, ImageRecord, Listed, Observed, Process, SandboxState},
         time::Nanos,
     },

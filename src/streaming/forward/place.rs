@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::model::{
-    network::{Attachment, NetworkMode},
-    record::SandboxRecord,
-};
+use crate::model::{attachment::Attachment, network::NetworkMode, record::SandboxRecord};
 
 /// A network to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]

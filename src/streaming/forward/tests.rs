@@ -15,9 +15,9 @@ use super::{dial, pair_up, place::Place};
 use crate::{
     host::netns::{self, resident::Resident},
     model::{
+        attachment::Attachment,
         document::SandboxDocument,
         id::SandboxId,
-        network::Attachment,
         record::{Process, SandboxRecord},
         time::Nanos,
     },

@@ -4,14 +4,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{container::bare_name, limits};
+use super::limits;
 use crate::{
     model::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ImageId, SandboxId},
         label,
-        name::{self, ParsedName},
+        name::{self, ParsedName, bare},
         network::NetworkMode,
         sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
         security::ContainerSecurity,
@@ -130,7 +130,7 @@ fn attempt(
     named: Option<&ParsedName>,
 ) -> u32 {
     let before = format!("k8s_{container}_{}_{}_{}_", pod.name, pod.namespace, pod.uid);
-    let tail = bare_name(inspect).strip_prefix(&before);
+    let tail = bare(&inspect.name).strip_prefix(&before);
     let digits = tail.and_then(|tail| tail.split('_').next());
     digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
 }
@@ -208,7 +208,7 @@ fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     (path.is_absolute() && !text.ends_with('/')).then_some(path)
 }
 
-/// Binds in the order of their targets; the engine's own order changes from look to look.
+/// Binds in the order of their targets; the engine's own order changes from inspect to inspect.
 fn mounts(mounts: &[InspectMount]) -> Vec<Mount> {
     let binds = mounts.iter().filter(|mount| mount.kind == "bind");
     let mut binds: Vec<Mount> = binds.map(mount).collect();

@@ -22,6 +22,7 @@ use crate::{
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ContainerId, ImageId, SandboxId},
         label,
+        name::bare,
         record::{ContainerRecord, Observed, SandboxRecord},
     },
     wire::docker::{ContainerInspect, InspectNetwork},
@@ -31,7 +32,7 @@ use crate::{
 pub fn observe(inspect: &ContainerInspect) -> Observed {
     let kind = inspect.config.labels.get(label::TYPE).map(String::as_str);
     let observed = match kind {
-        _ if !bare_name(inspect).starts_with(NAME_START) => None,
+        _ if !bare(&inspect.name).starts_with(NAME_START) => None,
         Some(label::TYPE_SANDBOX) => sandbox(inspect).map(Observed::Sandbox),
         Some(label::TYPE_CONTAINER) => container(inspect).map(Observed::Container),
         _ => None,
@@ -46,7 +47,7 @@ fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {
         .or_else(|| adopted::sandbox(inspect))?;
     Some(SandboxRecord {
         id: SandboxId::try_from(inspect.id.as_str()).ok()?,
-        name: bare_name(inspect).to_owned(),
+        name: bare(&inspect.name).to_owned(),
         document: Arc::new(document),
         created_at,
         process: Some(process::observe(&inspect.state, created_at)),
@@ -63,7 +64,7 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         .or_else(|| adopted::container(inspect))?;
     Some(ContainerRecord {
         id: ContainerId::try_from(inspect.id.as_str()).ok()?,
-        name: bare_name(inspect).to_owned(),
+        name: bare(&inspect.name).to_owned(),
         document: Arc::new(document),
         created_at,
         process: process::observe(&inspect.state, created_at),
@@ -71,11 +72,6 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         engine_log: Some(PathBuf::from(&inspect.log_path)).filter(|path| path.is_absolute()),
         limits: limits::limits(&inspect.host_config),
     })
-}
-
-/// The name without the leading slash.
-pub(super) fn bare_name(inspect: &ContainerInspect) -> &str {
-    inspect.name.strip_prefix('/').unwrap_or(&inspect.name)
 }
 
 fn labelled_sandbox(inspect: &ContainerInspect) -> Option<&str> {

@@ -1,5 +1,5 @@
-//! CDI devices: named to an engine that reads their specification, laid over the rest of the plan
-//! for one that does not.
+//! CDI devices: passed by name to an engine that reads their specifications, and applied to the
+//! rest of the plan for one that does not.
 
 use super::{error::PlanError, mounts};
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     wire::docker::{self, ContainerCreateBody, DeviceRequest, HostConfig},
 };
 
-/// Gives a container its CDI devices; the rest of it is planned.
-pub(super) fn grant(
+/// Adds the CDI devices; the rest of the container is planned already.
+pub(super) fn add(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     spec: &ContainerSpec,
     edits: Option<&CdiEdits>,
@@ -20,7 +20,7 @@ pub(super) fn grant(
 ) -> Result<(), PlanError> {
     let Some(first) = spec.cdi_devices.first() else { return Ok(()) };
     if let Some(edits) = edits {
-        return lay_over(body, host, edits, engine);
+        return apply(body, host, edits, engine);
     }
     if engine.cdi_spec_dirs.is_empty() {
         return Err(PlanError::NoCdi { device: first.clone() });
@@ -33,7 +33,7 @@ pub(super) fn grant(
     Ok(())
 }
 
-fn lay_over(
+fn apply(
     body: &mut ContainerCreateBody,
     host: &mut HostConfig,
     edits: &CdiEdits,
@@ -57,13 +57,13 @@ fn lay_over(
     Ok(())
 }
 
-/// The last one counts: with two of a name, programs would see the first.
+/// Replaces a variable of that name: with two, programs would see the first.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     env.retain(|known| known.split_once('=').is_none_or(|(key, _)| key != name));
     env.push(format!("{name}={value}"));
 }
 
-/// Several may well want the same node: together they get what each of them wants.
+/// Several devices may have the same node: the container gets all their permissions.
 fn add_device(
     devices: &mut Vec<docker::DeviceMapping>,
     device: docker::DeviceMapping,
@@ -82,31 +82,31 @@ fn add_device(
             let target = device.path_in_container.unwrap_or_default();
             let paths = [known.path_on_host.clone(), device.path_on_host];
             let [first, second] = paths.map(Option::unwrap_or_default);
-            return Err(PlanError::CdiClash { what: "node", target, first, second });
+            return Err(PlanError::CdiConflict { what: "node", target, first, second });
         }
     }
     Ok(())
 }
 
-/// Several may want the same mount, but not two at one place.
+/// Several devices may have the same mount, but not two mounts at one path.
 fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), PlanError> {
     let target = mount.target.clone().unwrap_or_default();
     let same = |known: &&docker::Mount| {
-        known.target.as_deref().is_some_and(|known| mounts::same_place(known, &target))
+        known.target.as_deref().is_some_and(|known| mounts::is_same_path(known, &target))
     };
     match mounts.iter().find(same) {
         None => mounts.push(mount),
-        Some(known) if does(known) == does(&mount) => {}
+        Some(known) if effect(known) == effect(&mount) => {}
         Some(known) => {
-            let (first, second) = (told(known), told(&mount));
-            return Err(PlanError::CdiClash { what: "mount", target, first, second });
+            let (first, second) = (described(known), described(&mount));
+            return Err(PlanError::CdiConflict { what: "mount", target, first, second });
         }
     }
     Ok(())
 }
 
-/// What a mount does, however it is spelt; whether its source is made if missing is none of it.
-fn does(mount: &docker::Mount) -> docker::Mount {
+/// The mount without its spelling, and without whether its source is made if missing.
+fn effect(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {
         options.create_mountpoint = None;
@@ -114,17 +114,17 @@ fn does(mount: &docker::Mount) -> docker::Mount {
     plain
 }
 
-fn told(mount: &docker::Mount) -> String {
+fn described(mount: &docker::Mount) -> String {
     let access = if mount.read_only == Some(true) { "read-only" } else { "writable" };
     format!("{} {access}", mount.source.as_deref().unwrap_or_default())
 }
 
-/// Unlike for other mounts, what is missing on the host is not made: it would be a directory.
+/// Unlike for other mounts, a missing source is not made: it would be a directory.
 fn bind(wanted: &CdiMount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
     let mut mount = mounts::bind(&wanted.mount, engine)?;
     if let Some(options) = &mut mount.bind_options {
         options.create_mountpoint = None;
-        options.non_recursive = wanted.alone.then_some(true);
+        options.non_recursive = wanted.non_recursive.then_some(true);
     }
     Ok(mount)
 }

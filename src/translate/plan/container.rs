@@ -3,68 +3,23 @@
 use std::path::PathBuf;
 
 use super::{
-    cdi, cgroup, devices,
+    cdi, cgroup_files, cgroup_parent,
+    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
+    devices,
     error::PlanError,
-    extras, identity, image, labels, mounts, name, read_only, resources, runtime,
-    sandbox::{SHM_SIZE, annotations, no_healthcheck},
-    security,
+    facts::ContainerFacts,
+    identity, image, labels, mounts, name, read_only, resources, runtime, security_options,
 };
 use crate::{
     model::{
-        accounts::Accounts,
-        cdi::CdiEdits,
         container::{ContainerLogFormat, ContainerSpec},
         document::{ContainerDocument, VERSION},
-        engine::EngineInfo,
-        id::ContainerId,
         name::container_name,
-        record::{ImageRecord, SandboxRecord},
         sandbox::PidMode,
         volume::ImageVolume,
     },
-    wire::docker::{
-        ContainerCreateBody, HostConfig, HostConfigLogConfig, RestartPolicy, RestartPolicyNameEnum,
-    },
+    wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
 };
-
-/// What a container's plan depends on besides its spec.
-#[derive(Clone, Copy, Debug)]
-pub struct ContainerFacts<'a> {
-    /// The engine.
-    pub engine: &'a EngineInfo,
-    /// The pod.
-    pub sandbox: &'a SandboxRecord,
-    /// The image, present in the engine.
-    pub image: &'a ImageRecord,
-    /// Lowest `oom_score_adj` this host lets the engine set.
-    pub oom_floor: i64,
-    /// The pod's files.
-    pub files: &'a PodFiles,
-    /// With [`PidMode::Target`]: the container whose processes it sees.
-    pub pid_target: Option<&'a ContainerId>,
-    /// What will be at the log path.
-    pub log_format: ContainerLogFormat,
-    /// Text of the seccomp profile, when it is one of the host's.
-    pub seccomp: Option<&'a str>,
-    /// Who is known inside the image; none where that cannot be read.
-    pub accounts: Option<&'a Accounts>,
-    /// What its CDI devices come to; none where the engine reads their specification itself.
-    pub cdi: Option<&'a CdiEdits>,
-    /// Where its image mounts come from, in the order of the specification.
-    pub image_volumes: &'a [ImageVolume],
-}
-
-/// Files of ours that are bound into every container of a pod, writable, unless the container
-/// brings a mount of its own for the path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodFiles {
-    /// For `/etc/resolv.conf`.
-    pub resolv_conf: Option<PathBuf>,
-    /// For `/etc/hosts`.
-    pub hosts: Option<PathBuf>,
-    /// For `/etc/hostname`.
-    pub hostname: Option<PathBuf>,
-}
 
 /// What to ask of the engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +44,7 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
     let pod = &facts.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
     let image_ref = image::reference(&spec, facts.image);
-    let who = identity::who(&spec.security.identity, &facts.image.user, facts.accounts)?;
+    let identity = identity::resolve(&spec.security.identity, &facts.image.user, facts.accounts)?;
     let device_groups = facts.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
     let document = ContainerDocument {
         version: VERSION,
@@ -97,7 +52,7 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
         sandbox: facts.sandbox.id.clone(),
         image_id: facts.image.id.clone(),
         image_ref,
-        user: who.process.map(|user| user.in_groups_too(device_groups)),
+        user: identity.process.map(|user| user.in_groups_too(device_groups)),
         image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
     let handler = &facts.sandbox.document.spec.handler;
@@ -109,15 +64,10 @@ pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Container
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, facts);
     body.labels = Some(labels::container(&document, pod)?);
-    (body.user, host.group_add) = (who.user, who.groups);
-    cdi::grant((&mut body, &mut host), &document.spec, facts.cdi, facts.engine)?;
+    (body.user, host.group_add) = (identity.user, identity.groups);
+    cdi::add((&mut body, &mut host), &document.spec, facts.cdi, facts.engine)?;
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
-}
-
-/// Restarts are the caller's business.
-pub(super) fn never_restart() -> RestartPolicy {
-    RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
 }
 
 fn body(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> ContainerCreateBody {
@@ -147,7 +97,10 @@ fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostC
     let pause = format!("container:{}", facts.sandbox.id);
     let mut host = HostConfig {
         annotations: annotations(pod, facts.engine),
-        cgroup_parent: cgroup::parent(&pod.spec.cgroup_parent, facts.engine.cgroup_driver)?,
+        cgroup_parent: cgroup_parent::cgroup_parent(
+            &pod.spec.cgroup_parent,
+            facts.engine.cgroup_driver,
+        )?,
         init: Some(false),
         ipc_mode: Some(pause.clone()),
         log_config: Some(log_config(facts.log_format)),
@@ -161,9 +114,9 @@ fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostC
     };
     resources::limit(&mut host, &spec.resources, facts.oom_floor)?;
     // What cannot be set later is refused now.
-    extras::extras(&spec.resources, facts.engine)?;
-    devices::grant(&mut host, spec);
-    security::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
+    cgroup_files::cgroup_files(&spec.resources, facts.engine)?;
+    devices::add(&mut host, spec);
+    security_options::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
     Ok(host)
 }
 
@@ -185,19 +138,19 @@ fn pid_mode(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Option<S
 /// which turns files we may still have to read into others.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
-        ContainerLogFormat::Cri => PUMPED,
-        ContainerLogFormat::Docker => LINKED,
+        ContainerLogFormat::Cri => CRI_ROTATION,
+        ContainerLogFormat::Docker => DOCKER_ROTATION,
     };
-    let options = [("max-size", size), ("max-file", files), ("compress", "false"), MODE];
+    let options = [("max-size", size), ("max-file", files), ("compress", "false"), BLOCKING];
     let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
     HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.into()) }
 }
 
-/// A container that writes waits for the engine, it loses nothing.
-const MODE: (&str, &str) = ("mode", "blocking");
-/// Size of a file and number of files, where the log pump reads them: together what it may lag
-/// behind, after a long absence too, before a line is lost.
-const PUMPED: (&str, &str) = ("16m", "5");
-/// The same, where the kubelet reads the newest of them itself. A kubelet that finds more than 10
-/// MiB would rename the link and ask for a new one, over and over: it must never find that much.
-const LINKED: (&str, &str) = ("8m", "5");
+/// A container that writes faster than the engine waits, and loses nothing.
+const BLOCKING: (&str, &str) = ("mode", "blocking");
+/// Size of a file and number of files, where we read them: together what the reader may lag behind,
+/// also after a long absence, before a line is lost.
+const CRI_ROTATION: (&str, &str) = ("16m", "5");
+/// The same, where the kubelet reads the newest file itself. A kubelet that finds more than 10 MiB
+/// would rename the symlink and ask for a new one, over and over, so it must never find that much.
+const DOCKER_ROTATION: (&str, &str) = ("8m", "5");

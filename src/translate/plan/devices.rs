@@ -5,14 +5,14 @@ use crate::{
     wire::docker::{DeviceMapping, HostConfig},
 };
 
-/// Gives a container its devices.
-pub(super) fn grant(host: &mut HostConfig, spec: &ContainerSpec) {
+/// Adds the devices of the specification.
+pub(super) fn add(host: &mut HostConfig, spec: &ContainerSpec) {
     if !spec.devices.is_empty() {
         host.devices = Some(spec.devices.iter().map(mapping).collect());
     }
 }
 
-/// One device in the engine's words.
+/// One device of the create request.
 pub(super) fn mapping(device: &Device) -> DeviceMapping {
     DeviceMapping {
         path_on_host: Some(device.host_path.clone()),

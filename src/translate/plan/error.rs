@@ -4,13 +4,13 @@ use thiserror::Error;
 
 use crate::{error::Kind, model::engine::ApiVersion};
 
-/// A refusal, made before anything was done.
+/// A refusal, made before anything was changed.
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// The engine has no such OCI runtime.
     #[error("unknown runtime handler {handler:?}: the engine has {known}")]
     UnknownHandler {
-        /// The handler asked for.
+        /// The handler requested.
         handler: String,
         /// The engine's runtimes, comma separated.
         known: String,
@@ -18,7 +18,7 @@ pub enum PlanError {
     /// Caller and engine disagree on who manages cgroups.
     #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
     CgroupParent {
-        /// The parent asked for.
+        /// The parent requested.
         parent: String,
         /// The engine's driver.
         driver: &'static str,
@@ -34,33 +34,33 @@ pub enum PlanError {
         /// The first characters of the name.
         start: String,
     },
-    /// A container is to see the processes of another, but which one is not known.
+    /// The container shares the processes of another one, which is not known.
     #[error("no target container for the shared process namespace")]
     NoPidTarget,
-    /// A profile's text was not supplied.
+    /// The caller did not supply the text of a profile.
     #[error("seccomp profile {path:?} could not be read")]
     NoSeccompProfile {
-        /// Where it should be.
+        /// Its path.
         path: String,
     },
-    /// What should be a seccomp profile is none.
+    /// The file is not a seccomp profile.
     #[error("seccomp profile {path:?} cannot be used: {reason}")]
     SeccompProfile {
-        /// Where it is.
+        /// Its path.
         path: String,
         /// What is wrong with it.
         reason: String,
     },
     /// The engine cannot confine by seccomp as asked.
     #[error(
-        "seccomp profile {profile} is asked for but the engine runs without seccomp, or with it \
-         switched off for all"
+        "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
+         unconfined default"
     )]
     NoSeccomp {
         /// The profile.
         profile: String,
     },
-    /// What this host has, or is, does not allow it.
+    /// This host does not allow it.
     #[error("{field}: {reason}")]
     Host {
         /// The field as the interface spells it.
@@ -68,19 +68,21 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
-    /// AppArmor is off, but a profile is asked for by name.
-    #[error("AppArmor profile {profile:?} is asked for but the engine runs without AppArmor")]
+    /// AppArmor is off, but a profile is requested by name.
+    #[error("AppArmor profile {profile:?} is requested but the engine runs without AppArmor")]
     NoApparmor {
         /// The profile.
         profile: String,
     },
-    /// Groups have to be looked up in the image, and that could not be done.
-    #[error("the groups of the user cannot be told without the accounts of the image")]
+    /// Groups have to be looked up in the image, which was not possible.
+    #[error(
+        "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known"
+    )]
     NoAccounts,
     /// The user is not known inside the image.
     #[error("{field}: the image's /etc/passwd has no user {user:?}")]
     UnknownUser {
-        /// Who asks for it.
+        /// The field of the request.
         field: &'static str,
         /// The user.
         user: String,
@@ -88,29 +90,29 @@ pub enum PlanError {
     /// The group is not known inside the image.
     #[error("{field}: the image's /etc/group has no group {group:?}")]
     UnknownGroup {
-        /// Who asks for it.
+        /// The field of the request.
         field: &'static str,
         /// The group.
         group: String,
     },
-    /// Runtimes before runc 1.2 would take the number for the name.
-    #[error("group {gid} cannot be given: the image's /etc/group has another group of that name")]
+    /// Runtimes before runc 1.2 would take the number for a name.
+    #[error("group {gid} is ambiguous: the image's /etc/group has another group of that name")]
     AmbiguousGroup {
         /// The group's number.
         gid: u32,
     },
     /// CDI is off in the engine.
-    #[error("CDI device {device:?} is asked for but the engine has no CDI specification directory")]
+    #[error("CDI device {device:?} is requested but the engine has no CDI specification directory")]
     NoCdi {
         /// The first device.
         device: String,
     },
-    /// A CDI device wants a place that something else has.
+    /// A CDI device and something else have one path in the container.
     #[error(
-        "a CDI device's {what} at {target:?} is to be the host's {second}, but the host's {first} is \
-         there already"
+        "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
+         host path {first}"
     )]
-    CdiClash {
+    CdiConflict {
         /// Device or mount.
         what: &'static str,
         /// Path in the container.
@@ -135,7 +137,7 @@ pub enum PlanError {
         target: String,
         /// Why not.
         reason: &'static str,
-        /// Whose fault that is.
+        /// What sort of failure it is.
         kind: Kind,
     },
     /// Kubelet reads the prefix.
@@ -162,26 +164,26 @@ pub enum PlanError {
         /// What was asked for, in bytes.
         together: i64,
     },
-    /// A key of the unified hierarchy, on a node without one.
+    /// A key of cgroup v2, on a host with v1.
     #[error(
-        "linux.resources.unified[{key:?}]: the engine's node has cgroup v1, which has no such file"
+        "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
     )]
-    NotUnified {
+    NoCgroupV2 {
         /// The key.
         key: String,
     },
-    /// The Engine API has no words for it.
+    /// The Engine API has no field for it.
     #[error("the engine (API {api}) cannot express {what}")]
     Inexpressible {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// The API spoken.
         api: ApiVersion,
     },
-    /// The document could not be written down: a path that is no UTF-8.
+    /// The document could not be encoded: a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {
-        /// The encoder's complaint.
+        /// The encoder's error.
         #[from]
         source: serde_json::Error,
     },
@@ -192,7 +194,7 @@ impl PlanError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::NoAccounts
-            | Self::NotUnified { .. }
+            | Self::NoCgroupV2 { .. }
             | Self::CgroupParent { .. }
             | Self::NoApparmor { .. }
             | Self::NoSeccomp { .. }
@@ -210,7 +212,7 @@ impl PlanError {
             | Self::UnknownGroup { .. }
             | Self::AmbiguousGroup { .. }
             | Self::NoMountSource { .. }
-            | Self::CdiClash { .. }
+            | Self::CdiConflict { .. }
             | Self::SwapWithoutMemory { .. }
             | Self::RecursiveReadOnly { .. }
             | Self::Document { .. } => Kind::InvalidArgument,

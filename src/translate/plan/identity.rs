@@ -1,9 +1,8 @@
-//! Who the process is: user and groups as CRI means them, told to the engine so that it comes to
-//! the same.
+//! User and groups of the process, as CRI defines them.
 //!
-//! The engine knows two manners: without a group stated it adds the groups the image lists the
-//! user in, which is CRI's Merge; with one it adds none, which is Strict. Where the two do not
-//! meet, everything is looked up here and stated by number.
+//! The engine has two rules: without a group in the request it adds the groups that the image lists
+//! the user in, which is CRI's Merge; with one it adds none, which is Strict. Where neither rule
+//! gives what CRI defines, everything is looked up here and sent as numbers.
 
 use std::collections::BTreeSet;
 
@@ -13,73 +12,75 @@ use crate::model::{
     security::{GroupsPolicy, Identity, RunAs},
 };
 
-/// Who a process is to be.
+/// User and groups for the create request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct PlannedIdentity {
     /// `User` of the create; none for the image's.
     pub(super) user: Option<String>,
     /// `GroupAdd` of the create.
     pub(super) groups: Option<Vec<String>>,
-    /// What it comes to; none where the image's accounts are not known.
+    /// The same as numbers; none where the image's accounts are not known.
     pub(super) process: Option<ProcessUser>,
 }
 
-/// Whether a process cannot be what is asked for unless the image's accounts are known;
-/// `image_user` is `Config.User` of the image.
-pub fn needs_accounts(asked: &Identity, image_user: &str) -> bool {
+/// Whether the request can only be met with the image's accounts; `image_user` is `Config.User` of
+/// the image.
+pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
     let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
-    match asked.groups_policy {
-        GroupsPolicy::Merge => asked.group.is_some() || (asked.user == RunAs::Image && image_group),
-        GroupsPolicy::Strict => asked.group.is_none(),
+    match requested.groups_policy {
+        GroupsPolicy::Merge => {
+            requested.group.is_some() || (requested.user == RunAs::Image && image_group)
+        }
+        GroupsPolicy::Strict => requested.group.is_none(),
     }
 }
 
-/// Who a process is; `image_user` is `Config.User` of the image.
+/// User and groups of a process; `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// User or group are not known inside the image, a group cannot be told from another, or the
-/// accounts are missing.
-pub(super) fn who(
-    asked: &Identity,
+/// User or group are not known inside the image, a group is ambiguous, or the accounts are
+/// missing.
+pub(super) fn resolve(
+    requested: &Identity,
     image_user: &str,
     accounts: Option<&Accounts>,
-) -> Result<Who, PlanError> {
+) -> Result<PlannedIdentity, PlanError> {
     let Some(accounts) = accounts else {
-        return if needs_accounts(asked, image_user) {
+        return if needs_accounts(requested, image_user) {
             Err(PlanError::NoAccounts)
         } else {
-            Ok(as_asked(asked))
+            Ok(as_requested(requested))
         };
     };
-    let found = Found::new(asked, image_user, accounts)?;
-    let process = found.process(asked, accounts)?;
-    let merge = asked.groups_policy == GroupsPolicy::Merge;
-    let who = if merge && found.group.is_none() && !accounts.disputed {
-        as_asked(asked)
+    let user = ResolvedUser::new(requested, image_user, accounts)?;
+    let process = user.process(requested, accounts)?;
+    let merge = requested.groups_policy == GroupsPolicy::Merge;
+    let planned = if merge && user.group.is_none() && !accounts.disputed {
+        as_requested(requested)
     } else {
-        stated(&process)
+        by_number(&process)
     };
-    Ok(Who { process: Some(process), ..who })
+    Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// What is asked for, for the engine to look up; a pause needs no more.
-pub(super) fn as_asked(asked: &Identity) -> Who {
-    let user = match &asked.user {
+/// The request as it is, for the engine to look up; enough for a pause.
+pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
+    let user = match &requested.user {
         RunAs::Image => None,
         RunAs::Uid(uid) => Some(uid.to_string()),
         RunAs::Name(name) => Some(name.clone()),
     };
-    let user = user.map(|user| match asked.group {
+    let user = user.map(|user| match requested.group {
         Some(group) => format!("{user}:{group}"),
         None => user,
     });
-    Who { user, groups: listed(&asked.supplemental_groups), process: None }
+    PlannedIdentity { user, groups: listed(&requested.supplemental_groups), process: None }
 }
 
-/// Nothing is left for the engine to look up.
-fn stated(process: &ProcessUser) -> Who {
+/// Numbers only: nothing is left for the engine to look up.
+fn by_number(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
-    Who {
+    PlannedIdentity {
         user: Some(format!("{}:{}", process.uid, process.gid)),
         groups: listed(&others.collect::<Vec<_>>()),
         process: None,
@@ -87,16 +88,20 @@ fn stated(process: &ProcessUser) -> Who {
 }
 
 /// A user, looked up.
-struct Found<'a> {
+struct ResolvedUser<'a> {
     uid: u32,
     account: Option<&'a Account>,
     /// The primary group, where one is stated.
     group: Option<u32>,
 }
 
-impl<'a> Found<'a> {
-    fn new(asked: &Identity, image_user: &str, accounts: &'a Accounts) -> Result<Self, PlanError> {
-        let (field, user, group) = match &asked.user {
+impl<'a> ResolvedUser<'a> {
+    fn new(
+        requested: &Identity,
+        image_user: &str,
+        accounts: &'a Accounts,
+    ) -> Result<Self, PlanError> {
+        let (field, user, group) = match &requested.user {
             RunAs::Uid(uid) => ("run_as_user", uid.to_string(), None),
             RunAs::Name(name) => ("run_as_username", name.clone(), None),
             RunAs::Image => {
@@ -106,7 +111,7 @@ impl<'a> Found<'a> {
         };
         let (uid, account) = self::user(&user, accounts)
             .ok_or_else(|| PlanError::UnknownUser { field, user: user.clone() })?;
-        let group = asked.group.map(|gid| gid.to_string()).or(group);
+        let group = requested.group.map(|gid| gid.to_string()).or(group);
         let group = group.filter(|group| !group.is_empty());
         let group = group.map(|group| {
             self::group(&group, accounts).ok_or(PlanError::UnknownGroup { field, group })
@@ -114,16 +119,16 @@ impl<'a> Found<'a> {
         Ok(Self { uid, account, group: group.transpose()? })
     }
 
-    fn process(&self, asked: &Identity, accounts: &Accounts) -> Result<ProcessUser, PlanError> {
+    fn process(&self, requested: &Identity, accounts: &Accounts) -> Result<ProcessUser, PlanError> {
         let own = self.account.map(|account| account.gid);
         let gid = self.group.or(own).unwrap_or_default();
         let mut groups = BTreeSet::from([gid]);
-        for gid in &asked.supplemental_groups {
+        for gid in &requested.supplemental_groups {
             let unknown =
                 || PlanError::UnknownGroup { field: "supplemental_groups", group: gid.to_string() };
             groups.insert(u32::try_from(*gid).map_err(|_| unknown())?);
         }
-        if let (GroupsPolicy::Merge, Some(account)) = (asked.groups_policy, self.account) {
+        if let (GroupsPolicy::Merge, Some(account)) = (requested.groups_policy, self.account) {
             groups.extend(accounts.groups_of(&account.name));
         }
         for gid in groups.iter().copied() {

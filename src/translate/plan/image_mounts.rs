@@ -1,4 +1,4 @@
-//! Images mounted into a container, in the engine's words.
+//! Images mounted into a container.
 //!
 //! The engine (28.0) names such a mount after the text of its source, and refuses two of one name
 //! in a container. Any beginning of an id means the image too, so each further mount of it takes
@@ -41,12 +41,12 @@ impl<'a> ImageMounts<'a> {
         if mount.propagation != Propagation::Private {
             return Err(refused("its propagation is not private, and nothing is mounted below it"));
         }
-        let unready = || failed(Kind::Internal, "it was not looked for");
+        let unready = || failed(Kind::Internal, "it was not prepared");
         let volume = self.ready.next().ok_or_else(unready)?;
         Ok(match &volume.source {
-            VolumeSource::Folder { path } => {
-                let source = path.to_str().ok_or_else(|| refused("its path is no UTF-8"))?;
-                folder(source, mount)
+            VolumeSource::Directory { path } => {
+                let source = path.to_str().ok_or_else(|| refused("its path is not UTF-8"))?;
+                directory(source, mount)
             }
             VolumeSource::Engine { sub_path } => {
                 let before = self.used.entry(&volume.image).or_default();
@@ -79,9 +79,9 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// The folder is read-only by itself. It must be there: a directory made in its place would be
+/// The directory is read-only by itself. It must be there: a directory made in its place would be
 /// an empty image.
-fn folder(source: &str, mount: &Mount) -> docker::Mount {
+fn directory(source: &str, mount: &Mount) -> docker::Mount {
     docker::Mount {
         typ: Some(docker::MountType::BIND),
         source: Some(source.to_owned()),

@@ -1,17 +1,21 @@
-//! Specs and facts to Docker bodies: what exactly the engine is asked to make.
+//! Plan: a specification and facts become a body of the Docker API, exactly what the engine is asked
+//! to make.
 //!
-//! Files follow topics that pods and containers share. Invariants: no I/O, no clock, no random;
-//! everything a plan depends on is in its facts. Nothing is left to a default that the engine's
-//! configuration or an image could change: what CRI does not state is stated here.
+//! It does no I/O and knows no clock and no randomness: a plan depends on its arguments only, and
+//! what CRI does not state is stated here, so that no configuration of the engine or image decides
+//! it. Start with [`container::plan`] and [`sandbox::plan`]; each file holds one topic of the body,
+//! such as [`cgroup_files`], [`identity`], `mounts` or `security_options`.
 
 mod capabilities;
 mod cdi;
-mod cgroup;
+pub mod cgroup_files;
+mod cgroup_parent;
 pub mod container;
+mod defaults;
 mod devices;
 pub mod error;
-pub mod extras;
-pub mod files;
+pub mod etc_files;
+pub mod facts;
 pub mod identity;
 mod image;
 mod image_mounts;
@@ -24,7 +28,7 @@ pub mod resources;
 mod runtime;
 pub mod sandbox;
 pub(super) mod seccomp;
-mod security;
+mod security_options;
 pub mod unstarted;
 pub mod update;
 

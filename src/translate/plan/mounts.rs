@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{container::ContainerFacts, error::PlanError, image_mounts::ImageMounts, read_only};
+use super::{error::PlanError, facts::ContainerFacts, image_mounts::ImageMounts, read_only};
 use crate::{
     model::{
         container::{Mount, Propagation},
@@ -16,7 +16,7 @@ use crate::{
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
 
-/// Mounts in the engine's words.
+/// Mounts of the create request.
 pub(super) struct Mounts {
     /// The caller's mounts in their order, then the pod's files.
     pub(super) mounts: Vec<docker::Mount>,
@@ -42,12 +42,12 @@ pub(super) fn mounts(stated: &[Mount], facts: &ContainerFacts<'_>) -> Result<Mou
     ];
     for (target, source) in pod_files {
         if let Some(source) = source
-            && !stated.iter().any(|mount| same_place(&mount.container_path, target))
+            && !stated.iter().any(|mount| is_same_path(&mount.container_path, target))
         {
             mounts.push(pod_file(source, target));
         }
     }
-    let makes_directories = engine.api >= CREATES_SOURCES;
+    let makes_directories = engine.api >= MAKES_SOURCES;
     let made_by_caller = stated.iter().filter(|mount| !makes_directories && mount.image.is_none());
     let directories = made_by_caller.map(|mount| PathBuf::from(&mount.host_path)).collect();
     Ok(Mounts { mounts, directories })
@@ -58,8 +58,8 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
     refuse_inexpressible(mount, engine.api)?;
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
-        create_mountpoint: (engine.api >= CREATES_SOURCES).then_some(true),
-        ..read_only::depth(mount, engine.api)
+        create_mountpoint: (engine.api >= MAKES_SOURCES).then_some(true),
+        ..read_only::bind_options(mount, engine.api)
     };
     Ok(docker::Mount {
         typ: Some(docker::MountType::BIND),
@@ -92,7 +92,7 @@ fn refuse_inexpressible(mount: &Mount, api: ApiVersion) -> Result<(), PlanError>
 /// `rslave`.
 fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     match mount.propagation {
-        Propagation::Private if touches_root(&mount.host_path, engine) => None,
+        Propagation::Private if overlaps_data_root(&mount.host_path, engine) => None,
         Propagation::Private => Some(MountBindOptionsPropagationEnum::RPRIVATE),
         Propagation::HostToContainer => Some(MountBindOptionsPropagationEnum::RSLAVE),
         Propagation::Bidirectional => Some(MountBindOptionsPropagationEnum::RSHARED),
@@ -100,7 +100,7 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
 }
 
 /// The engine compares the texts, not the path components, so we do as well.
-fn touches_root(source: &str, engine: &EngineInfo) -> bool {
+fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
     let root = engine.root_dir.to_string_lossy();
     source.starts_with(root.as_ref()) || root.starts_with(source)
 }
@@ -122,9 +122,9 @@ fn pod_file(source: &Path, target: &str) -> docker::Mount {
 }
 
 /// Whether two paths in a container are the same once cleaned.
-pub(super) fn same_place(one: &str, other: &str) -> bool {
+pub(super) fn is_same_path(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
 /// From here the engine makes missing sources of mounts (23.0).
-const CREATES_SOURCES: ApiVersion = ApiVersion::new(42);
+const MAKES_SOURCES: ApiVersion = ApiVersion::new(42);

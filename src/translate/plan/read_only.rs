@@ -1,4 +1,4 @@
-//! How deep read-only goes in a mount.
+//! Read-only mounts, recursive or not.
 
 use super::error::PlanError;
 use crate::{
@@ -10,15 +10,15 @@ use crate::{
     wire::docker::MountBindOptions,
 };
 
-/// Refuses what the engine and the runtime of `handler` cannot make read-only all the way down,
-/// first; then what contradicts itself.
+/// Refuses recursive read-only mounts that the engine or the runtime of `handler` cannot make, then
+/// those that contradict themselves.
 pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
     engine: &EngineInfo,
 ) -> Result<(), PlanError> {
-    let deep = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
-    mounts.into_iter().filter(deep).try_for_each(|mount| {
+    let recursive = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
+    mounts.into_iter().filter(recursive).try_for_each(|mount| {
         let target = mount.container_path.clone();
         let unsupported = |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
         if engine.api < ApiVersion::RECURSIVE_READ_ONLY {
@@ -36,13 +36,13 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The options that say so. From API 1.44 on a read-only bind is recursive where the kernel can,
+/// The options of a read-only bind. From API 1.44 on a read-only bind is recursive where the kernel can,
 /// which is more than CRI asks for by `readonly` alone.
-pub(super) fn depth(mount: &Mount, api: ApiVersion) -> MountBindOptions {
+pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {
         read_only_non_recursive: (known && !mount.recursive_read_only).then_some(true),
-        // An error where the kernel or the runtime cannot, instead of a quiet less.
+        // An error where the kernel or the runtime cannot, instead of less than requested.
         read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
         ..MountBindOptions::default()
     }

@@ -1,6 +1,6 @@
-//! Limits, in the engine's words.
+//! Limits that the Engine API has fields for.
 //!
-//! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::extras`].
+//! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::cgroup_files`].
 
 use super::error::PlanError;
 use crate::{

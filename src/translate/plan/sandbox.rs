@@ -1,40 +1,22 @@
 //! The pause container of a pod: it holds the namespaces the workloads join.
 
-use std::collections::HashMap;
-
 use super::{
-    cgroup, container::never_restart, error::PlanError, identity, labels, name, ports, resources,
-    runtime, security,
+    cgroup_parent,
+    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
+    error::PlanError,
+    facts::SandboxFacts,
+    identity, labels, name, ports, resources, runtime, security_options,
 };
 use crate::{
     model::{
         document::{SandboxDocument, VERSION},
-        engine::{ApiVersion, EngineInfo},
-        id::ImageId,
-        label::OCI_SHIM_GROUP,
+        engine::ApiVersion,
         name::sandbox_name,
         network::{DnsConfig, NetworkMode},
         sandbox::{PidMode, SandboxSpec},
     },
-    wire::docker::{ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig},
+    wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
 };
-
-/// What a sandbox's plan depends on besides its spec.
-#[derive(Clone, Copy, Debug)]
-pub struct SandboxFacts<'a> {
-    /// The engine.
-    pub engine: &'a EngineInfo,
-    /// The pause image, present in the engine.
-    pub pause: &'a ImageId,
-    /// How pods that are not on the host's network are connected.
-    pub network: NetworkMode,
-    /// Lowest `oom_score_adj` this host lets the engine set.
-    pub oom_floor: i64,
-    /// Text of the seccomp profile, when it is one of the host's.
-    pub seccomp: Option<&'a str>,
-    /// Name for the pod's containerd shim; unique for each sandbox.
-    pub shim_group: &'a str,
-}
 
 /// What to ask of the engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,21 +45,6 @@ pub fn plan(spec: SandboxSpec, facts: &SandboxFacts<'_>) -> Result<SandboxPlan, 
     Ok(SandboxPlan { name, document, body })
 }
 
-/// The OCI annotations that put a container into the pod's shim.
-pub(super) fn annotations(
-    document: &SandboxDocument,
-    engine: &EngineInfo,
-) -> Option<HashMap<String, String>> {
-    let group = document.shim_group.clone()?;
-    let known = engine.api >= ApiVersion::ANNOTATIONS;
-    known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
-}
-
-/// Image health checks must not run: CRI has its own probes.
-pub(super) fn no_healthcheck() -> HealthConfig {
-    HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
-}
-
 fn body(
     document: &SandboxDocument,
     facts: &SandboxFacts<'_>,
@@ -90,8 +57,8 @@ fn body(
         healthcheck: Some(no_healthcheck()),
         ..ContainerCreateBody::default()
     };
-    let who = identity::as_asked(&spec.security.identity);
-    (body.user, host.group_add) = (who.user, who.groups);
+    let identity = identity::as_requested(&spec.security.identity);
+    (body.user, host.group_add) = (identity.user, identity.groups);
     connect(&mut body, &mut host, document);
     body.host_config = Some(host);
     Ok(body)
@@ -104,7 +71,10 @@ fn host_config(
     let spec = &document.spec;
     let mut host = HostConfig {
         annotations: annotations(document, facts.engine),
-        cgroup_parent: cgroup::parent(&spec.cgroup_parent, facts.engine.cgroup_driver)?,
+        cgroup_parent: cgroup_parent::cgroup_parent(
+            &spec.cgroup_parent,
+            facts.engine.cgroup_driver,
+        )?,
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
@@ -119,7 +89,7 @@ fn host_config(
         ..HostConfig::default()
     };
     host.sysctls = host.sysctls.filter(|sysctls| !sysctls.is_empty());
-    security::confine_sandbox(&mut host, &spec.security, facts.engine, facts.seccomp)?;
+    security_options::confine_sandbox(&mut host, &spec.security, facts.engine, facts.seccomp)?;
     Ok(host)
 }
 
@@ -162,9 +132,6 @@ fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     host.dns_options = stated(&dns.options);
 }
 
-/// Bytes of `/dev/shm`: one for the whole pod, as its IPC namespace is. Stated, because the
-/// daemon's default can differ.
-pub(super) const SHM_SIZE: i64 = 64 * 1024 * 1024;
 /// The pause must outlive its workloads when memory is short.
 const PAUSE_OOM_SCORE: i64 = -998;
 /// The kernel's smallest weight: the pause only sleeps.

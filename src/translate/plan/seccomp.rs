@@ -17,7 +17,7 @@ use crate::model::{
 /// The engine's option for a workload; `text` is that of its localhost profile.
 ///
 /// The engine applies an explicit profile even to a privileged container, so that one is always
-/// told to have none.
+/// unconfined.
 pub(super) fn container(
     security: &ContainerSecurity,
     engine: &EngineInfo,
@@ -46,12 +46,12 @@ pub(super) fn sandbox(
     }
 }
 
-/// The engine's own profile, whatever its daemon was told to give those who ask for nothing.
-/// Engines that do not know the word cannot be told to confine nobody by default either.
+/// The engine's built-in profile, whatever the default of its daemon is. Engines that do not know
+/// `builtin` have no setting for that default either, or are unconfined by it.
 fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
-    match daemons_profile(engine) {
+    match default_profile(engine) {
         None => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
-        Some(_) if engine.api >= KNOWS_BUILTIN => Ok(Some("seccomp=builtin".to_owned())),
+        Some(_) if engine.api >= HAS_BUILTIN => Ok(Some("seccomp=builtin".to_owned())),
         Some("unconfined") => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
         Some(_) => Ok(None),
     }
@@ -59,7 +59,7 @@ fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
 
 fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<String, PlanError> {
     let text = text.ok_or_else(|| PlanError::NoSeccompProfile { path: path.to_owned() })?;
-    if daemons_profile(engine).is_none() {
+    if default_profile(engine).is_none() {
         return Err(PlanError::NoSeccomp { profile: path.to_owned() });
     }
     check(text)
@@ -67,9 +67,9 @@ fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<Stri
         .map(|()| format!("seccomp={text}"))
 }
 
-/// What the daemon gives those who ask for nothing, from `name=seccomp,profile=…`; none where the
+/// The daemon's default profile, from `name=seccomp,profile=…`; none where the
 /// engine has no seccomp.
-fn daemons_profile(engine: &EngineInfo) -> Option<&str> {
+fn default_profile(engine: &EngineInfo) -> Option<&str> {
     engine
         .security_options
         .iter()
@@ -120,7 +120,7 @@ fn known(word: &str, key: &str, words: &[&str]) -> Result<(), String> {
     Err(format!("{key} {beginning:?} is none of {}", words.join(", ")))
 }
 
-/// As far as it is checked; what it has besides is the engine's business.
+/// The fields that are checked; the others are for the engine.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -131,7 +131,7 @@ struct Document {
     arch_map: Option<Vec<serde_json::Value>>,
     #[serde(default)]
     syscalls: Option<Vec<SystemCall>>,
-    /// Also what makes a list no such object.
+    /// Also refuses a JSON list.
     #[serde(flatten)]
     _rest: BTreeMap<String, IgnoredAny>,
 }
@@ -164,7 +164,7 @@ struct Argument {
 
 const UNCONFINED: &str = "seccomp=unconfined";
 /// From here `builtin` is a word (23.0); 20.10 takes it for the text of a profile, at start.
-const KNOWS_BUILTIN: ApiVersion = ApiVersion::new(42);
+const HAS_BUILTIN: ApiVersion = ApiVersion::new(42);
 /// A system call has six.
 const HIGHEST_ARGUMENT: u32 = 5;
 const SHOWN_CHARS: usize = 40;

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use self::facts::{Facts, image, pod, record, workload};
 use super::{
-    container::{self, ContainerFacts, PodFiles},
+    container,
     error::PlanError,
-    files,
+    etc_files,
+    facts::{ContainerFacts, PodFiles},
 };
 use crate::{
     error::Kind,
@@ -76,20 +77,20 @@ fn text_of_pod_files() {
         options: vec!["ndots:8".to_owned()],
     };
     assert_eq!(
-        files::resolv_conf(&dns),
+        etc_files::resolv_conf(&dns),
         "nameserver 10.10.10.10\nnameserver fd00::a\nsearch a.example b.example\noptions ndots:8\n"
     );
-    assert_eq!(files::resolv_conf(&DnsConfig::default()), "");
+    assert_eq!(etc_files::resolv_conf(&DnsConfig::default()), "");
 
     let named = SandboxSpec { hostname: "web-0".to_owned(), ..pod() };
     let addresses = ["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()];
-    let hosts = files::hosts(&named, &addresses);
+    let hosts = etc_files::hosts(&named, &addresses);
     assert!(hosts.starts_with("127.0.0.1\tlocalhost\n"), "{hosts}");
     assert!(hosts.ends_with("\n10.1.2.3\tweb-0\nfd00::3\tweb-0\n"), "{hosts}");
     let id = SandboxId::try_from("0123456789abcdef".repeat(4)).unwrap();
-    assert_eq!(files::hostname(&named, &id), "web-0\n");
-    assert_eq!(files::hostname(&pod(), &id), "0123456789ab\n");
-    assert!(!files::hosts(&pod(), &addresses).contains("10.1.2.3"));
+    assert_eq!(etc_files::hostname(&named, &id), "web-0\n");
+    assert_eq!(etc_files::hostname(&pod(), &id), "0123456789ab\n");
+    assert!(!etc_files::hosts(&pod(), &addresses).contains("10.1.2.3"));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
+        attachment::NetworkStatus,
         engine::{CgroupDriver, EngineHealth, EngineInfo},
-        network::NetworkStatus,
         sandbox::DEFAULT_HANDLER,
     },
     wire::cri,

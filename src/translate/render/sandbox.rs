@@ -7,8 +7,9 @@ use serde_json::json;
 use super::{time, verbose};
 use crate::{
     model::{
+        attachment::Attachment,
         engine::EngineInfo,
-        network::{Attachment, NetworkMode},
+        network::NetworkMode,
         record::{SandboxRecord, SandboxState},
         resources::PodResources,
         sandbox::{DEFAULT_HANDLER, PidMode, PodMetadata},

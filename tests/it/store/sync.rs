@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::{
-    model::network::Attachment,
+    model::attachment::Attachment,
     store::{error::StoreError, settings::StoreSettings},
 };
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
-use super::{Who, needs_accounts, who};
+use super::{PlannedIdentity, needs_accounts, resolve};
 use crate::{
     error::Kind,
     model::{
@@ -66,7 +66,7 @@ fn every_combination_comes_to_what_cri_says() {
                 let groups: BTreeSet<u32> = groups.iter().copied().chain(more).collect();
                 let wanted =
                     ProcessUser { uid: *uid, gid: *gid, groups: groups.into_iter().collect() };
-                let who = who(&asked, image, Some(&accounts())).unwrap();
+                let who = resolve(&asked, image, Some(&accounts())).unwrap();
                 assert_eq!(who.process.as_ref(), Some(&wanted), "{asked:?} {image}");
                 assert_eq!(engine(&who, image, &accounts()), wanted, "{asked:?} {image} {who:?}");
             }
@@ -75,7 +75,7 @@ fn every_combination_comes_to_what_cri_says() {
 }
 
 /// What the engine comes to, lists without their repetitions.
-fn engine(who: &Who, image_user: &str, accounts: &Accounts) -> ProcessUser {
+fn engine(who: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> ProcessUser {
     let spelt = who.user.as_deref().unwrap_or(image_user);
     let (user, group) = spelt.split_once(':').unwrap_or((spelt, ""));
     let user = if user.is_empty() { "0" } else { user };
@@ -105,7 +105,7 @@ fn engine(who: &Who, image_user: &str, accounts: &Accounts) -> ProcessUser {
 #[test]
 fn the_engine_is_told_as_little_as_it_needs() {
     let tell = |asked: Identity, image: &str, accounts: &Accounts| {
-        let who = who(&asked, image, Some(accounts)).unwrap();
+        let who = resolve(&asked, image, Some(accounts)).unwrap();
         (who.user.unwrap_or_default(), who.groups.unwrap_or_default().join(","))
     };
     let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
@@ -135,7 +135,7 @@ fn strangers_are_refused_by_name() {
         (RunAs::Image, "app:staff", "the image's User: the image's /etc/group has no group"),
     ] {
         let asked = identity(&user, None, &[], GroupsPolicy::Merge);
-        let error = who(&asked, image, Some(&accounts())).unwrap_err();
+        let error = resolve(&asked, image, Some(&accounts())).unwrap_err();
         assert_eq!(error.kind(), Kind::InvalidArgument);
         assert!(error.to_string().contains(needle), "{error}");
     }
@@ -147,7 +147,7 @@ fn a_group_called_by_the_number_of_another_is_refused() {
     let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");
     let ask = |gid: i64| {
         let asked = identity(&RunAs::Uid(1000), None, &[gid], GroupsPolicy::Merge);
-        who(&asked, "", Some(&trap))
+        resolve(&asked, "", Some(&trap))
     };
     assert!(matches!(ask(2500), Err(PlanError::AmbiguousGroup { gid: 2500 })));
     assert_eq!(ask(2600).unwrap().process.unwrap().groups, [1001, 2600]);
@@ -170,7 +170,7 @@ fn without_accounts_only_what_needs_none_is_planned() {
     ] {
         let asked = identity(user, group, &[9], policy);
         assert_eq!(needs_accounts(&asked, image), told.is_none());
-        match (who(&asked, image, None), told) {
+        match (resolve(&asked, image, None), told) {
             (Ok(who), Some(told)) => {
                 assert_eq!(who.user.as_deref(), told);
                 assert_eq!((who.groups, who.process), (Some(vec!["9".to_owned()]), None));
@@ -201,7 +201,7 @@ proptest! {
         let accounts =
             Accounts::parse(users.join("\n").as_bytes(), groups.join("\n").as_bytes());
         let asked = identity(&user, group.filter(|_| user != RunAs::Image), &added, policy);
-        if let Ok(who) = who(&asked, &image, Some(&accounts)) {
+        if let Ok(who) = resolve(&asked, &image, Some(&accounts)) {
             let wanted = who.process.clone();
             prop_assert_eq!(Some(engine(&who, &image, &accounts)), wanted);
         }

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::translate::plan::{
-    container::{self, ContainerFacts, ContainerPlan, PodFiles},
+    container::{self, ContainerPlan},
     error::PlanError,
-    sandbox::{self, SandboxFacts, SandboxPlan},
+    facts::{ContainerFacts, PodFiles, SandboxFacts},
+    sandbox::{self, SandboxPlan},
 };
 use crate::{
     model::{
@@ -71,7 +72,7 @@ impl Volume {
         ImageVolume {
             image: ImageId::try_from(self.image.as_str()).unwrap(),
             source: match self.folder.clone() {
-                Some(path) => VolumeSource::Folder { path },
+                Some(path) => VolumeSource::Directory { path },
                 None => VolumeSource::Engine { sub_path },
             },
         }

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Lists, UpdateCall, update};
+use super::{CpusetLists, UpdateCall, update};
 use crate::{
     model::{
         engine::{ApiVersion, EngineInfo},
@@ -31,8 +31,8 @@ struct Case {
 }
 
 impl Case {
-    fn held(&self) -> Lists {
-        Lists { cpus: self.cpus.clone(), mems: None }
+    fn current(&self) -> CpusetLists {
+        CpusetLists { cpus: self.cpus.clone(), mems: None }
     }
 }
 
@@ -48,15 +48,16 @@ fn planned(case: &Case) -> Result<Value, PlanError> {
     let after = case.before.updated(&case.asked);
     let plan = update(&case.asked, &after, &engine(case.cgroup_version))?;
     let settings: Vec<Value> = plan
-        .settings
+        .files
         .iter()
         .map(|one| {
             let text = format!("{}: {} = {}", one.controller, one.file, one.value);
-            json!([text, format!("{:?}", one.absence), one.properties.join(" ")])
+            json!([text, format!("{:?}", one.if_missing), one.properties.join(" ")])
         })
         .collect();
-    let undone =
-        |call: &UpdateCall| call.undone(&case.before, &case.held(), &engine(case.cgroup_version));
+    let undone = |call: &UpdateCall| {
+        call.revert(&case.before, &case.current(), &engine(case.cgroup_version))
+    };
     let undo = plan.call.as_ref().map(|call| undone(call).body);
     Ok(json!({"body": plan.call.map(|call| call.body), "settings": settings, "undo": undo}))
 }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use crate::{
     model::{
         accounts::ProcessUser,
+        attachment::{Attachment, AttachmentIntent, PodNetwork},
         document::{ContainerDocument, SandboxDocument, VERSION},
         engine::{ApiVersion, CgroupDriver, EngineInfo},
         id::{ContainerId, ImageId, SandboxId},
-        network::{Attachment, AttachmentIntent, NetworkMode, PodNetwork},
+        network::NetworkMode,
         record::{ContainerRecord, ExitReason, ImageRecord, Process, SandboxRecord},
         time::Nanos,
     },

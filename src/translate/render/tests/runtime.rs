@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::records::engine;
 use crate::{
     model::{
+        attachment::NetworkStatus,
         engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
-        network::NetworkStatus,
     },
     translate::render::runtime,
     wire::cri,

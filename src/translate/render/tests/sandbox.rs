@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::records::{container_record, engine, exited, read_info, sandbox_record, status_of};
 use crate::{
     model::{
-        network::{Attachment, NetworkMode},
+        attachment::Attachment,
+        network::NetworkMode,
         record::{ContainerRecord, Process, SandboxRecord},
         time::Nanos,
     },

@@ -1,10 +1,10 @@
-//! The text of the files every container of a pod finds in its `/etc`.
+//! The content of `/etc/resolv.conf`, `/etc/hosts` and `/etc/hostname` of a pod's containers.
 
 use std::{fmt::Write as _, net::IpAddr};
 
 use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 
-/// `/etc/resolv.conf`; empty when the configuration says nothing (a pod with DNS policy None).
+/// `/etc/resolv.conf`; empty when the configuration is empty (DNS policy None).
 pub fn resolv_conf(dns: &DnsConfig) -> String {
     let mut text: String =
         dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
@@ -28,8 +28,8 @@ pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     text
 }
 
-/// `/etc/hostname`. A pod that wishes for no name has the one engines choose: the beginning of
-/// its id.
+/// `/etc/hostname`. Without a host name in the request it is the one engines choose: the short
+/// id.
 pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
     if !spec.hostname.is_empty() {
         return format!("{}\n", spec.hostname);

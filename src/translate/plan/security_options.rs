@@ -1,4 +1,5 @@
-//! What confines a process.
+//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges.
+//! A Localhost profile arrives as a name (AppArmor) or a path (seccomp), whose text the caller read.
 
 use super::{capabilities, error::PlanError, seccomp};
 use crate::{
@@ -81,7 +82,7 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
 }
 
 /// Pods share namespaces with each other and with the host, which an engine that remaps users
-/// refuses unless told that this container is not remapped.
+/// refuses unless the container opts out.
 fn userns_mode(engine: &EngineInfo) -> Option<String> {
     engine.remaps_users().then(|| "host".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The pod's cgroup in the words of the engine's cgroup driver.
+//! `CgroupParent`: the pod's cgroup as the engine's cgroup driver spells it.
 
 use super::error::PlanError;
 use crate::model::engine::CgroupDriver;
@@ -7,8 +7,11 @@ use crate::model::engine::CgroupDriver;
 ///
 /// With systemd, kubelet sends the whole path of the slice and the engine wants its last
 /// component. A parent in the style of the other driver is refused: the pod would land in a
-/// hierarchy that kubelet does not manage, and nobody would notice.
-pub(super) fn parent(stated: &str, driver: CgroupDriver) -> Result<Option<String>, PlanError> {
+/// hierarchy that kubelet does not manage, without any error.
+pub(super) fn cgroup_parent(
+    stated: &str,
+    driver: CgroupDriver,
+) -> Result<Option<String>, PlanError> {
     let path = stated.trim_end_matches('/');
     let last = path.rsplit('/').next().unwrap_or(path);
     let refuse =

@@ -1,0 +1,178 @@
+//! Limits that the Engine API has no field for: files of the container's cgroup, written when the
+//! container starts.
+//!
+//! systemd restores the files it manages whenever it is reloaded, so where it manages the cgroup,
+//! its own properties for such files are set too.
+
+use super::error::PlanError;
+use crate::model::{
+    engine::EngineInfo,
+    resources::{Resources, SWAP_MAX},
+};
+
+/// A file of a cgroup, and the value to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupFile {
+    /// The limit it belongs to.
+    pub limit: CgroupLimit,
+    /// The controller it belongs to.
+    pub controller: String,
+    /// Its name.
+    pub file: String,
+    /// The value to write.
+    pub value: String,
+    /// What its if_missing means.
+    pub if_missing: IfMissing,
+    /// The same as properties for `systemctl set-property`, where systemd has them.
+    pub properties: Vec<String>,
+}
+
+/// Which limit a file is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CgroupLimit {
+    /// Huge pages of a size.
+    Hugepages(String),
+    /// HugepageReservations of them, which the limit means as well.
+    HugepageReservations(String),
+    /// A key of cgroup v2.
+    Unified(String),
+}
+
+/// What to do where a file is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfMissing {
+    /// The limit cannot be had: the container must not run.
+    Fail,
+    /// Log a warning: kubelet sends it always, whether the kernel has it or not.
+    Warn,
+    /// Nothing: there is nothing to limit.
+    Ignore,
+}
+
+impl CgroupFile {
+    /// The field of the request, for whoever reads an error.
+    pub fn field(&self) -> String {
+        match &self.limit {
+            CgroupLimit::Hugepages(size) | CgroupLimit::HugepageReservations(size) => {
+                format!("linux.resources.hugepage_limits[{size}]")
+            }
+            CgroupLimit::Unified(key) => format!("linux.resources.unified[{key:?}]"),
+        }
+    }
+
+    /// The same file with another value.
+    pub fn with_value(&self, value: &str) -> Self {
+        let properties = match self.limit {
+            CgroupLimit::Unified(_) => properties(&self.file, value),
+            CgroupLimit::Hugepages(_) | CgroupLimit::HugepageReservations(_) => Vec::new(),
+        };
+        Self { value: value.to_owned(), properties, ..self.clone() }
+    }
+}
+
+impl CgroupFile {
+    /// A key of cgroup v2; on v1 a file of the same name, where there is one.
+    pub fn unified(key: &str, value: &str) -> Self {
+        let optional = OPTIONAL_KEYS.contains(&key);
+        Self {
+            limit: CgroupLimit::Unified(key.to_owned()),
+            controller: key.split('.').next().unwrap_or_default().to_owned(),
+            file: key.to_owned(),
+            value: value.to_owned(),
+            if_missing: if optional { IfMissing::Warn } else { IfMissing::Fail },
+            properties: properties(key, value),
+        }
+    }
+}
+
+/// The files for those limits that the engine does not set.
+///
+/// # Errors
+/// [`PlanError::NoCgroupV2`] for keys that an engine on cgroup v1 cannot have. Swap beside a memory
+/// limit is no such key: the Engine API has a field for it.
+pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, PlanError> {
+    let is_v2 = engine.cgroup_version == 2;
+    let mut files = Vec::new();
+    for pages in &limits.hugepage_limits {
+        let size = pages.page_size.clone();
+        let value = pages.limit.to_string();
+        let if_missing = if pages.limit == 0 { IfMissing::Ignore } else { IfMissing::Fail };
+        let limit = CgroupLimit::Hugepages(size.clone());
+        files.push(hugepages(limit, (is_v2, &size), (&value, if_missing)));
+        // Kernels before 5.7 have no such limit.
+        let reserved = format!("{size}.rsvd");
+        let limit = CgroupLimit::HugepageReservations(size);
+        files.push(hugepages(limit, (is_v2, &reserved), (&value, IfMissing::Ignore)));
+    }
+    for (key, value) in &limits.unified {
+        let is_sent = key == SWAP_MAX && limits.memory_limit > 0;
+        // Without a file for the limit there is no limit anyway.
+        let is_no_limit = key == SWAP_MAX && value == MAX && !is_v2;
+        if is_sent || is_no_limit {
+            continue;
+        }
+        if !is_v2 {
+            return Err(PlanError::NoCgroupV2 { key: key.clone() });
+        }
+        files.push(CgroupFile::unified(key, value));
+    }
+    Ok(files)
+}
+
+fn hugepages(
+    limit: CgroupLimit,
+    (is_v2, size): (bool, &str),
+    (value, if_missing): (&str, IfMissing),
+) -> CgroupFile {
+    let word = if is_v2 { "max" } else { "limit_in_bytes" };
+    CgroupFile {
+        limit,
+        controller: "hugetlb".to_owned(),
+        file: format!("hugetlb.{size}.{word}"),
+        value: value.to_owned(),
+        if_missing,
+        properties: Vec::new(),
+    }
+}
+
+/// systemd's properties for a file of a scope it manages; none for those it does not touch.
+fn properties(file: &str, value: &str) -> Vec<String> {
+    let limit = if value == MAX { "infinity" } else { value };
+    let named = |name: &str| vec![format!("{name}={limit}")];
+    match file {
+        "memory.min" => named("MemoryMin"),
+        "memory.low" => named("MemoryLow"),
+        "memory.high" => named("MemoryHigh"),
+        "memory.max" => named("MemoryMax"),
+        SWAP_MAX => named("MemorySwapMax"),
+        "memory.zswap.max" => named("MemoryZSwapMax"),
+        "cpu.weight" => named("CPUWeight"),
+        "cpuset.cpus" => named("AllowedCPUs"),
+        "cpuset.mems" => named("AllowedMemoryNodes"),
+        "pids.max" => named("TasksMax"),
+        "cpu.max" => cpu_quota(value),
+        _ => Vec::new(),
+    }
+}
+
+/// `cpu.max` is a quota and a period in microseconds; systemd wants a part of a CPU.
+fn cpu_quota(value: &str) -> Vec<String> {
+    let (quota, period) = value.split_once(' ').unwrap_or((value, DEFAULT_PERIOD));
+    let period: u64 = period.trim().parse().unwrap_or(0);
+    let hundredths =
+        quota.parse::<u64>().ok().and_then(|quota| quota.checked_mul(10_000)?.checked_div(period));
+    match hundredths {
+        Some(part) => vec![
+            format!("CPUQuota={}.{:02}%", part / 100, part % 100),
+            format!("CPUQuotaPeriodSec={period}us"),
+        ],
+        None => vec!["CPUQuota=".to_owned()],
+    }
+}
+
+/// No limit, in files of cgroup v2.
+const MAX: &str = "max";
+/// The kernel's default period, in microseconds.
+const DEFAULT_PERIOD: &str = "100000";
+/// Keys kubelet sends whether the kernel has them or not.
+const OPTIONAL_KEYS: &[&str] = &["memory.oom.group", SWAP_MAX];

@@ -1,0 +1,71 @@
+//! What a plan depends on besides the specification: gathered by the caller, so that planning is
+//! pure.
+
+use std::path::PathBuf;
+
+use crate::model::{
+    accounts::Accounts,
+    cdi::CdiEdits,
+    container::ContainerLogFormat,
+    engine::EngineInfo,
+    id::{ContainerId, ImageId},
+    network::NetworkMode,
+    record::{ImageRecord, SandboxRecord},
+    volume::ImageVolume,
+};
+
+/// What a sandbox's plan depends on besides its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct SandboxFacts<'a> {
+    /// The engine.
+    pub engine: &'a EngineInfo,
+    /// The pause image, present in the engine.
+    pub pause: &'a ImageId,
+    /// How pods that are not on the host's network are connected.
+    pub network: NetworkMode,
+    /// Lowest `oom_score_adj` this host lets the engine set.
+    pub oom_floor: i64,
+    /// Text of the seccomp profile, when it is one of the host's.
+    pub seccomp: Option<&'a str>,
+    /// Name for the pod's containerd shim; unique for each sandbox.
+    pub shim_group: &'a str,
+}
+
+/// What a container's plan depends on besides its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct ContainerFacts<'a> {
+    /// The engine.
+    pub engine: &'a EngineInfo,
+    /// The pod.
+    pub sandbox: &'a SandboxRecord,
+    /// The image, present in the engine.
+    pub image: &'a ImageRecord,
+    /// Lowest `oom_score_adj` this host lets the engine set.
+    pub oom_floor: i64,
+    /// The pod's files.
+    pub files: &'a PodFiles,
+    /// With [`PidMode::Target`]: the container whose processes it sees.
+    pub pid_target: Option<&'a ContainerId>,
+    /// What will be at the log path.
+    pub log_format: ContainerLogFormat,
+    /// Text of the seccomp profile, when it is one of the host's.
+    pub seccomp: Option<&'a str>,
+    /// Who is known inside the image; none where that cannot be read.
+    pub accounts: Option<&'a Accounts>,
+    /// What its CDI devices come to; none where the engine reads their specification itself.
+    pub cdi: Option<&'a CdiEdits>,
+    /// Where its image mounts come from, in the order of the specification.
+    pub image_volumes: &'a [ImageVolume],
+}
+
+/// Files of ours that are bound into every container of a pod, writable, unless the container
+/// brings a mount of its own for the path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFiles {
+    /// For `/etc/resolv.conf`.
+    pub resolv_conf: Option<PathBuf>,
+    /// For `/etc/hosts`.
+    pub hosts: Option<PathBuf>,
+    /// For `/etc/hostname`.
+    pub hostname: Option<PathBuf>,
+}
