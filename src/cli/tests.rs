@@ -111,9 +111,9 @@ fn cri_dockerds_flags_set_the_same_settings() {
             (Key::Listen, "unix:///run/cri-dockerd.sock"),
             (Key::Docker, "unix:///d.sock"),
             (Key::StateDir, "/var/lib/cri-dockerd"),
+            (Key::Network, "cni"),
             (Key::SandboxImage, "registry.k8s.io/pause:3.10"),
             (Key::StreamingAddr, ":10010"),
-            (Key::Network, "cni"),
         ]
     );
     assert_eq!(invocation.warnings, [""; 0]);

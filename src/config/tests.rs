@@ -130,7 +130,7 @@ fn pinned_images_are_lists() {
         (Key::CollectImages, "collect-images", "none", "choose all or pulled"),
     ] {
         let name = key.name();
-        let words = format!("flag {flag}: {text:?} is not valid for {name}: {hint}");
+        let words = format!("flag --{flag}: {text:?} is not valid for {name}: {hint}");
         refused(&[(key, flag, text)], &[], None, &words);
     }
 }
