@@ -30,6 +30,7 @@ use crate::{
     admin::server::{Listeners, MetricsAddressError},
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, error::CheckpointError},
+    concurrency::keyed_locks::KeyedLocks,
     config::settings::Settings,
     container::{
         limits::resized::ResizedLimits,
@@ -39,7 +40,6 @@ use crate::{
         client::{Engine, Timeouts},
         lock::EngineLocks,
     },
-    flight::lock::Locks,
     host::{
         capability::Capability,
         cgroup::Cgroups,
@@ -361,7 +361,7 @@ async fn build(
         Pulled::load(checkpoints.clone()).await,
         tracker,
     );
-    let locks = Locks::default();
+    let locks = KeyedLocks::default();
     let rootfs = Rootfs::new(engine.clone(), store.clone(), &settings.run_dir, tracker);
     let hands = Hands {
         engine: engine.clone(),

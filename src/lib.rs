@@ -6,12 +6,12 @@ pub mod cdi;
 pub mod check;
 pub mod checkpoint;
 pub mod cli;
+pub mod concurrency;
 pub mod config;
 pub mod container;
 pub mod engine;
 pub mod error;
 pub mod exec;
-pub mod flight;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod host;

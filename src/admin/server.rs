@@ -23,7 +23,7 @@ use super::{
     question::SOCKET,
     window::Window,
 };
-use crate::{error::chain, flight::crowd::Crowd, rpc::listener::Socket};
+use crate::{concurrency::connection_limit::ConnectionLimit, error::chain, rpc::listener::Socket};
 
 /// The address of `--metrics-addr` cannot be used.
 #[derive(Debug, Error)]
@@ -101,14 +101,14 @@ impl Listeners {
 struct Guests {
     window: Arc<Window>,
     audience: Audience,
-    crowd: Crowd,
+    connections: ConnectionLimit,
     tasks: JoinSet<()>,
 }
 
 impl Guests {
     fn new(window: &Arc<Window>, audience: Audience) -> Self {
-        let (crowd, tasks) = (Crowd::new(MOST_GUESTS), JoinSet::new());
-        Self { window: Arc::clone(window), audience, crowd, tasks }
+        let (connections, tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
+        Self { window: Arc::clone(window), audience, connections, tasks }
     }
 
     async fn admit<I>(&mut self, stream: io::Result<I>)
@@ -119,7 +119,7 @@ impl Guests {
             Ok(stream) => {
                 while self.tasks.try_join_next().is_some() {}
                 let guest = receive(stream, Arc::clone(&self.window), self.audience);
-                self.crowd.admit(self.tasks.spawn(guest));
+                self.connections.add(self.tasks.spawn(guest));
             }
             Err(error) => {
                 // Out of descriptors, most likely.
@@ -154,7 +154,7 @@ where
 }
 
 /// Connections at once.
-const MOST_GUESTS: usize = 32;
+const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a client may take to say what it wants.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);

@@ -7,10 +7,10 @@ use thiserror::Error;
 use super::limits::error::LimitError;
 use crate::{
     cdi::error::CdiError,
+    concurrency::single_flight::Lost,
     engine::error::EngineError,
     error::{Kind, chain},
     exec::error::ExecError,
-    flight::call::Lost,
     logs::error::LogError,
     model::id::InvalidId,
     rootfs::error::RootfsError,

@@ -19,6 +19,7 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use super::{error::ContainerError, meters::ContainerMeters, room::Containers};
 use crate::{
+    concurrency::single_flight::Lost,
     engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
     exec::{
         error::ExecError,
@@ -26,7 +27,6 @@ use crate::{
         process::Exec,
         refusal,
     },
-    flight::call::Lost,
     model::{
         exec::{ExecOutcome, ExecSyncSpec},
         record::ContainerRecord,

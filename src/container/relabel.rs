@@ -38,9 +38,9 @@ impl Containers {
         if label.is_empty() {
             return Ok(());
         }
-        let interrupt = self.interrupts.of(sandbox.as_str());
+        let cancellation = self.cancellations.of(sandbox.as_str());
         for source in sources {
-            relabel_source(source, label.clone(), Arc::clone(&interrupt)).await?;
+            relabel_source(source, label.clone(), Arc::clone(&cancellation)).await?;
         }
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Containers {
 async fn relabel_source(
     source: String,
     label: String,
-    interrupt: Arc<CancellationToken>,
+    cancellation: Arc<CancellationToken>,
 ) -> Result<(), ContainerError> {
     let place = source.clone();
     let relabelling = tokio::task::spawn_blocking(move || {
@@ -61,7 +61,7 @@ async fn relabel_source(
             let text = "is the host's own, and would be lost to it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        let is_over = || interrupt.is_cancelled();
+        let is_over = || cancellation.is_cancelled();
         let done = relabel(&resolved, (SELINUX, &label), &is_over);
         let count = done.map_err(|refused| refused.source)?;
         info!(source = %resolved.display(), label, count, "mount source relabelled for SELinux");

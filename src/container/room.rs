@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     cdi::registry::Registry,
+    concurrency::{
+        cancellations::Cancellations, keyed_locks::KeyedLocks, single_flight::SingleFlight,
+    },
     engine::client::Engine,
     exec::marks::Marks,
-    flight::{call::Calls, interrupt::Interrupts, lock::Locks},
     host::{capability::oom_floor, cgroup::Cgroups},
     logs::room::Logs,
     model::{
@@ -40,24 +42,24 @@ pub struct Containers {
     pub(super) cdi: Registry,
     /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
     /// id) are write-locked while they change.
-    pub(super) locks: Locks,
+    pub(super) locks: KeyedLocks,
     /// By sandbox id: for who waits for a pod's lock to stop it.
-    pub(super) interrupts: Interrupts,
+    pub(super) cancellations: Cancellations,
     pub(super) files: PodFilesRoot,
-    pub(super) creating: Calls<String, Result<ContainerId, ContainerError>>,
-    pub(super) starting: Calls<ContainerId, Result<(), ContainerError>>,
-    pub(super) stopping: Calls<ContainerId, Result<(), ContainerError>>,
-    pub(super) removing: Calls<ContainerId, Result<(), ContainerError>>,
+    pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
+    pub(super) starting: SingleFlight<ContainerId, Result<(), ContainerError>>,
+    pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
+    pub(super) removing: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
     pub(super) tracker: TaskTracker,
     /// Cancelled when dockbridge ends: then commands have to.
     pub(super) leaving: CancellationToken,
-    pub(super) updating: Calls<(ContainerId, String), Result<(), ContainerError>>,
+    pub(super) updating: SingleFlight<(ContainerId, String), Result<(), ContainerError>>,
     /// Where the kernel keeps limits.
     pub(super) cgroups: Cgroups,
     /// Limits that were changed since a container was made.
     pub(super) resized: ResizedLimits,
-    pub(super) reopening: Calls<ContainerId, Result<(), ContainerError>>,
+    pub(super) reopening: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when nobody waits for that stop any more.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
@@ -104,7 +106,7 @@ impl Containers {
     /// owned by a tracker; what could last for ever ends soon after the token is cancelled.
     pub fn new(
         hands: Hands,
-        locks: Locks,
+        locks: KeyedLocks,
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
@@ -117,19 +119,19 @@ impl Containers {
             rootfs,
             cdi,
             locks,
-            interrupts: Interrupts::default(),
+            cancellations: Cancellations::default(),
             files: PodFilesRoot::new(state_dir.join("pods")),
-            creating: Calls::new(tracker.clone()),
-            starting: Calls::new(tracker.clone()),
-            stopping: Calls::new(tracker.clone()),
-            removing: Calls::new(tracker.clone()),
+            creating: SingleFlight::new(tracker.clone()),
+            starting: SingleFlight::new(tracker.clone()),
+            stopping: SingleFlight::new(tracker.clone()),
+            removing: SingleFlight::new(tracker.clone()),
             tracker: tracker.clone(),
             leaving: stopping.clone(),
             meters: ContainerMeters::default(),
-            updating: Calls::new(tracker.clone()),
+            updating: SingleFlight::new(tracker.clone()),
             cgroups,
             resized,
-            reopening: Calls::new(tracker.clone()),
+            reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),
             marks: Marks::open(state_dir.join("execs")),
@@ -142,8 +144,8 @@ impl Containers {
     }
 
     /// Cuts short what would hold up the stop of a pod, once cancelled.
-    pub fn interrupt(&self, pod: &SandboxId) -> Arc<CancellationToken> {
-        self.interrupts.of(pod.as_str())
+    pub fn cancellation(&self, pod: &SandboxId) -> Arc<CancellationToken> {
+        self.cancellations.of(pod.as_str())
     }
 
     /// Limits that were changed after what they limit was made.

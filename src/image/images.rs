@@ -9,8 +9,8 @@ use super::{
     settings::ImageSettings, stall::Pulse, usage::Gauge,
 };
 use crate::{
+    concurrency::single_flight::SingleFlight,
     engine::client::Engine,
-    flight::call::Calls,
     model::{
         id::ImageId,
         image::{FilesystemUsage, PullRequest},
@@ -28,9 +28,9 @@ pub struct Images {
     pub(super) settings: Arc<ImageSettings>,
     pub(super) pulse: Pulse,
     pub(super) pulls: Joined<PullRequest, Result<ImageId, ImageError>>,
-    pub(super) removals: Calls<ImageId, Result<(), ImageError>>,
+    pub(super) removals: SingleFlight<ImageId, Result<(), ImageError>>,
     pub(super) pulled: Pulled,
-    pub(super) loads: Calls<(), Result<ImageId, ImageError>>,
+    pub(super) loads: SingleFlight<(), Result<ImageId, ImageError>>,
     /// The pause image as it was last seen.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     gauge: Gauge,
@@ -58,8 +58,8 @@ impl Images {
             settings: Arc::new(settings),
             pulse: Pulse::default(),
             pulls: Joined::default(),
-            removals: Calls::new(tracker.clone()),
-            loads: Calls::new(tracker.clone()),
+            removals: SingleFlight::new(tracker.clone()),
+            loads: SingleFlight::new(tracker.clone()),
             pause: Arc::default(),
             gauge,
             meters: ImageMeters::default(),

@@ -1,4 +1,4 @@
-//! One running task per key, as `flight::call` has it, for work that is worth nothing once
+//! One running task per key, as `concurrency::single_flight` has it, for work that is worth nothing once
 //! everybody who asked for it has left: then it is dropped.
 
 use std::{

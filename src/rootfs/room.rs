@@ -10,8 +10,8 @@ use tokio_util::task::TaskTracker;
 
 use super::error::RootfsError;
 use crate::{
+    concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
     engine::client::Engine,
-    flight::{call::Calls, lock::Locks},
     model::{accounts::Accounts, id::ImageId},
     store::handle::Store,
 };
@@ -29,12 +29,12 @@ pub struct Rootfs {
     pub(super) token: u32,
     /// By image: read-locked while a container of its folder is made, write-locked while the
     /// folder is taken away.
-    pub(super) locks: Locks,
+    pub(super) locks: KeyedLocks,
     /// By image: write-locked while its folder is made.
-    pub(super) making: Locks,
+    pub(super) making: KeyedLocks,
     /// The accounts that were read, by image.
     pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
-    pub(super) reading: Calls<ImageId, Result<Arc<Accounts>, RootfsError>>,
+    pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, RootfsError>>,
 }
 
 impl Rootfs {
@@ -48,10 +48,10 @@ impl Rootfs {
             folders,
             tracker: tracker.clone(),
             token: rand::random(),
-            locks: Locks::default(),
-            making: Locks::default(),
+            locks: KeyedLocks::default(),
+            making: KeyedLocks::default(),
             accounts: Arc::default(),
-            reading: Calls::new(tracker.clone()),
+            reading: SingleFlight::new(tracker.clone()),
         }
     }
 

@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::{
     checkpoint::error::CheckpointError,
+    concurrency::single_flight::Lost,
     container::error::ContainerError,
     engine::error::EngineError,
     error::{Kind, chain},
-    flight::call::Lost,
     host::error::HostError,
     image::error::ImageError,
     model::sandbox::PodMetadata,

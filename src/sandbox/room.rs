@@ -9,10 +9,10 @@ use tracing::warn;
 use super::{adopt::Adopter, error::SandboxError};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
     container::room::Containers,
     engine::client::Engine,
     error::chain,
-    flight::{call::Calls, lock::Locks},
     host::file::Durability,
     image::images::Images,
     model::{
@@ -48,22 +48,22 @@ pub struct SandboxRooms {
 pub struct Sandboxes {
     pub(super) rooms: SandboxRooms,
     /// Shared with the container verbs: pods by sandbox id. Pods being made are locked by name.
-    pub(super) locks: Locks,
+    pub(super) locks: KeyedLocks,
     /// How pods that do not use the host's network are connected.
     pub(super) mode: NetworkMode,
     /// Namespaces are pinned as `<this>/<sandbox id>`.
     pub(super) netns_dir: PathBuf,
     pub(super) adopter: Adopter,
-    pub(super) running: Calls<String, Result<SandboxId, SandboxError>>,
-    pub(super) stopping: Calls<SandboxId, Result<(), SandboxError>>,
-    pub(super) removing: Calls<SandboxId, Result<(), SandboxError>>,
+    pub(super) running: SingleFlight<String, Result<SandboxId, SandboxError>>,
+    pub(super) stopping: SingleFlight<SandboxId, Result<(), SandboxError>>,
+    pub(super) removing: SingleFlight<SandboxId, Result<(), SandboxError>>,
 }
 
 impl Sandboxes {
     /// Verbs over `rooms`; pods off the host's network are connected by `mode`.
     pub fn new(
         rooms: SandboxRooms,
-        locks: Locks,
+        locks: KeyedLocks,
         mode: NetworkMode,
         (run_dir, adopter): (&Path, Adopter),
         tracker: &TaskTracker,
@@ -74,16 +74,16 @@ impl Sandboxes {
             mode,
             netns_dir: netns_dir(run_dir),
             adopter,
-            running: Calls::new(tracker.clone()),
-            stopping: Calls::new(tracker.clone()),
-            removing: Calls::new(tracker.clone()),
+            running: SingleFlight::new(tracker.clone()),
+            stopping: SingleFlight::new(tracker.clone()),
+            removing: SingleFlight::new(tracker.clone()),
         }
     }
 
     /// The lock of a pod that is to be stopped; nothing that could take for ever holds it up.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
-        let interrupt = self.rooms.containers.interrupt(id);
-        interrupt.cancel();
+        let cancellation = self.rooms.containers.cancellation(id);
+        cancellation.cancel();
         self.locks.write(id.as_str()).await
     }
 

@@ -7,8 +7,8 @@ use std::{
 
 use super::{error::SandboxError, undo::Undo};
 use crate::{
+    concurrency::single_flight::Lost,
     error::{Kind, chain},
-    flight::call::Lost,
     host::error::HostError,
 };
 

@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{answer::Desk, error::BindError, room::Streaming};
-use crate::flight::crowd::Crowd;
+use crate::concurrency::connection_limit::ConnectionLimit;
 
 /// A bound address.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Endpoint {
         let desk = Arc::new(Desk::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
             // Who has a token shows it at once.
-            let mut strangers = Crowd::new(MOST_STRANGERS);
+            let mut strangers = ConnectionLimit::new(MOST_STRANGERS);
             loop {
                 let stream = next(&self.listener).await;
                 let (desk, stop) = (Arc::clone(&desk), stop.clone());
@@ -62,7 +62,7 @@ impl Endpoint {
                         () = stop.cancelled() => {}
                     }
                 });
-                strangers.admit(stranger.abort_handle());
+                strangers.add(stranger.abort_handle());
             }
         };
         tokio::select! {

@@ -13,7 +13,7 @@ const LEVELS: [(&str, u8); 30] = [
     ("wire", 1),
     ("host", 1),
     ("telemetry", 1),
-    ("flight", 1),
+    ("concurrency", 1),
     ("config", 2),
     ("translate", 2),
     ("pause", 2),

@@ -5,12 +5,12 @@ use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, ti
 use dockbridge::{
     cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    concurrency::keyed_locks::KeyedLocks,
     container::{
         limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
     engine::client::{Engine, Timeouts},
-    flight::lock::Locks,
     host::{cgroup::Cgroups, file::Durability},
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
     logs::room::Logs,
@@ -66,7 +66,7 @@ impl Node {
             Inquest::default(),
         );
         store.synced(Duration::from_secs(10)).await.unwrap();
-        let (tracker, locks) = (TaskTracker::new(), Locks::default());
+        let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
         let hands = Hands {

@@ -8,8 +8,8 @@ use tracing::{debug, warn};
 
 use super::{error::LimitError, shown::shown};
 use crate::{
+    concurrency::single_flight::Lost,
     error::chain,
-    flight::call::Lost,
     host::{
         cgroup::{self, Cgroup, Cgroups, limits::Limits},
         process::{Ending, Job, ProcessError, run},

@@ -5,12 +5,12 @@ use std::path::Path;
 use dockbridge::{
     cdi::registry::Registry,
     checkpoint::directory::Checkpoints,
+    concurrency::keyed_locks::KeyedLocks,
     container::{
         limits::resized::ResizedLimits,
         room::{Containers, Hands},
     },
     engine::client::{Engine, Timeouts},
-    flight::lock::Locks,
     host::cgroup::Cgroups,
     logs::room::Logs,
     model::container::ContainerLogFormat,
@@ -53,7 +53,7 @@ impl Verbs {
             store: store.clone(),
         };
         let work = (&tracker, &CancellationToken::new());
-        let containers = Containers::new(hands, Locks::default(), state, work);
+        let containers = Containers::new(hands, KeyedLocks::default(), state, work);
         Self { containers, store, rootfs }
     }
 }

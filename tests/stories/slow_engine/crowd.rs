@@ -18,7 +18,7 @@ use crate::support::{
 
 /// All of it, in the order of the plan.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionLimit {
     /// The first serves HTTP on [`PORT`].
     pub(crate) pods: Vec<Pod>,
 }
@@ -56,7 +56,7 @@ enum Network {
     Host,
 }
 
-impl Crowd {
+impl ConnectionLimit {
     /// Makes that many pods, and waits until those that end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
         // How pods are connected is a matter of the server, so there is another one before.

@@ -15,7 +15,7 @@ use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    crowd::{Crowd, PORT},
+    crowd::{ConnectionLimit, PORT},
     kept::Kept,
     noted::Noted,
     shown::{is_listed_only, uninspected_objects},
@@ -41,7 +41,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "first_answers", proxy.socket()).await?;
     let begun = Instant::now();
-    let crowd = Crowd::gather(&mut stage, size.pods).await?;
+    let crowd = ConnectionLimit::gather(&mut stage, size.pods).await?;
     crowd.until_logged("").await?;
     let (noted, kept) = (Noted::take(&stage.cri).await?, Kept::of(&stage).await?);
     let took = begun.elapsed().as_secs_f32();
@@ -65,7 +65,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
 }
 
 /// Each inspect takes its time; some hang and some fail, pods and containers.
-fn mood(random: &mut StdRng, crowd: &Crowd, size: Size) -> Mood {
+fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     let mut mood = Mood::default();
     let (pods, containers) = crowd.ids();
     for mut ids in [pods, containers] {
@@ -86,7 +86,7 @@ fn mood(random: &mut StdRng, crowd: &Crowd, size: Size) -> Mood {
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
-    (crowd, noted): (&Crowd, &Noted),
+    (crowd, noted): (&ConnectionLimit, &Noted),
     (mood, size): (&Mood, Size),
 ) -> Outcome<Vec<String>> {
     stage.bridge.kill().await?;
@@ -130,7 +130,11 @@ fn ends(mood: &Mood, id: &str) -> bool {
 }
 
 /// Asks for the status of one container that runs, one that has ended, and one whose inspect hangs.
-async fn wrong_statuses(cri: &Cri, (crowd, noted): (&Crowd, &Noted), mood: &Mood) -> Vec<String> {
+async fn wrong_statuses(
+    cri: &Cri,
+    (crowd, noted): (&ConnectionLimit, &Noted),
+    mood: &Mood,
+) -> Vec<String> {
     let (_, containers) = crowd.ids();
     let first = |wanted: &dyn Fn(&str) -> bool| containers.iter().copied().find(|id| wanted(id));
     let of = |state| first(&|id| ends(mood, id) && noted.container_is(id, state));
@@ -144,7 +148,7 @@ async fn wrong_statuses(cri: &Cri, (crowd, noted): (&Crowd, &Noted), mood: &Mood
 }
 
 /// A command runs in a container and writes to its log, and the pod is reached where it was.
-async fn works(stage: &Stage, crowd: &Crowd, line: &str) -> Outcome {
+async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
     let (pod, web) = crowd.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
     let said = stage.cri.exec_sync(&web.id, &["sh", "-c", &command], 10).await?;
@@ -161,7 +165,7 @@ async fn works(stage: &Stage, crowd: &Crowd, line: &str) -> Outcome {
 pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
-    let crowd = Crowd::gather(&mut stage, 2).await?;
+    let crowd = ConnectionLimit::gather(&mut stage, 2).await?;
     let noted = Noted::take(&stage.cri).await?;
     // A pod that is ready, a container that runs, and one that has ended with an error.
     let hanging =

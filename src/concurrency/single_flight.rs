@@ -18,12 +18,12 @@ pub struct Lost;
 
 /// Running calls by key. Clones share the same table.
 #[derive(Debug)]
-pub struct Calls<K, V> {
+pub struct SingleFlight<K, V> {
     running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
     tracker: TaskTracker,
 }
 
-impl<K, V> Calls<K, V>
+impl<K, V> SingleFlight<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
@@ -58,12 +58,12 @@ where
         }
         let (sender, answer) = watch::channel(None);
         running.insert(key.clone(), answer.clone());
-        let landing = Landing { key, running: Arc::clone(&self.running) };
+        let free_key = FreeKey { key, running: Arc::clone(&self.running) };
         let work = async move {
             let value = work.await;
             // The key is free before the answer is seen: a caller who asks again afterwards
             // must start anew, not be told the old answer.
-            drop(landing);
+            drop(free_key);
             sender.send_replace(Some(value));
         };
         // What it logs is about the first caller's request.
@@ -72,19 +72,19 @@ where
     }
 }
 
-impl<K, V> Clone for Calls<K, V> {
+impl<K, V> Clone for SingleFlight<K, V> {
     fn clone(&self) -> Self {
         Self { running: Arc::clone(&self.running), tracker: self.tracker.clone() }
     }
 }
 
 /// Frees the key when the task ends, by return or by panic.
-struct Landing<K: Eq + Hash, V> {
+struct FreeKey<K: Eq + Hash, V> {
     key: K,
     running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
 }
 
-impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+impl<K: Eq + Hash, V> Drop for FreeKey<K, V> {
     fn drop(&mut self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }

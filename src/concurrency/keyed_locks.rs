@@ -13,11 +13,11 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// A table of locks. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Locks {
+pub struct KeyedLocks {
     table: Arc<Mutex<HashMap<String, Weak<RwLock<()>>>>>,
 }
 
-impl Locks {
+impl KeyedLocks {
     /// Waits until nobody changes `name`, and keeps it so while the guard lives.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.lock_of(name).read_owned().await

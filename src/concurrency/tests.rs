@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    call::{Calls, Lost},
-    lock::Locks,
+    keyed_locks::KeyedLocks,
+    single_flight::{Lost, SingleFlight},
 };
 
 #[tokio::test]
 async fn equal_calls_share_one_task_and_later_ones_start_anew() {
-    let calls: Calls<&str, usize> = Calls::new(TaskTracker::new());
+    let calls: SingleFlight<&str, usize> = SingleFlight::new(TaskTracker::new());
     let started = Arc::new(AtomicUsize::new(0));
     let gate = Arc::new(Notify::new());
     let work = || {
@@ -44,7 +44,7 @@ async fn equal_calls_share_one_task_and_later_ones_start_anew() {
 #[tokio::test]
 async fn an_abandoned_call_still_finishes() {
     let tracker = TaskTracker::new();
-    let calls: Calls<&str, ()> = Calls::new(tracker.clone());
+    let calls: SingleFlight<&str, ()> = SingleFlight::new(tracker.clone());
     let done = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&done);
     let gate = Arc::new(Notify::new());
@@ -62,14 +62,14 @@ async fn an_abandoned_call_still_finishes() {
 
 #[tokio::test]
 async fn a_panicking_task_is_lost_and_frees_its_key() {
-    let calls: Calls<&str, u8> = Calls::new(TaskTracker::new());
+    let calls: SingleFlight<&str, u8> = SingleFlight::new(TaskTracker::new());
     assert_eq!(calls.run("k", async { panic!("on purpose") }).await, Err(Lost));
     assert_eq!(calls.run("k", async { 7 }).await, Ok(7));
 }
 
 #[tokio::test]
 async fn readers_share_and_a_writer_waits() {
-    let locks = Locks::default();
+    let locks = KeyedLocks::default();
     let one = locks.read("pod").await;
     let two = locks.read("pod").await;
     let write = locks.write("pod");
@@ -82,7 +82,7 @@ async fn readers_share_and_a_writer_waits() {
 
 #[tokio::test]
 async fn what_can_be_left_does_not_wait() {
-    let locks = Locks::default();
+    let locks = KeyedLocks::default();
     let reader = locks.read("pod").await;
     assert!(locks.try_write("pod").is_none());
     let another = locks.read("pod").await;

@@ -1,0 +1,48 @@
+//! Cancellation tokens by name: who waits for a lock cancels what its holder does, where that can take
+//! for ever.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio_util::sync::CancellationToken;
+
+/// A table of tokens by name. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Cancellations {
+    table: Arc<Mutex<HashMap<String, Weak<CancellationToken>>>>,
+}
+
+impl Cancellations {
+    /// The token of `name`: one that is cancelled stays so until nobody holds it any more,
+    /// neither the holder nor who waits.
+    pub fn of(&self, name: &str) -> Arc<CancellationToken> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = table.get(name).and_then(Weak::upgrade) {
+            return token;
+        }
+        table.retain(|_, token| token.strong_count() > 0);
+        let token = Arc::new(CancellationToken::new());
+        table.insert(name.to_owned(), Arc::downgrade(&token));
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cancellations;
+
+    #[test]
+    fn a_cancellation_lasts_as_long_as_somebody_holds_it() {
+        let cancellations = Cancellations::default();
+        let waiting = cancellations.of("pod");
+        waiting.cancel();
+        let working = cancellations.of("pod");
+        assert!(working.is_cancelled() && !cancellations.of("other").is_cancelled());
+        drop(waiting);
+        assert!(cancellations.of("pod").is_cancelled());
+        drop(working);
+        assert!(!cancellations.of("pod").is_cancelled());
+    }
+}
