@@ -175,13 +175,18 @@ fn wrong_json(error: &serde_json::Error) -> Malformed {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();
     let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-    Malformed { line: u64::try_from(line).ok(), reason: reason.to_owned() }
+    Malformed { line: u64::try_from(line).ok(), reason: one_line(reason) }
+}
+
+/// Names of fields are in it, whatever they hold.
+fn one_line(reason: &str) -> String {
+    reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();
-    let reason = first.split(" at line ").next().unwrap_or_default().to_owned();
+    let reason = one_line(first.split(" at line ").next().unwrap_or_default());
     Malformed { line: error.location().map(|place| place.line()), reason }
 }
 
