@@ -93,7 +93,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let comes = async { Ok(stage.bridge.cri().await?.version().await?) };
     let waits = async {
         let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
-        while !stage.bridge.tail().contains("cannot take a connection") {
+        while !stage.bridge.tail().contains("cannot accept a connection") {
             ensure!(looks.again().await, "nobody is kept waiting");
         }
         process.may_open(4096).await
