@@ -88,7 +88,8 @@ fn serve(
     let locks = EngineLocks::default();
     let missing = capability::missing();
     let surroundings = Surroundings { level, systemd, collector, locks, missing };
-    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
         Ok(app::run(settings.clone(), surroundings, stop).await?)
@@ -107,3 +108,6 @@ fn tracing(settings: &TracingSettings) -> (Option<Spans>, Option<Collector>) {
 
 /// How long the process waits for threads that still read or write files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
+/// For what blocks. File systems that hang may keep 256 for looks at the host, 512 for logs and 512
+/// for directories of logs; the rest is for all other work. None is there until it is needed.
+const THREADS: usize = 2048;

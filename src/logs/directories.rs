@@ -1,11 +1,12 @@
 //! Questions to log directories, of which any may hang: a dead NFS answers nobody.
 //!
 //! Who asks is answered within a bound. While a question is late, the same directory is not asked
-//! again: each question keeps a thread until it is answered.
+//! again: each question keeps a thread until it is answered. When very many are late, no directory
+//! is asked, as the threads are not for logs alone.
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,17 +23,19 @@ use super::{error::LogError, place::LogPath};
 pub(super) struct Directories {
     asked: Arc<Mutex<HashMap<PathBuf, Instant>>>,
     patience: Duration,
+    /// How many may be late.
+    most: usize,
 }
 
 impl Default for Directories {
     fn default() -> Self {
-        Self::patient(PATIENCE)
+        Self::patient(PATIENCE, MOST_LATE)
     }
 }
 
 impl Directories {
-    fn patient(patience: Duration) -> Self {
-        Self { asked: Arc::default(), patience }
+    fn patient(patience: Duration, most: usize) -> Self {
+        Self { asked: Arc::default(), patience, most }
     }
 
     /// Does blocking `work` in a log's directory, or says that the directory hangs. Work that was
@@ -47,8 +50,7 @@ impl Directories {
     ) -> Result<(), LogError> {
         let root = at.root().to_owned();
         let hung = || LogError::Hung { directory: at.root().to_owned() };
-        let since = *self.asked().entry(root.clone()).or_insert_with(Instant::now);
-        if since.elapsed() >= self.patience {
+        if !self.may_ask(&root) {
             return Err(hung());
         }
         let (place, asked) = (at.clone(), self.clone());
@@ -61,22 +63,34 @@ impl Directories {
         answer.unwrap_or(Err(LogError::Closed))
     }
 
+    fn may_ask(&self, root: &Path) -> bool {
+        let mut asked = self.asked();
+        let is_late = |since: &&Instant| since.elapsed() >= self.patience;
+        let is_full =
+            asked.len() >= self.most && asked.values().filter(is_late).count() >= self.most;
+        let since = asked.get(root).copied();
+        let may = !is_full && since.as_ref().is_none_or(|since| !is_late(&since));
+        if may && since.is_none() {
+            asked.insert(root.to_owned(), Instant::now());
+        }
+        may
+    }
+
     fn asked(&self) -> MutexGuard<'_, HashMap<PathBuf, Instant>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Threads that hanging directories may keep, one each.
+const MOST_LATE: usize = 512;
 /// Far longer than a disk takes that lives, and far shorter than a kubelet waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        path::Path,
-        sync::{
-            atomic::{AtomicUsize, Ordering},
-            mpsc,
-        },
+    use std::sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
     };
 
     use super::*;
@@ -90,7 +104,7 @@ mod tests {
     /// Every try of a kubelet would otherwise keep one more thread.
     #[tokio::test]
     async fn a_directory_that_hangs_is_asked_once() {
-        let directories = Directories::patient(Duration::from_millis(20));
+        let directories = Directories::patient(Duration::from_millis(20), 512);
         let (release, held) = mpsc::channel::<()>();
         let began = Arc::new(AtomicUsize::new(0));
         let hang = {
@@ -117,5 +131,29 @@ mod tests {
             task::yield_now().await;
         }
         directories.ask(place("a"), |_| Ok(())).await.unwrap();
+    }
+
+    /// The threads are those of all other work.
+    #[tokio::test]
+    async fn so_many_may_hang_and_no_more() {
+        let directories = Directories::patient(Duration::from_millis(20), 3);
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for pod in ["a", "b", "c"] {
+            let held = Arc::clone(&held);
+            let hang = move |_: &LogPath| {
+                let _ = held.lock().map(|held| held.recv());
+                Ok(())
+            };
+            let answer = directories.ask(place(pod), hang).await;
+            assert!(matches!(answer, Err(LogError::Hung { .. })), "{answer:?}");
+        }
+        let refused = directories.ask(place("d"), |_| panic!("was asked")).await;
+        assert!(matches!(refused, Err(LogError::Hung { .. })), "{refused:?}");
+        drop(release);
+        while !directories.asked().is_empty() {
+            task::yield_now().await;
+        }
+        directories.ask(place("d"), |_| Ok(())).await.unwrap();
     }
 }

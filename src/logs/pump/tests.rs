@@ -143,7 +143,8 @@ async fn directories_that_hang_keep_no_other_log() {
     let running = tokio::spawn(pump.run(received));
     let (healthy, mut observed) = (subject(directory.path()), Vec::new());
     write(&directory.path().join("json.log"));
-    let hung: Vec<Subject> = (0..5).map(|number| hanging(directory.path(), number)).collect();
+    // More than a node has pods that kubelet's defaults allow.
+    let hung: Vec<Subject> = (0..150).map(|number| hanging(directory.path(), number)).collect();
     for subject in hung.iter().chain([&healthy]).cloned() {
         let (reply, answer) = oneshot::channel();
         let subject = Box::new(subject);
