@@ -1,11 +1,13 @@
 //! CreateContainer: facts in, plan, one create; what is there already is recognised.
 
-use std::{os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
+use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
+use tokio::task::{JoinError, spawn_blocking};
 use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
+    gather::look::patiently,
     name_conflict::{Verdict, create_named},
     room::Containers,
     volumes::Volumes,
@@ -137,31 +139,31 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
 /// Bind sources that do not exist are made, as dockershim did; engines before API 1.42 have no
 /// switch for it.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
-    for path in &plan.directories {
-        match make_directory(path).await {
-            Ok(()) => {}
-            // The caller chose the place.
-            Err(cause) => {
-                return Err(ContainerError::File {
+    let directories = plan.directories.clone();
+    let lost = |lost: JoinError| ContainerError::file("create mount source", "/", lost.into());
+    patiently(|look| async move {
+        let making = spawn_blocking(move || {
+            directories.into_iter().try_for_each(|path| {
+                look.at(&path)?;
+                // The caller chose the place.
+                make_directory(&path).map_err(|cause| ContainerError::File {
                     action: "create mount source",
-                    path: path.clone(),
+                    path,
                     cause: Arc::new(cause),
                     kind: Kind::InvalidArgument,
-                });
-            }
-        }
-    }
-    Ok(())
+                })
+            })
+        });
+        making.await.map_err(lost)?
+    })
+    .await
 }
 
-async fn make_directory(path: &Path) -> std::io::Result<()> {
-    if tokio::fs::symlink_metadata(path).await.is_ok() {
+fn make_directory(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let path = path.to_owned();
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o755);
-    tokio::task::spawn_blocking(move || builder.create(path)).await?
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 /// What to do with the container that already has the name.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
+    time::Duration,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -51,7 +52,7 @@ async fn relabel_source(
     label: String,
     cancellation: Arc<CancellationToken>,
 ) -> Result<(), ContainerError> {
-    let place = source.clone();
+    let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
     let relabelling = tokio::task::spawn_blocking(move || {
         let place = Path::new(&place);
         // Not every engine has made it by now.
@@ -67,7 +68,10 @@ async fn relabel_source(
         info!(source = %resolved.display(), label, count, "mount source relabelled for SELinux");
         Ok(())
     });
-    let done = relabelling.await.unwrap_or_else(|lost| Err(lost.into()));
+    let done = tokio::select! {
+        done = relabelling => done.unwrap_or_else(|lost| Err(lost.into())),
+        () = cut_short(&stopping) => Err(io::ErrorKind::Interrupted.into()),
+    };
     done.map_err(|cause| match cause.kind() {
         io::ErrorKind::Interrupted => ContainerError::PodStopping { path: source.into() },
         _ => ContainerError::File {
@@ -77,6 +81,12 @@ async fn relabel_source(
             kind: Kind::InvalidArgument,
         },
     })
+}
+
+/// A file system that does not answer cannot be cut short: it is let alone, with the thread.
+async fn cut_short(cancellation: &CancellationToken) {
+    cancellation.cancelled().await;
+    tokio::time::sleep(BETWEEN_FILES).await;
 }
 
 /// A file is fine as well.
@@ -92,6 +102,8 @@ fn is_the_hosts(path: &Path) -> bool {
         || ROOTS.contains(&path.to_str().unwrap_or("/"))
 }
 
+/// Longer than a healthy disk takes for one file.
+const BETWEEN_FILES: Duration = Duration::from_secs(5);
 /// With all below them.
 const OF_THE_HOST: [&str; 12] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",

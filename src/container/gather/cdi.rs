@@ -1,8 +1,8 @@
 //! CDI devices: what they come to, or whether the engine can know them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::host::patiently;
+use super::look::patiently;
 use crate::{
     cdi::registry::Registry,
     container::{error::ContainerError, room::Containers},
@@ -22,7 +22,8 @@ impl Containers {
         let devices = spec.cdi_devices.clone();
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = self.cdi.clone();
-        patiently("the CDI specifications", async move {
+        patiently(|look| async move {
+            look.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {
                 return Ok(Some(ours.edits(&devices).await?));
             }

@@ -7,11 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{model::container::Device, translate::plan::error::PlanError};
+use crate::{
+    container::error::ContainerError, model::container::Device, translate::plan::error::PlanError,
+};
 
 /// Refuses the first that is neither a device, nor a link to one, nor a directory with devices.
-pub(super) fn check(devices: &[Device]) -> Result<(), PlanError> {
+pub(super) fn check(
+    devices: &[Device],
+    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
+) -> Result<(), ContainerError> {
     devices.iter().enumerate().try_for_each(|(at, device)| {
+        go(Path::new(&device.host_path))?;
         let reason = match kind(Path::new(&device.host_path)) {
             Ok(Found::Device) => return Ok(()),
             Ok(Found::EmptyDirectory) => "there is no device in this directory".to_owned(),
@@ -22,7 +28,8 @@ pub(super) fn check(devices: &[Device]) -> Result<(), PlanError> {
             Err(error) => error.to_string(),
         };
         let field = format!("config.devices[{at}].host_path");
-        Err(PlanError::Host { field, reason: format!("{reason}: {:?}", device.host_path) })
+        let reason = format!("{reason}: {:?}", device.host_path);
+        Err(PlanError::Host { field, reason }.into())
     })
 }
 
@@ -86,7 +93,8 @@ mod tests {
             (path("file/below"), Some("ot a directory")),
         ] {
             let devices = [Device::default(), Device { host_path, ..Device::default() }];
-            let refused = check(&devices[1..]).err().map(|refused| refused.to_string());
+            let refused =
+                check(&devices[1..], &|_| Ok(())).err().map(|refused| refused.to_string());
             assert_eq!(refused.is_some(), said.is_some(), "{devices:?}: {refused:?}");
             let text = refused.unwrap_or_default();
             assert!(text.contains(said.unwrap_or_default()), "{text}");

@@ -6,6 +6,7 @@ pub mod cdi;
 mod devices;
 pub mod facts;
 mod host;
+pub(super) mod look;
 mod mounts;
 pub mod seccomp_profile;
 mod selinux;

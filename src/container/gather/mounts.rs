@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    container::error::ContainerError,
     host::mounts::{Shared, Sharing},
     model::{
         container::{Mount, Propagation},
@@ -16,23 +17,36 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// Refuses the first that cannot be. Image mounts are left to those who make them.
-pub(super) fn check(mounts: &[Mount], engine_socket: &Path) -> Result<(), PlanError> {
-    check_among(mounts, || Shared::seen_by(engine_socket).ok())
+/// Refuses the first that cannot be. Image mounts are left to those who make them. Every place is
+/// told to `go` before it is looked at, which says whether it hangs.
+pub(super) fn check(
+    mounts: &[Mount],
+    engine_socket: &Path,
+    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
+) -> Result<(), ContainerError> {
+    check_among(mounts, || Shared::seen_by(engine_socket).ok(), go)
 }
 
 /// The same; how the machine's mounts are shared is asked once at most.
-fn check_among(mounts: &[Mount], shared: impl FnOnce() -> Option<Shared>) -> Result<(), PlanError> {
+fn check_among(
+    mounts: &[Mount],
+    shared: impl FnOnce() -> Option<Shared>,
+    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
+) -> Result<(), ContainerError> {
     let shared = LazyCell::new(shared);
     let is_bind = |mount: &Mount| mount.image.is_none();
     for (at, mount) in mounts.iter().enumerate().filter(|(_, mount)| is_bind(mount)) {
-        let source = Path::new(&mount.host_path);
-        let refused = refuse_source(source)
+        go(Path::new(&mount.host_path))?;
+        let refused = refuse_source(Path::new(&mount.host_path))
             .map(|reason| ("host_path", reason))
-            .or_else(|| Some(("propagation", refuse_propagation(mount, || shared.as_ref())?)))
-            .or_else(|| Some(("container_path", refuse_place(mount, mounts)?)));
+            .or_else(|| Some(("propagation", refuse_propagation(mount, || shared.as_ref())?)));
+        let refused = match refused {
+            None => refuse_place(mount, mounts, go)?.map(|reason| ("container_path", reason)),
+            refused => refused,
+        };
         if let Some((field, reason)) = refused {
-            return Err(PlanError::Host { field: format!("config.mounts[{at}].{field}"), reason });
+            let field = format!("config.mounts[{at}].{field}");
+            return Err(PlanError::Host { field, reason }.into());
         }
     }
     Ok(())
@@ -76,34 +90,37 @@ fn refuse_propagation<'a>(
 }
 
 /// A mount within another needs a place there, or the right to make one.
-fn refuse_place(mount: &Mount, all: &[Mount]) -> Option<String> {
+fn refuse_place(
+    mount: &Mount,
+    all: &[Mount],
+    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
+) -> Result<Option<String>, ContainerError> {
     let place = parts(&mount.container_path);
     let within = |other: &&Mount| {
         let around = parts(&other.container_path);
         around.len() < place.len() && place.starts_with(&around)
     };
-    let around =
-        all.iter().filter(within).max_by_key(|other| parts(&other.container_path).len())?;
-    if around.image.is_some() {
-        return None;
-    }
+    let around = all.iter().filter(within).max_by_key(|other| parts(&other.container_path).len());
+    let Some(around) = around.filter(|around| around.image.is_none()) else { return Ok(None) };
     let below: PathBuf = place.iter().skip(parts(&around.container_path).len()).collect();
     let source = Path::new(&around.host_path);
+    go(source)?;
     let metadata = fs::metadata(source).ok();
     if metadata.as_ref().is_some_and(|metadata| !metadata.is_dir()) {
-        return Some(format!(
+        return Ok(Some(format!(
             "{:?} lies below {:?}, where a file is mounted",
             mount.container_path, around.container_path
-        ));
+        )));
     }
-    let missing =
-        fs::metadata(source.join(below)).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-    (around.readonly && missing).then(|| {
+    let below = source.join(below);
+    go(&below)?;
+    let missing = fs::metadata(below).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    Ok((around.readonly && missing).then(|| {
         format!(
             "{:?} lies below the read-only mount at {:?}, which has nothing there to mount on",
             mount.container_path, around.container_path
         )
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -140,7 +157,7 @@ mod tests {
             (vec![ro("full"), at("file", "/mm")], None),
             (vec![ro("full"), at("link", "/m/there"), at("file", "/m/there/x")], None),
         ] {
-            let refused = check(&mounts, Path::new("/nonexistent.sock")).err();
+            let refused = check(&mounts, Path::new("/nonexistent.sock"), &|_| Ok(())).err();
             let text = refused.map(|refused| refused.to_string()).unwrap_or_default();
             assert_eq!(text.is_empty(), said.is_none(), "{mounts:?}: {text}");
             assert!(text.contains(said.unwrap_or_default()), "{mounts:?}: {text}");
@@ -164,7 +181,8 @@ mod tests {
             (Propagation::HostToContainer, held.shared || held.follows),
             (Propagation::Bidirectional, held.shared),
         ] {
-            let checked = check(&[mount(propagation)], Path::new("/nonexistent.sock"));
+            let socket = Path::new("/nonexistent.sock");
+            let checked = check(&[mount(propagation)], socket, &|_| Ok(()));
             assert_eq!(checked.is_ok(), fine, "{propagation:?} {held:?}");
         }
     }
@@ -181,10 +199,11 @@ mod tests {
         {
             let mut reads = 0;
             let mounts: Vec<Mount> = (0..50).map(|_| mount(propagation)).collect();
-            let checked = check_among(&mounts, || {
+            let table = || {
                 reads += 1;
                 None
-            });
+            };
+            let checked = check_among(&mounts, table, &|_| Ok(()));
             assert!(checked.is_ok());
             assert_eq!(reads, wanted, "{propagation:?}");
         }

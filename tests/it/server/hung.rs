@@ -1,4 +1,4 @@
-//! Log directories on file systems that answer nobody, as a dead NFS.
+//! Log directories and mounts on file systems that answer nobody, as a dead NFS.
 
 use std::{
     fs,
@@ -8,10 +8,17 @@ use std::{
     time::Duration,
 };
 
+use dockbridge::{
+    host::relabel::{SELINUX, relabel},
+    wire::cri,
+};
 use tonic::Code;
 
 use crate::skips::{Lack, skip};
-use crate::support::bridge::{Bridge, LONG, container, docker, pod};
+use crate::support::{
+    bridge::{Bridge, LONG, container, docker, pod},
+    fake_dockerd::server::eventually,
+};
 
 /// A file system in user space that nobody serves: whoever looks at it waits, until it is dropped.
 struct Hung {
@@ -83,6 +90,86 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     }
     bridge.start_container(&created.unwrap()).await.unwrap();
     bridge.clear(&docker).await;
+}
+
+/// Every try would otherwise keep one more thread, and in the end all seats for looks at the host.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let source = bridge.node().path("dead");
+    let Some(hung) = Hung::mount(&source) else {
+        return skip(Lack::Devices);
+    };
+    let (config, other) = (pod("one"), pod("two"));
+    let sandbox = bridge.run(&config).await.unwrap();
+    let fine = bridge.node().path("fine");
+    let mut wish = container("main");
+    wish.mounts = vec![mount(&fine), mount(&source.join("below"))];
+    for patience in [LONG, Duration::from_secs(5)] {
+        let create = bridge.create(&sandbox, &wish, &config);
+        let refused = tokio::time::timeout(patience, create).await.expect("an answer in time");
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
+        assert!(refused.message().contains("dead/below"), "{refused}");
+    }
+    let others = bridge.run(&other).await.unwrap();
+    wish.mounts.truncate(1);
+    let id = bridge.create(&others, &wish, &other).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    tokio::time::timeout(LONG, bridge.stop_pod(&sandbox)).await.expect("a stop in time").unwrap();
+    drop(hung);
+    bridge.clear(&docker).await;
+}
+
+/// What hangs below a source is met by the relabelling alone, which holds the pod's lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
+    let docker = docker().await;
+    docker.world(|world| {
+        world.info["SecurityOptions"].as_array_mut().unwrap().push("name=selinux".into());
+    });
+    let bridge = Bridge::start(&docker).await;
+    let source = bridge.node().path("volume");
+    fs::create_dir(&source).unwrap();
+    if relabel(&source, (SELINUX, "probe"), &|| false).is_err() {
+        return skip(Lack::Attributes);
+    }
+    let Some(hung) = Hung::mount(&source.join("dead")) else {
+        return skip(Lack::Devices);
+    };
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let mut wish = container("c");
+    wish.mounts.push(cri::Mount { selinux_relabel: true, ..mount(&source) });
+    let stopping = async {
+        eventually(|| label(&source) != b"probe").await;
+        // Long enough to have come to what hangs.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::timeout(LONG, bridge.stop_pod(&sandbox)).await
+    };
+    let (created, stopped) = tokio::join!(bridge.create(&sandbox, &wish, &config), stopping);
+    stopped.expect("a stop in time").unwrap();
+    let refused = created.unwrap_err();
+    assert!(refused.message().contains("the pod is being stopped"), "{refused}");
+    assert!(bridge.containers().await.unwrap().is_empty());
+    drop(hung);
+    bridge.clear(&docker).await;
+}
+
+fn label(path: &Path) -> Vec<u8> {
+    let mut label = vec![0; 256];
+    let length = rustix::fs::lgetxattr(path, SELINUX, &mut label).unwrap();
+    label.truncate(length);
+    label
+}
+
+fn mount(source: &Path) -> cri::Mount {
+    cri::Mount {
+        container_path: format!("/m/{}", source.file_name().unwrap().display()),
+        host_path: source.display().to_string(),
+        ..Default::default()
+    }
 }
 
 const MOUNT: &str = "exec 3<>/dev/fuse \
