@@ -12,7 +12,7 @@ use tokio::{
     sync::{Mutex, mpsc},
     time::{Duration, Instant, sleep},
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::AppError;
 use crate::{
@@ -56,11 +56,18 @@ impl OwnEngines {
         gate.admitting(move |engine| admit(owner.clone(), engine))
     }
 
-    /// Resolves when an engine cannot be made ours.
+    /// Resolves when an engine cannot be made ours, or is no longer.
     pub(super) async fn refused(&mut self) -> AppError {
-        match self.refused.recv().await {
-            Some(error) => error,
-            None => pending().await,
+        loop {
+            tokio::select! {
+                refused = self.refused.recv() => match refused {
+                    Some(error) => return error,
+                    None => return pending().await,
+                },
+                () = sleep(LOOK_EVERY) => if let Err(error) = self.owner.keep().await {
+                    return error;
+                },
+            }
         }
     }
 }
@@ -77,12 +84,17 @@ async fn admit(owner: Weak<Owner>, engine: EngineInfo) {
     }
 }
 
+struct Held {
+    engine: EngineInfo,
+    lock: Lock,
+}
+
 struct Owner {
     locks: EngineLocks,
     listen: PathBuf,
     docker: PathBuf,
     /// By file, until the end: an engine that was away may come back.
-    held: Mutex<HashMap<PathBuf, Lock>>,
+    held: Mutex<HashMap<PathBuf, Held>>,
     refuse: mpsc::Sender<AppError>,
 }
 
@@ -96,7 +108,21 @@ impl Owner {
         let lock = patiently(|| self.locks.take(&file, &self.listen)).await;
         let lock = lock.map_err(|refused| self.refusal(engine, refused))?;
         debug!(lock = %file.display(), "no other dockbridge serves this engine");
-        held.insert(file, lock);
+        held.insert(file, Held { engine: engine.clone(), lock });
+        Ok(())
+    }
+
+    /// Takes locks again whose files somebody has removed. Whoever came in between has the engine.
+    async fn keep(&self) -> Result<(), AppError> {
+        let mut held = self.held.lock().await;
+        for (file, Held { engine, lock }) in held.iter_mut() {
+            if lock.is_at(file) {
+                continue;
+            }
+            let again = patiently(|| self.locks.take(file, &self.listen)).await;
+            *lock = again.map_err(|refused| self.refusal(engine, refused))?;
+            warn!(lock = %file.display(), "somebody removed the lock of this engine: taken again");
+        }
         Ok(())
     }
 
@@ -123,7 +149,46 @@ async fn patiently(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, L
 
 /// How long a killed predecessor's child may keep a lock.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether locks are still where others look for them.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often the lock is tried meanwhile.
 const RETRY: Duration = Duration::from_millis(20);
 /// Nobody else has business in the state directory.
 const STATE_MODE: u32 = 0o700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::engine::ApiVersion,
+        translate::observe::engine::observe,
+        wire::docker::{Info, Version},
+    };
+
+    #[tokio::test]
+    async fn a_lock_that_was_removed_is_taken_again_unless_somebody_else_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = EngineLocks::at(dir.path().join("locks"));
+        let info = Info { id: "e".to_owned(), ..Info::default() };
+        let engine = observe(&Version::default(), &info, ApiVersion::OLDEST);
+        let file = locks.file(&engine).unwrap();
+        let (refuse, _refused) = mpsc::channel(1);
+        let owner = Owner {
+            locks: locks.clone(),
+            listen: "/run/first.sock".into(),
+            docker: "/run/docker.sock".into(),
+            held: Mutex::default(),
+            refuse,
+        };
+        owner.take(&engine).await.unwrap();
+        owner.keep().await.unwrap();
+        std::fs::remove_file(&file).unwrap();
+        owner.keep().await.unwrap();
+        assert!(matches!(Lock::take(&file, &owner.docker), Err(LockError::Held { .. })));
+        std::fs::remove_dir_all(dir.path().join("locks")).unwrap();
+        let second = locks.take(&file, "/run/second.sock".as_ref()).unwrap();
+        let Err(AppError::Served { holder, .. }) = owner.keep().await else { panic!("kept") };
+        assert_eq!(holder.socket.unwrap().to_str(), Some("/run/second.sock"));
+        drop(second);
+    }
+}

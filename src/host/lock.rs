@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use super::{error::HostError, file};
 /// lock two files of one name.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// The lock could not be taken.
@@ -71,7 +71,16 @@ impl Lock {
         let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
         // Only for whoever meets the lock; without it the lock holds as well.
         let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Whether its file still is the one at `path`: if somebody removed it, another process can take
+    /// the next one of that name.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let same =
+            |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+        let (held, found) = (self.file.metadata(), path.symlink_metadata());
+        held.and_then(|held| found.map(|found| same(held, found))).unwrap_or_default()
     }
 
     /// Who has the lock at `path`; nobody where there is no such file.

@@ -28,6 +28,19 @@ fn who_comes_second_is_told_who_was_first() {
 }
 
 #[test]
+fn a_lock_whose_file_was_removed_keeps_nobody_out_and_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let take = || Lock::take(&path, Path::new("/run/a.sock"));
+    let first = take().unwrap();
+    assert!(first.is_at(&path));
+    fs::remove_file(&path).unwrap();
+    assert!(!first.is_at(&path));
+    let second = take().unwrap();
+    assert!(!first.is_at(&path) && second.is_at(&path));
+}
+
+#[test]
 fn a_look_at_a_lock_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
