@@ -16,6 +16,7 @@ pub use bollard::models::{
     RestartPolicy, RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// Reads `null` as the default: Go encodes empty maps and lists that way.
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -24,6 +25,22 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads labels one by one: what is no text is left out, and the others still say whose a container
+/// is. What is no map has none.
+fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let Value::Object(labels) = Value::deserialize(deserializer)? else {
+        return Ok(BTreeMap::new());
+    };
+    let text = |(key, value)| match value {
+        Value::String(text) => Some((key, text)),
+        _ => None,
+    };
+    Ok(labels.into_iter().filter_map(text).collect())
 }
 
 /// `GET /containers/{id}/json`.
@@ -124,7 +141,7 @@ pub struct InspectConfig {
     #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// Container labels, merged with the image's.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     /// Terminal.
     #[serde(deserialize_with = "nullable")]
@@ -265,7 +282,7 @@ pub struct ImageConfig {
     #[serde(deserialize_with = "nullable")]
     pub user: String,
     /// Labels.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     /// Stop signal.
     #[serde(deserialize_with = "nullable")]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
@@ -145,21 +145,24 @@ struct Stored {
     kind: String,
     #[serde(rename = "containerId")]
     container: String,
+    #[serde(default, deserialize_with = "usable")]
     config: Option<String>,
     #[serde(rename = "ifName")]
     interface: String,
     #[serde(rename = "networkName")]
     network: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
     netns: Option<String>,
     #[serde(default, rename = "cniArgs", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "usable")]
     arguments: Option<Vec<(String, String)>>,
     #[serde(default, rename = "capabilityArgs", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "usable")]
     capabilities: Option<Map<String, Value>>,
     #[serde(default)]
     result: Value,
     /// No part of the format; others skip it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
     owner: Option<String>,
 }
 
@@ -178,6 +181,15 @@ impl From<&Entry> for Stored {
             owner: entry.ours.then(|| OWNER.to_owned()),
         }
     }
+}
+
+/// None of what is of another form: a pod is released with as much as can be read.
+fn usable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 fn load(path: &Path) -> Option<Value> {

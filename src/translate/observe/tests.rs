@@ -232,6 +232,20 @@ fn instants() {
     }
 }
 
+/// No engine writes one today; from one that did, all its pods would be strangers.
+#[test]
+fn a_label_that_is_no_text_costs_itself_alone() {
+    for odd in [json!(7), json!(null), json!({"a": 1})] {
+        let mut inspect = sandbox_inspect();
+        inspect["Config"]["Labels"]["odd"] = odd.clone();
+        assert_eq!(observe(inspect.clone()), observe(sandbox_inspect()), "{odd}");
+        let labels = inspect["Config"]["Labels"].clone();
+        let entry = json!({"Id": inspect["Id"], "Names": [inspect["Name"]], "Labels": labels});
+        let listed = listed::observe(serde_json::from_value(entry).unwrap());
+        assert!(matches!(listed, Observed::Sandbox(_)), "{odd}: {listed:?}");
+    }
+}
+
 /// Anybody may run an image by hand, and an image may bring any labels.
 #[test]
 fn labels_alone_make_no_pod() {

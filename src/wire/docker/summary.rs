@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{InspectMount, InspectNetwork};
+use super::{InspectMount, InspectNetwork, labels};
 
 /// An entry of `GET /containers/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,7 +28,7 @@ pub struct ContainerSummary {
     #[serde(deserialize_with = "lenient")]
     pub created: i64,
     /// Container labels, merged with the image's.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
     #[serde(deserialize_with = "lenient")]
@@ -73,7 +73,7 @@ pub struct ImageSummary {
     #[serde(deserialize_with = "lenient")]
     pub size: i64,
     /// Labels of the image.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
 }
 

@@ -102,6 +102,33 @@ fn broken_files_are_as_good_as_none() {
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
 
+/// Released without ports is better than not at all: the configuration is what counts.
+#[test]
+fn what_is_damaged_costs_nothing_but_itself() {
+    let whole = json!({
+        "kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "pods",
+        "config": "e30=", "netns": "/run/n", "cniArgs": [["a", "b"]],
+        "capabilityArgs": {"dns": {}}, "result": {"ips": []}, "owner": "dockbridge",
+    });
+    let rest =
+        |entry: Entry| (entry.config.is_some(), entry.arguments.len(), entry.capabilities.len());
+    assert_eq!(decode(&whole).map(rest), Some((true, 1, 1)));
+    for (field, damaged, left) in [
+        ("cniArgs", json!({"a": "b"}), (true, 0, 1)),
+        ("cniArgs", json!([["a"]]), (true, 0, 1)),
+        ("capabilityArgs", json!([{"dns": {}}]), (true, 1, 0)),
+        ("capabilityArgs", json!("dns"), (true, 1, 0)),
+        ("netns", json!(7), (true, 1, 1)),
+        ("owner", json!({}), (true, 1, 1)),
+        ("config", json!({}), (false, 1, 1)),
+        ("result", json!([]), (true, 1, 1)),
+    ] {
+        let mut entry = whole.clone();
+        entry[field] = damaged;
+        assert_eq!(decode(&entry).map(rest), Some(left), "{field}");
+    }
+}
+
 #[test]
 fn drafts_of_processes_that_are_no_more_are_swept() {
     let (dir, cache) = cache();
