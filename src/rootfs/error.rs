@@ -25,6 +25,12 @@ pub enum RootfsError {
         /// The most that is read, in bytes.
         limit: u64,
     },
+    /// Something of an image that whoever opens may never come back from.
+    #[error("{path} of the image is a pipe or a device: Docker could hang on it for ever")]
+    NoFile {
+        /// Path in the image.
+        path: String,
+    },
     /// What is true now is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -80,7 +86,7 @@ impl RootfsError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
-            Self::TooLarge { .. } => Kind::FailedPrecondition,
+            Self::TooLarge { .. } | Self::NoFile { .. } => Kind::FailedPrecondition,
             Self::Store(error) => error.kind(),
             Self::NoImage => Kind::NotFound,
             Self::NoSubPath { .. } | Self::UnspeakableSubPath { .. } => Kind::InvalidArgument,

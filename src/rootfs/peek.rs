@@ -99,21 +99,29 @@ impl Peek {
     }
 
     /// The bytes of the plain file at an absolute path, links followed inside the image; none
-    /// where no plain file is.
+    /// where nothing or a folder is.
     ///
     /// # Errors
-    /// The engine fails, the links go round in a ring, or the file is larger than `limit` bytes.
+    /// The engine fails, the links go round in a ring, the file is larger than `limit` bytes, or it
+    /// is a pipe or the like.
     pub async fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, RootfsError> {
-        let mut content = self.engine.read_path(self.id(), path, limit).await?;
-        if let Some(PathContent::Unread(PathKind::Link(end))) = &content {
-            content = self.engine.read_path(self.id(), end, limit).await?;
-        }
-        match content {
-            Some(PathContent::File(bytes)) => Ok(Some(bytes)),
-            Some(PathContent::Unread(PathKind::File(size))) => {
-                Err(RootfsError::TooLarge { path: path.to_owned(), size, limit })
+        // Asked for the bytes of a pipe, engines never end their answer, nor let the container go.
+        let (place, kind) = match self.step(path).await? {
+            Some(PathKind::Link(end)) => (end.clone(), self.step(&end).await?),
+            kind => (path.to_owned(), kind),
+        };
+        let path = path.to_owned();
+        match kind {
+            Some(PathKind::File(size)) if size > limit => {
+                Err(RootfsError::TooLarge { path, size, limit })
             }
-            Some(PathContent::Unread(_)) | None => Ok(None),
+            Some(PathKind::File(_)) => match self.engine.read_path(self.id(), &place, limit).await?
+            {
+                Some(PathContent::File(bytes)) => Ok(Some(bytes)),
+                _ => Ok(None),
+            },
+            Some(PathKind::Other) => Err(RootfsError::NoFile { path }),
+            Some(PathKind::Directory | PathKind::Link(_)) | None => Ok(None),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dockbridge::{
     container::{error::ContainerError, room::Containers},
-    error::Kind,
+    error::{Kind, chain},
     model::{
         id::{ContainerId, ImageId},
         label,
@@ -129,7 +129,7 @@ async fn one_look_tells_the_accounts_of_an_image() {
     };
     assert_eq!(user(&merge.unwrap()), [1001, 2000]);
     assert_eq!(user(&strict.unwrap()), [1001]);
-    assert_eq!(node.docker.count("GET /containers/*/archive"), 3);
+    assert_eq!(node.docker.count("GET /containers/*/archive"), 2);
     let peeks = node.docker.matching("POST /containers/create");
     let peeks = peeks.iter().filter(|call| call.target.contains("dockbridge-peek-"));
     assert_eq!(peeks.count(), 1);
@@ -168,6 +168,25 @@ async fn looks_are_bounded_and_taken_again() {
     let gone = json!({ "message": "No such container: aaa" });
     node.docker.inject(Rule::new("GET /containers/*/archive", Fault::Answer(404, gone)).times(1));
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
+}
+
+/// Engines open both files at the start, and never come back from a pipe that nobody writes to.
+#[tokio::test]
+async fn accounts_in_a_pipe_are_refused_whoever_is_asked_for() {
+    let node = Node::start().await;
+    let linked = ("/etc/group", "-> /run/pipe");
+    for files in [vec![("/etc/passwd", "a pipe")], vec![linked, ("/run/pipe", "a pipe")]] {
+        let image = node.image(&files);
+        for user in [RunAs::Uid(1000), RunAs::Image] {
+            let error = node.create(&image, user, GroupsPolicy::Merge).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::FailedPrecondition);
+            let path = files[0].0;
+            let pipe = files.last().and_then(|(path, _)| path.rsplit('/').next()).unwrap();
+            let asked = node.docker.matching("GET /containers/*/archive");
+            assert!(asked.iter().all(|call| !call.target.contains(pipe)), "it would hang");
+            assert!(chain(&error).contains(&format!("{path} of the image")), "{}", chain(&error));
+        }
+    }
 }
 
 /// By hand somebody may well use our label; the name is ours alone.

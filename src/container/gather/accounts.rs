@@ -8,6 +8,7 @@ use crate::{
     container::{error::ContainerError, room::Containers},
     error::chain,
     model::{accounts::Accounts, container::ContainerSpec, record::ImageRecord},
+    rootfs::error::RootfsError,
     translate::plan::identity::needs_accounts,
 };
 
@@ -21,6 +22,8 @@ impl Containers {
     ) -> Result<Option<Arc<Accounts>>, ContainerError> {
         match self.rootfs.accounts(&image.id).await {
             Ok(accounts) => Ok(Some(accounts)),
+            // The engine opens it as well, at the start, and would never let go of the container.
+            Err(error @ RootfsError::NoFile { .. }) => Err(error.into()),
             Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
             Err(error) => {
                 let error = chain(&error);

@@ -194,7 +194,11 @@ fn archive(world: &World, container: &Container, request: &Recorded) -> Answer {
     };
     let name = path.rsplit('/').next().unwrap_or_default();
     let link = text.strip_prefix("-> ").unwrap_or_default();
-    let mode: u32 = if link.is_empty() { 0o644 } else { 1 << 27 | 0o777 };
+    let mode: u32 = match text.as_str() {
+        "a pipe" => 1 << 25 | 0o644,
+        _ if link.is_empty() => 0o644,
+        _ => 1 << 27 | 0o777,
+    };
     let stat = json!({ "name": name, "size": text.len(), "mode": mode, "linkTarget": link });
     let body = if request.method == "HEAD" { Vec::new() } else { wire::tar(name, text) };
     Answer::Archive(stat.to_string(), body)
