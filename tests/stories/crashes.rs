@@ -10,6 +10,7 @@ use crate::support::{
     chance::seeded,
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
+    http,
     patience::{Looks, patient},
     pod,
     stage::Stage,
@@ -45,6 +46,45 @@ async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcom
     ensure!(cri.sandboxes().await?.is_empty(), "the sandbox is still listed");
     ensure!(cri.containers().await?.is_empty(), "its container is still listed");
     stage.leaves_nothing().await
+}
+
+/// Somebody restarts the pause on the engine's own network: the engine connects it anew, and the pod
+/// is shown as that one is. What ran before is still in the namespace that is gone; what is made
+/// now is where the pod is. An end behind our back, and no start, is the end of the pod.
+pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
+    let stage = Stage::docker(&world, "sandbox_restarted").await?;
+    let cri = &stage.cri;
+    let mut pod = stage.recipes.pod("again");
+    pod.port_mappings = vec![pod::port(18086, 80)];
+    let sandbox = cri.run(&pod).await?;
+    let before = address(cri, &sandbox).await?;
+    // Whoever takes the address meanwhile sees to it that the pod has another one.
+    stage.engine.docker(&["kill", &sandbox]).await?;
+    until_listed_not_ready(cri, &sandbox).await?;
+    ensure_eq!(address(cri, &sandbox).await?, "");
+    let thief = ["run", "-d", "--entrypoint", "sleep", &world.image, "600"];
+    let thief = stage.engine.docker(&thief).await?;
+    stage.engine.docker(&["start", &sandbox]).await?;
+    let told = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+    let now = stage.engine.docker(&["inspect", "-f", told, &sandbox]).await?;
+    ensure!(now != before && !now.is_empty(), "was {before}, is {now}");
+    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    while address(cri, &sandbox).await? != now {
+        ensure!(looks.again().await, "the pod is still not at {now}");
+    }
+    ensure_eq!(cri.sandbox(&sandbox).await?.state(), cri::PodSandboxState::SandboxReady);
+    stage.up(&sandbox, &pod, &[stage.recipes.web("web", 80)]).await?;
+    for at in [format!("{now}:80"), "127.0.0.1:18086".to_owned()] {
+        let answer = http::get(&at).await?;
+        ensure!(answer.contains("dockbridge world"), "{at} says {answer:?}");
+    }
+    stage.engine.docker(&["rm", "-f", &thief]).await?;
+    cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+async fn address(cri: &Cri, sandbox: &str) -> Outcome<String> {
+    Ok(cri.sandbox(sandbox).await?.network.unwrap_or_default().ip)
 }
 
 async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use dockbridge::wire::cri::{self, SupplementalGroupsPolicy as Policy};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::support::{
@@ -90,6 +90,60 @@ pub(crate) async fn in_odd_images(world: World) -> Outcome {
         let (uid, gid, groups) = wanted;
         is(&stage, &id, &(uid, gid, groups.into_iter().collect()), name).await?;
         stage.cri.remove_container(&id).await?;
+        images.remove(&stage).await?;
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Accounts that are no files: engines open both at a start, and one that hangs in a pipe gives its
+/// container back to nobody until it is restarted. What hangs is refused, the rest ends in time.
+pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "accounts_are_no_files").await?;
+    let pod = stage.recipes.pod("no-files");
+    let sandbox = stage.cri.run(&pod).await?;
+    for (nth, (line, hangs)) in [
+        ("rm /etc/passwd; mkfifo /etc/passwd", true),
+        ("rm /etc/group; mkfifo /etc/group", true),
+        ("rm /etc/group; mkfifo /pipe; ln -s ../../../pipe /etc/group", true),
+        ("rm /etc/passwd; mknod /etc/passwd c 1 5", true),
+        ("rm /etc/passwd; mkdir /etc/passwd", false),
+        ("rm /etc/passwd; ln -s ../../../../../../dev/zero /etc/passwd", false),
+        ("rm /etc/group; ln -s group /etc/group", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let images = Images::of(&stage, line).await?;
+        let image = images.user(&stage, "").await?;
+        for (asked, policy) in [
+            (Asked::Name("app"), Policy::Merge),
+            (Asked::Uid(1000), Policy::Strict),
+            (Asked::Nobody, Policy::Merge),
+        ] {
+            let mut config = stage.recipes.sleeper(&format!("c{nth}"));
+            config.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
+            say(&mut config, asked, None, policy);
+            let create = stage.cri.create(&sandbox, &config, &pod);
+            let Ok(created) = timeout(patient(IN_TIME), create).await else {
+                fail!("{line}, {asked:?}: no answer");
+            };
+            match created {
+                Err(refused) if hangs => {
+                    ensure_eq!(refused.code, Code::FailedPrecondition, "{refused}");
+                    ensure!(refused.message.contains("/etc/"), "{refused}");
+                }
+                Err(_) => {}
+                Ok(id) => {
+                    ensure!(!hangs, "{line}, {asked:?}: was created");
+                    ensure!(
+                        timeout(patient(IN_TIME), stage.cri.start(&id)).await.is_ok(),
+                        "{line}"
+                    );
+                    stage.cri.remove_container(&id).await?;
+                }
+            }
+        }
         images.remove(&stage).await?;
     }
     stage.cri.clear().await?;
@@ -258,4 +312,6 @@ impl Images {
     }
 }
 
+/// Far longer than a slow engine takes, and shorter than it hangs.
+const IN_TIME: Duration = Duration::from_secs(30);
 const MARK: &str = "dockbridge.story=identity";
