@@ -441,7 +441,7 @@ async fn give_memory_back() -> Infallible {
 
 async fn start_network(
     settings: &Settings,
-    plugin_deadline: Duration,
+    plugin_timeout: Duration,
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(NetworkSettings {
@@ -449,7 +449,7 @@ async fn start_network(
         conf_dir: settings.cni.conf_dir.clone(),
         bin_dirs: settings.cni.bin_dirs.clone(),
         cache_dir: settings.cni.cache_dir.clone(),
-        plugin_deadline,
+        plugin_timeout,
     });
     // What kubelet told us last outlives a restart; until it has spoken, the flag counts.
     let told = checkpoints.load_pod_cidrs().await;

@@ -1,13 +1,13 @@
-//! From descriptions to what a container is asked to be.
+//! The container edits of CDI devices: environment, device nodes, mounts, groups.
 
 use std::{collections::BTreeSet, fs, iter, path::Path, sync::Arc};
 
 use tracing::info;
 
 use super::{
-    catalogue::{Catalogue, Entry},
-    error::{CdiError, Obstacle},
-    node,
+    device_index::{DeviceIndex, Entry},
+    device_node,
+    error::{CdiError, EditError},
     specification::{self, Edits},
 };
 use crate::{
@@ -18,20 +18,20 @@ use crate::{
     },
 };
 
-/// What the devices come to together. What all devices of a file have in common comes once.
-pub(super) fn collect(catalogue: &Catalogue, devices: &[String]) -> Result<CdiEdits, CdiError> {
+/// The edits of all devices together; those that all devices of a file share come once.
+pub(super) fn collect(index: &DeviceIndex, devices: &[String]) -> Result<CdiEdits, CdiError> {
     let mut edits = CdiEdits::default();
     let mut common: Vec<&Arc<_>> = Vec::new();
-    for (index, device) in devices.iter().enumerate() {
-        if devices.iter().take(index).any(|earlier| earlier == device) {
+    for (position, device) in devices.iter().enumerate() {
+        if devices.iter().take(position).any(|earlier| earlier == device) {
             continue;
         }
-        let entry = catalogue.find(device)?;
+        let entry = index.find(device)?;
         let Entry { file, specification, index, .. } = entry;
         let own = specification.devices.get(*index).map(|device| &device.container_edits);
-        let refused = |obstacle| {
-            let (device, file, obstacle) = (device.clone(), file.clone(), Arc::new(obstacle));
-            CdiError::Unusable { device, file, obstacle }
+        let refused = |problem| {
+            let (device, file, problem) = (device.clone(), file.clone(), Arc::new(problem));
+            CdiError::Unusable { device, file, problem }
         };
         if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
             common.push(specification);
@@ -40,85 +40,85 @@ pub(super) fn collect(catalogue: &Catalogue, devices: &[String]) -> Result<CdiEd
         if let Some(own) = own {
             add(&mut edits, own).map_err(refused)?;
         }
-        tell_of_wordless(device, iter::once(&specification.container_edits).chain(own));
+        log_ignored_options(device, iter::once(&specification.container_edits).chain(own));
     }
     Ok(edits)
 }
 
-/// Options of mounts that every vendor writes and the engine has no word for: a bind keeps those
-/// its source has on the host.
-const WORDLESS: [&str; 3] = ["nosuid", "nodev", "noexec"];
+/// Mount options that every vendor writes and the Engine API has no field for: a bind keeps those of
+/// its source on the host.
+const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
 
-fn tell_of_wordless<'a>(device: &str, edits: impl Iterator<Item = &'a Edits>) {
+fn log_ignored_options<'a>(device: &str, edits: impl Iterator<Item = &'a Edits>) {
     let options = edits.flat_map(|edits| &edits.mounts).flat_map(|mount| &mount.options);
-    let wordless: BTreeSet<&String> =
-        options.filter(|option| WORDLESS.contains(&option.as_str())).collect();
-    if !wordless.is_empty() {
-        info!(device, options = ?wordless, "mounts of a CDI device keep what their sources have");
+    let ignored: BTreeSet<&String> =
+        options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
+    if !ignored.is_empty() {
+        info!(device, options = ?ignored, "mount options of a CDI device are ignored; its mounts keep those of their sources on the host");
     }
 }
 
-pub(super) fn add(edits: &mut CdiEdits, wanted: &Edits) -> Result<(), Obstacle> {
-    for (what, there) in [
-        ("hooks", !wanted.hooks.is_empty()),
-        ("netDevices", !wanted.net_devices.is_empty()),
-        ("intelRdt", wanted.intel_rdt.is_some()),
+pub(super) fn add(edits: &mut CdiEdits, requested: &Edits) -> Result<(), EditError> {
+    for (what, is_set) in [
+        ("hooks", !requested.hooks.is_empty()),
+        ("netDevices", !requested.net_devices.is_empty()),
+        ("intelRdt", requested.intel_rdt.is_some()),
     ] {
-        if there {
-            return Err(Obstacle::Engine { what });
+        if is_set {
+            return Err(EditError::Engine { what });
         }
     }
-    for text in &wanted.env {
+    for text in &requested.env {
         edits.env.push(variable(text)?);
     }
-    for wanted in &wanted.device_nodes {
-        edits.devices.push(node::device(wanted)?);
+    for requested in &requested.device_nodes {
+        edits.devices.push(device_node::device(requested)?);
     }
-    for wanted in &wanted.mounts {
-        edits.mounts.push(mount(wanted)?);
+    for requested in &requested.mounts {
+        edits.mounts.push(mount(requested)?);
     }
     // The specification: 0 is ignored.
-    edits.groups.extend(wanted.additional_gids.iter().filter(|group| **group != 0));
+    edits.groups.extend(requested.additional_gids.iter().filter(|group| **group != 0));
     Ok(())
 }
 
-fn variable(text: &str) -> Result<(String, String), Obstacle> {
+fn variable(text: &str) -> Result<(String, String), EditError> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
-    let (name, value) = pair.ok_or_else(|| Obstacle::Variable { text: text.to_owned() })?;
+    let (name, value) = pair.ok_or_else(|| EditError::Variable { text: text.to_owned() })?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn mount(wanted: &specification::Mount) -> Result<CdiMount, Obstacle> {
-    let target = &wanted.container_path;
-    for path in [&wanted.host_path, target] {
+fn mount(requested: &specification::Mount) -> Result<CdiMount, EditError> {
+    let target = &requested.container_path;
+    for path in [&requested.host_path, target] {
         if !path.starts_with('/') {
-            return Err(Obstacle::Relative { path: path.clone() });
+            return Err(EditError::Relative { path: path.clone() });
         }
     }
-    if !matches!(wanted.kind.as_str(), "" | "bind" | "none") {
-        let kind = wanted.kind.clone();
-        return Err(Obstacle::MountType { target: target.clone(), kind });
+    if !matches!(requested.kind.as_str(), "" | "bind" | "none") {
+        let kind = requested.kind.clone();
+        return Err(EditError::MountType { target: target.clone(), kind });
     }
     let mut edit = CdiMount {
         mount: Mount {
             container_path: target.clone(),
-            host_path: wanted.host_path.clone(),
+            host_path: requested.host_path.clone(),
             ..Mount::default()
         },
         non_recursive: false,
     };
-    for option in &wanted.options {
+    for option in &requested.options {
         if !apply(&mut edit, option) {
             let option = option.clone();
-            return Err(Obstacle::MountOption { target: target.clone(), option });
+            return Err(EditError::MountOption { target: target.clone(), option });
         }
     }
-    let place = Path::new(&wanted.host_path);
-    fs::metadata(place).map_err(|e| Obstacle::from(HostError::new("mount", place, e)))?;
+    let source = Path::new(&requested.host_path);
+    fs::metadata(source).map_err(|e| EditError::from(HostError::new("mount", source, e)))?;
     Ok(edit)
 }
 
-/// Whether the option could be honoured.
+/// Applies a mount option; false where it is not supported.
 fn apply(edit: &mut CdiMount, option: &str) -> bool {
     let mount = &mut edit.mount;
     match option {
@@ -130,9 +130,9 @@ fn apply(edit: &mut CdiMount, option: &str) -> bool {
         "private" | "rprivate" => mount.propagation = Propagation::Private,
         "slave" | "rslave" => mount.propagation = Propagation::HostToContainer,
         "shared" | "rshared" => mount.propagation = Propagation::Bidirectional,
-        // What a bind is anyway.
+        // The default of a bind.
         "defaults" | "suid" | "dev" | "exec" => {}
-        option => return WORDLESS.contains(&option),
+        option => return IGNORED_OPTIONS.contains(&option),
     }
     true
 }

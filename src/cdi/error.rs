@@ -1,4 +1,4 @@
-//! Why a CDI device cannot be given to a container.
+//! Why a CDI device cannot be added to a container.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,24 +6,24 @@ use thiserror::Error;
 
 use crate::{error::Kind, host::error::HostError};
 
-/// A device that a container cannot have. Cheap to clone.
+/// A device that cannot be added. Cheap to clone.
 #[derive(Clone, Debug, Error)]
 pub enum CdiError {
     /// No specification has it.
-    #[error("CDI device {device:?} is in no specification of {directories}{broken}")]
+    #[error("CDI device {device:?} is in no specification of {directories}{errors}")]
     Unknown {
         /// The device.
         device: String,
-        /// Where was looked, comma separated.
+        /// The directories, comma separated.
         directories: String,
         /// What could not be read there, with a semicolon in front.
-        broken: String,
+        errors: String,
     },
-    /// Two files of one directory have it, and none is better than the other.
+    /// Two files of one directory have it.
     #[error(
         "CDI device {device:?} is defined twice: in {} and in {}", first.display(), second.display()
     )]
-    Twice {
+    Duplicate {
         /// The device.
         device: String,
         /// One file.
@@ -31,60 +31,60 @@ pub enum CdiError {
         /// The other.
         second: PathBuf,
     },
-    /// It has something that cannot be done.
-    #[error("CDI device {device:?} of {}: {obstacle}", file.display())]
+    /// One of its edits cannot be applied.
+    #[error("CDI device {device:?} of {}: {problem}", file.display())]
     Unusable {
         /// The device.
         device: String,
         /// Its specification.
         file: PathBuf,
-        /// What cannot be done.
-        obstacle: Arc<Obstacle>,
+        /// Why not.
+        problem: Arc<EditError>,
     },
-    /// The task that read the files died.
-    #[error("CDI specifications could not be read: {0}")]
+    /// The task that reads the files panicked or was cancelled.
+    #[error("cannot read the CDI specifications: {0}")]
     Lost(Arc<str>),
 }
 
-/// What of a device cannot be done.
+/// Why an edit of a device cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Obstacle {
-    /// Something that only an engine with CDI can do.
+pub enum EditError {
+    /// Only an engine with CDI can do it.
     #[error(
-        "the engine cannot be told of its {what}: only an engine that reads CDI itself can do that \
+        "the Engine API cannot express its {what}: only an engine that reads CDI itself can apply them \
          (Docker 25 or newer with \"features\": {{\"cdi\": true}})"
     )]
     Engine {
-        /// In the specification's words.
+        /// The field of the specification.
         what: &'static str,
     },
     /// A variable without a name or value.
-    #[error("{text:?} is no NAME=value")]
+    #[error("environment variable {text:?} is not NAME=value")]
     Variable {
         /// As the file has it.
         text: String,
     },
     /// A path that is not absolute.
-    #[error("{path:?} is no absolute path")]
+    #[error("{path:?} is not an absolute path")]
     Relative {
         /// As the file has it.
         path: String,
     },
-    /// Something of this host cannot be looked at.
+    /// A file of this host cannot be examined.
     #[error("{reason}")]
-    Absent {
+    Host {
         /// Which, and why not.
         reason: String,
     },
     /// The engine copies nodes of the host.
-    #[error("{} is no device", path.display())]
+    #[error("{} is not a device", path.display())]
     NoDevice {
         /// On the host.
         path: PathBuf,
     },
-    /// The engine would make the node like the host's.
+    /// The engine copies the host's node, which differs.
     #[error(
-        "it wants {} with {property} {wanted}, but the host's has {found}, and the engine copies it",
+        "{} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}",
         path.display()
     )]
     Differs {
@@ -93,11 +93,11 @@ pub enum Obstacle {
         /// Which property.
         property: &'static str,
         /// What the file says.
-        wanted: String,
+        requested: String,
         /// What the host has.
         found: String,
     },
-    /// No access the kernel knows.
+    /// Permissions that the kernel does not know.
     #[error("permissions {permissions:?} of {path:?} may hold only r, w and m")]
     Permissions {
         /// In the container.
@@ -105,16 +105,16 @@ pub enum Obstacle {
         /// As the file has it.
         permissions: String,
     },
-    /// Only binds come from the host.
-    #[error("the mount at {target:?} is of type {kind:?}: only bind is possible")]
+    /// Only bind mounts are supported.
+    #[error("the mount at {target:?} is of type {kind:?}: only bind is supported")]
     MountType {
         /// In the container.
         target: String,
         /// As the file has it.
         kind: String,
     },
-    /// No word for it in the Engine API.
-    #[error("the engine cannot be told of option {option:?} of the mount at {target:?}")]
+    /// The Engine API has no field for it.
+    #[error("option {option:?} of the mount at {target:?} is not supported by the Engine API")]
     MountOption {
         /// In the container.
         target: String,
@@ -124,10 +124,10 @@ pub enum Obstacle {
 }
 
 impl CdiError {
-    /// The host has to change before asking again helps.
+    /// The host has to change before a retry helps.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Unknown { .. } | Self::Twice { .. } | Self::Unusable { .. } => {
+            Self::Unknown { .. } | Self::Duplicate { .. } | Self::Unusable { .. } => {
                 Kind::FailedPrecondition
             }
             Self::Lost(_) => Kind::Internal,
@@ -141,8 +141,8 @@ impl From<tokio::task::JoinError> for CdiError {
     }
 }
 
-impl From<HostError> for Obstacle {
+impl From<HostError> for EditError {
     fn from(error: HostError) -> Self {
-        Self::Absent { reason: crate::error::chain(&error) }
+        Self::Host { reason: crate::error::chain(&error) }
     }
 }

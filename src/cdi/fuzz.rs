@@ -1,22 +1,22 @@
-//! Doors for `make fuzz`: specification files of devices.
+//! Targets of `make fuzz`: specification files of devices.
 
 use super::{
     edits,
-    specification::{Form, Specification},
+    specification::{Format, Specification},
 };
 use crate::model::cdi::CdiEdits;
 
 /// A file in both forms. What is in the one is in the other: JSON is YAML.
 pub(crate) fn specification(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for form in [Form::Json, Form::Yaml] {
-        match Specification::parse(form, &text) {
+    for format in [Format::Json, Format::Yaml] {
+        match Specification::parse(format, &text) {
             Ok(found) => {
                 let own = found.devices.iter().map(|device| &device.container_edits);
-                for wanted in own.chain([&found.container_edits]) {
+                for requested in own.chain([&found.container_edits]) {
                     let mut edits = CdiEdits::default();
-                    if let Err(obstacle) = edits::add(&mut edits, wanted) {
-                        let _ = obstacle.to_string();
+                    if let Err(problem) = edits::add(&mut edits, requested) {
+                        let _ = problem.to_string();
                     }
                     assert!(!edits.groups.contains(&0));
                 }

@@ -1,8 +1,8 @@
-//! The handle to the specification files of this host.
+//! Looks up CDI devices in the specification files of this host.
 
 use std::path::PathBuf;
 
-use super::{catalogue::Catalogue, edits, error::CdiError};
+use super::{device_index::DeviceIndex, edits, error::CdiError};
 use crate::model::cdi::CdiEdits;
 
 /// The specification files of this host. Read at each use, as vendors rewrite them.
@@ -18,38 +18,37 @@ impl Registry {
         Self { directories }
     }
 
-    /// What the devices come to, for an engine that knows no CDI.
+    /// The edits of the devices, for an engine without CDI.
     ///
     /// # Errors
-    /// A device is not known, or holds something that the engine cannot be told: see
-    /// [`CdiError`].
+    /// A device is not known, or one of its edits cannot be applied: see [`CdiError`].
     pub async fn edits(&self, devices: &[String]) -> Result<CdiEdits, CdiError> {
         let devices = devices.to_vec();
-        self.read(move |catalogue| edits::collect(catalogue, &devices)).await
+        self.read(move |index| edits::collect(index, &devices)).await
     }
 
     /// Refuses devices that an engine which reads these directories itself does not know either.
-    /// It would do so at start only. What we cannot read is for the engine to judge.
+    /// It would do so at start only. What we cannot read is left to the engine.
     ///
     /// # Errors
     /// A device is not known, or defined twice.
     pub async fn ensure_known(&self, devices: &[String]) -> Result<(), CdiError> {
         let devices = devices.to_vec();
-        self.read(move |catalogue| {
-            if !catalogue.is_complete() {
+        self.read(move |index| {
+            if !index.is_complete() {
                 return Ok(());
             }
-            devices.iter().try_for_each(|device| catalogue.find(device).map(drop))
+            devices.iter().try_for_each(|device| index.find(device).map(drop))
         })
         .await
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&Catalogue) -> Result<T, CdiError> + Send + 'static,
+        query: impl FnOnce(&DeviceIndex) -> Result<T, CdiError> + Send + 'static,
     ) -> Result<T, CdiError> {
         let directories = self.directories.clone();
-        tokio::task::spawn_blocking(move || ask(&Catalogue::read(directories))).await?
+        tokio::task::spawn_blocking(move || query(&DeviceIndex::read(directories))).await?
     }
 }
 

@@ -1,5 +1,5 @@
-//! The text of a specification file. Every field is known by name: one that is not might be the
-//! one that matters, so the file is not understood then.
+//! Parses a specification file. An unknown field makes the file malformed, since it might be one that
+//! matters.
 
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_saphyr::Options;
@@ -13,7 +13,7 @@ pub(super) struct Specification {
     pub(super) kind: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
-    /// What every device of this file brings, once.
+    /// Edits for every device of this file, applied once.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) container_edits: Edits,
     /// The devices.
@@ -29,12 +29,12 @@ pub(super) struct Device {
     pub(super) name: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
-    /// What it brings.
+    /// Its edits.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) container_edits: Edits,
 }
 
-/// What changes in a container.
+/// Changes of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Edits {
@@ -107,7 +107,7 @@ pub(super) struct Mount {
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Format {
     /// `.json`
     Json,
     /// `.yaml`, `.yml`
@@ -125,10 +125,10 @@ pub(super) struct Malformed {
 
 impl Specification {
     /// Reads the text of a file.
-    pub(super) fn parse(form: Form, text: &str) -> Result<Self, Malformed> {
-        let read: Self = match form {
-            Form::Json => serde_json::from_str(text).map_err(|error| wrong_json(&error))?,
-            Form::Yaml => {
+    pub(super) fn parse(format: Format, text: &str) -> Result<Self, Malformed> {
+        let read: Self = match format {
+            Format::Json => serde_json::from_str(text).map_err(|error| wrong_json(&error))?,
+            Format::Yaml => {
                 serde_saphyr::from_str_with_options(text, bounded()).map_err(|e| wrong_yaml(&e))?
             }
         };

@@ -7,10 +7,10 @@ use crate::{
     config::settings::CniSettings,
     network::{
         cni::{
-            directory::{Choice, Chosen, choose},
-            exec::Plugins,
+            config_directory::{SelectedConfig, Selection, select},
+            plugin::Plugins,
         },
-        findings::Findings,
+        config_state::ConfigState,
     },
 };
 
@@ -18,42 +18,48 @@ use crate::{
 /// their versions, nothing more.
 pub(super) async fn examine(settings: &CniSettings) -> Vec<Finding> {
     let plugins = Plugins::new(settings.bin_dirs.clone());
-    let choice = choose(&settings.conf_dir, &plugins, PATIENCE).await;
+    let selection = select(&settings.conf_dir, &plugins, PATIENCE).await;
     let filtered = tokio::fs::read_to_string(BRIDGED_IS_FILTERED).await;
-    judge(settings, choice, filtered.is_ok_and(|told| told.trim() == "1"))
+    judge(settings, selection, filtered.is_ok_and(|told| told.trim() == "1"))
 }
 
-/// What a look into the directory means for pods.
+/// What the state of the directory means for pods.
 /// `filtered` says that the host's packet filter sees what goes from pod to pod over a bridge.
-pub(super) fn judge(settings: &CniSettings, choice: Choice, filtered: bool) -> Vec<Finding> {
-    let look = Findings { serial: 1, directory: settings.conf_dir.clone(), choice, trouble: None };
-    let Some(chosen) = look.chosen() else {
-        return vec![Finding::fail("network", look.reason(), no_network(settings))];
+pub(super) fn judge(settings: &CniSettings, selection: Selection, filtered: bool) -> Vec<Finding> {
+    let state = ConfigState {
+        serial: 1,
+        directory: settings.conf_dir.clone(),
+        selection,
+        status_error: None,
     };
-    let mut findings = vec![connected(chosen)];
-    let passed_over = look.choice.refused.iter().map(|refused| {
+    let Some(selected) = state.selected() else {
+        return vec![Finding::fail("network", state.reason(), no_network(settings))];
+    };
+    let mut findings = vec![connected(selected)];
+    let passed_over = state.selection.refused.iter().map(|refused| {
         Finding::warn("network", format!("passed over {refused}"), "mend the file or remove it")
     });
     findings.extend(passed_over);
-    if !chosen.list.wants("portMappings") {
-        let seen = format!("no plugin of {} maps host ports", chosen.list.name);
+    if !selected.list.has_capability("portMappings") {
+        let seen = format!("no plugin of {} maps host ports", selected.list.name);
         findings.push(Finding::warn("network", seen, PORTMAP));
     }
-    let has = |kind: &str| chosen.list.plugins.iter().any(|plugin| plugin.kind == kind);
+    let has = |kind: &str| selected.list.plugins.iter().any(|plugin| plugin.kind == kind);
     if filtered && has("bridge") && !has("firewall") {
         let seen = format!(
             "pods of {} cannot reach each other where FORWARD drops, as Docker has it: the packet \
              filter sees what crosses a bridge here (net.bridge.bridge-nf-call-iptables is 1)",
-            chosen.list.name
+            selected.list.name
         );
         findings.push(Finding::warn("network", seen, FIREWALL));
     }
     findings
 }
 
-fn connected(chosen: &Chosen) -> Finding {
-    let kinds: Vec<&str> = chosen.list.plugins.iter().map(|plugin| plugin.kind.as_str()).collect();
-    let (name, file) = (&chosen.list.name, &chosen.file);
+fn connected(selected: &SelectedConfig) -> Finding {
+    let kinds: Vec<&str> =
+        selected.list.plugins.iter().map(|plugin| plugin.kind.as_str()).collect();
+    let (name, file) = (&selected.list.name, &selected.file);
     Finding::ok("network", format!("{name} of {file}: {}", kinds.join(", ")))
 }
 

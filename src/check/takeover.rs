@@ -57,7 +57,7 @@ pub async fn examine(settings: &Settings) -> Findings {
         conf_dir: settings.cni.conf_dir.clone(),
         bin_dirs: settings.cni.bin_dirs.clone(),
         cache_dir: settings.cni.cache_dir.clone(),
-        plugin_deadline: QUESTION,
+        plugin_timeout: QUESTION,
     });
     let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
     for pod in &pods {

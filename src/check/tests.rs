@@ -25,8 +25,8 @@ use crate::{
     host::{error::HostError, lock::Holder},
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
     network::cni::{
-        config::NetworkList,
-        directory::{Choice, Chosen},
+        config::NetworkConfigList,
+        config_directory::{SelectedConfig, Selection},
     },
     wire::cri::{
         self,
@@ -114,10 +114,10 @@ fn a_bridge_without_a_firewall_is_told_where_bridged_traffic_is_filtered() {
         CniSettings { conf_dir: "/conf".into(), bin_dirs: Vec::new(), cache_dir: "/cache".into() };
     let told = |plugins: &str, filtered: bool| {
         let list = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
-        let list = NetworkList::from_list(&list).unwrap();
-        let chosen = Some(Chosen { file: "n.conflist".to_owned(), list });
-        let choice = Choice { chosen, refused: Vec::new(), problem: None };
-        let findings = cni::judge(&settings, choice, filtered);
+        let list = NetworkConfigList::from_list(&list).unwrap();
+        let selected = Some(SelectedConfig { file: "n.conflist".to_owned(), list });
+        let selection = Selection { selected, refused: Vec::new(), problem: None };
+        let findings = cni::judge(&settings, selection, filtered);
         findings.iter().any(|one| one.advice.contains("firewall"))
     };
     let portmap = r#"{"type":"portmap","capabilities":{"portMappings":true}}"#;

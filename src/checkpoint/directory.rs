@@ -13,12 +13,12 @@ use tokio::task;
 use tracing::{info, warn};
 
 use super::{
+    cri_dockerd::CriDockerdCheckpoints,
     envelope::{self, Untrusted},
     error::CheckpointError,
-    order::Order,
-    predecessor::Predecessors,
     quarantine::{self, DIRECTORY_MODE},
     record::{Loaded, MemoryKills, PulledImages, Quarantined, Resized, SandboxCheckpoint},
+    write_order::WriteOrder,
 };
 use crate::{
     error::chain,
@@ -32,9 +32,9 @@ use crate::{
 /// A state directory. Clones share it; only one process may own it.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
-    places: Arc<Places>,
-    order: Arc<Order<PathBuf>>,
-    predecessors: Predecessors,
+    paths: Arc<Paths>,
+    order: Arc<WriteOrder<PathBuf>>,
+    cri_dockerd: CriDockerdCheckpoints,
 }
 
 impl Checkpoints {
@@ -43,39 +43,45 @@ impl Checkpoints {
     /// # Errors
     /// The directory cannot be made. Blocks; called once, at start.
     pub fn open(state_dir: &Path) -> Result<Self, CheckpointError> {
-        let places = Places::under(state_dir);
-        file::ensure_directory(&places.sandboxes, DIRECTORY_MODE)?;
-        let predecessors = Predecessors::new(state_dir);
-        Ok(Self { places: Arc::new(places), order: Order::new(), predecessors })
+        let checkpoints = Self::new(state_dir);
+        file::ensure_directory(&checkpoints.paths.sandboxes, DIRECTORY_MODE)?;
+        Ok(checkpoints)
     }
 
     /// The directory of another process, or of one to come, with the sandboxes it has checkpoints of.
     /// Changes nothing. Blocks.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
-        let places = Places::under(state_dir);
-        let found = places.stored();
-        let predecessors = Predecessors::new(state_dir);
-        (Self { places: Arc::new(places), order: Order::new(), predecessors }, found)
+        let checkpoints = Self::new(state_dir);
+        let stored = checkpoints.paths.stored();
+        (checkpoints, stored)
     }
 
-    /// Reads every sandbox, sweeps what half-finished writes left, and moves aside what cannot
-    /// be trusted. Never fails: a directory that cannot be read is reported like a bad file.
+    fn new(state_dir: &Path) -> Self {
+        Self {
+            paths: Arc::new(Paths::under(state_dir)),
+            order: WriteOrder::new(),
+            cri_dockerd: CriDockerdCheckpoints::new(state_dir),
+        }
+    }
+
+    /// Reads every sandbox, removes drafts of unfinished writes, and moves aside what cannot be
+    /// trusted. Never fails: a directory that cannot be read is reported like a damaged file.
     pub async fn load(&self) -> Loaded {
-        let places = Arc::clone(&self.places);
-        let loaded = task::spawn_blocking(move || places.load()).await.unwrap_or_default();
+        let paths = Arc::clone(&self.paths);
+        let loaded = task::spawn_blocking(move || paths.load()).await.unwrap_or_default();
         for Quarantined { path, reason } in &loaded.quarantined {
-            warn!(file = %path.display(), reason, "set a checkpoint aside");
+            warn!(file = %path.display(), reason, "checkpoint cannot be used; moved to quarantine");
         }
         loaded
     }
 
-    /// The sandboxes that there are checkpoints of now, whatever becomes of the directory meanwhile.
+    /// The sandboxes that have a checkpoint now, even while the directory changes.
     pub async fn stored(&self) -> HashSet<SandboxId> {
-        let places = Arc::clone(&self.places);
-        task::spawn_blocking(move || places.stored()).await.unwrap_or_default()
+        let paths = Arc::clone(&self.paths);
+        task::spawn_blocking(move || paths.stored()).await.unwrap_or_default()
     }
 
-    /// Stores a sandbox's facts; the old file stays until the new one is complete.
+    /// Stores a sandbox; the old file stays until the new one is complete.
     ///
     /// # Errors
     /// The disk refuses.
@@ -84,51 +90,43 @@ impl Checkpoints {
         checkpoint: &SandboxCheckpoint,
         durability: Durability,
     ) -> Result<(), CheckpointError> {
-        let bytes = envelope::seal(checkpoint).map_err(|source| CheckpointError::Encode {
-            subject: checkpoint.id.to_string(),
-            source,
-        })?;
-        self.write(self.places.sandbox(&checkpoint.id), bytes, durability).await
+        self.write(self.paths.sandbox(&checkpoint.id), checkpoint, durability).await
     }
 
-    /// Forgets a sandbox, and what cri-dockerd or dockershim kept of it; one that is not there is no
-    /// error.
+    /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file
+    /// is no error.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
-        let (predecessors, of) = (self.predecessors.clone(), id.clone());
-        let removed = task::spawn_blocking(move || predecessors.remove(&of)).await;
+        let (cri_dockerd, of) = (self.cri_dockerd.clone(), id.clone());
+        let removed = task::spawn_blocking(move || cri_dockerd.remove(&of)).await;
         if let Ok(Err(error)) = removed {
             let error = chain(&error);
-            warn!(sandbox = %id, error, "what cri-dockerd or dockershim kept of this pod stays");
+            warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim");
         }
-        self.erase(self.places.sandbox(id)).await
+        self.erase(self.paths.sandbox(id)).await
     }
 
-    /// The host ports that cri-dockerd or dockershim noted of a pod; none where neither made it.
-    pub async fn ports_of_predecessor(&self, id: &SandboxId) -> Vec<PortMapping> {
-        let (predecessors, id) = (self.predecessors.clone(), id.clone());
-        task::spawn_blocking(move || predecessors.ports(&id)).await.unwrap_or_default()
+    /// The host ports in the checkpoint that cri-dockerd or dockershim has of a pod; none without one.
+    pub async fn cri_dockerd_ports(&self, id: &SandboxId) -> Vec<PortMapping> {
+        let (cri_dockerd, id) = (self.cri_dockerd.clone(), id.clone());
+        task::spawn_blocking(move || cri_dockerd.ports(&id)).await.unwrap_or_default()
     }
 
-    /// Stores the pod CIDRs that kubelet told us.
+    /// Stores the pod CIDRs that kubelet sent.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn save_pod_cidrs(&self, cidrs: &[String]) -> Result<(), CheckpointError> {
         let body = PodCidrs { pod_cidrs: cidrs.to_vec() };
-        let bytes = envelope::seal(&body)
-            .map_err(|source| CheckpointError::Encode { subject: POD_CIDRS.to_owned(), source })?;
-        self.write(self.places.pod_cidrs.clone(), bytes, Durability::Synced).await
+        self.write(self.paths.single(POD_CIDRS), &body, Durability::Synced).await
     }
 
-    /// The pod CIDRs of the last run; none when kubelet never told them, or when the file cannot
-    /// be trusted (it is then moved aside; kubelet tells them again).
+    /// The pod CIDRs of the last run; none when kubelet never sent them, or when the file cannot be
+    /// trusted (it is then moved aside; kubelet sends them again).
     pub async fn load_pod_cidrs(&self) -> Option<Vec<String>> {
-        let places = Arc::clone(&self.places);
-        let load = move || places.load_single(&places.pod_cidrs);
-        let loaded: Option<PodCidrs> = task::spawn_blocking(load).await.unwrap_or_default();
+        let loaded: Option<PodCidrs> = self.read(POD_CIDRS).await;
         loaded.map(|PodCidrs { pod_cidrs }| pod_cidrs)
     }
 
@@ -137,99 +135,94 @@ impl Checkpoints {
     /// # Errors
     /// The disk refuses.
     pub async fn save_pulled(&self, pulled: &PulledImages) -> Result<(), CheckpointError> {
-        let bytes = envelope::seal(pulled)
-            .map_err(|source| CheckpointError::Encode { subject: PULLED.to_owned(), source })?;
-        self.write(self.places.pulled.clone(), bytes, Durability::Written).await
+        self.write(self.paths.single(PULLED), pulled, Durability::Written).await
     }
 
-    /// The images pulled for kubelet so far; none when the file is missing or cannot be trusted
-    /// (it is then moved aside).
+    /// The images pulled for kubelet so far; none when the file is missing or cannot be trusted (it
+    /// is then moved aside).
     pub async fn load_pulled(&self) -> PulledImages {
-        let places = Arc::clone(&self.places);
-        let load = move || places.load_single(&places.pulled);
-        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+        self.read(PULLED).await.unwrap_or_default()
     }
 
-    /// Stores which limits were changed; where none were, there is no file.
+    /// Stores which limits were changed; without any there is no file.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn save_resized(&self, resized: &Resized) -> Result<(), CheckpointError> {
+        let path = self.paths.single(RESIZED);
         if *resized == Resized::default() {
-            return self.erase(self.places.resized.clone()).await;
+            return self.erase(path).await;
         }
-        let bytes = envelope::seal(resized)
-            .map_err(|source| CheckpointError::Encode { subject: RESIZED.to_owned(), source })?;
-        self.write(self.places.resized.clone(), bytes, Durability::Written).await
+        self.write(path, resized, Durability::Written).await
     }
 
     /// The limits changed so far; none when the file is missing or cannot be trusted (it is then
-    /// moved aside, and what things were made with counts again).
+    /// moved aside, and the limits of the create count again).
     pub async fn load_resized(&self) -> Resized {
-        let places = Arc::clone(&self.places);
-        let load = move || places.load_single(&places.resized);
-        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+        self.read(RESIZED).await.unwrap_or_default()
     }
 
-    /// Stores what was killed for lack of memory without the engine's knowledge; where nothing was,
-    /// there is no file.
+    /// Stores the OOM kills that the engine does not know; without any there is no file.
     ///
     /// # Errors
     /// The disk refuses.
     pub async fn save_memory_kills(&self, kills: &MemoryKills) -> Result<(), CheckpointError> {
+        let path = self.paths.single(MEMORY_KILLS);
         if kills.0.is_empty() {
-            return self.erase(self.places.memory_kills.clone()).await;
+            return self.erase(path).await;
         }
-        let subject = || MEMORY_KILLS.to_owned();
-        let bytes = envelope::seal(kills)
-            .map_err(|source| CheckpointError::Encode { subject: subject(), source })?;
-        self.write(self.places.memory_kills.clone(), bytes, Durability::Written).await
+        self.write(path, kills, Durability::Written).await
     }
 
-    /// What was killed so far; none when the file is missing or cannot be trusted (it is then moved
-    /// aside, and the engine's word counts).
+    /// The OOM kills so far; none when the file is missing or cannot be trusted (it is then moved
+    /// aside, and what the engine reports counts).
     pub async fn load_memory_kills(&self) -> MemoryKills {
-        let places = Arc::clone(&self.places);
-        let load = move || places.load_single(&places.memory_kills);
-        task::spawn_blocking(load).await.unwrap_or_default().unwrap_or_default()
+        self.read(MEMORY_KILLS).await.unwrap_or_default()
+    }
+
+    /// Reads a single file.
+    async fn read<T: DeserializeOwned + Send + 'static>(&self, name: &'static str) -> Option<T> {
+        let paths = Arc::clone(&self.paths);
+        task::spawn_blocking(move || paths.load_single(name)).await.unwrap_or_default()
     }
 
     async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
-        let turn = self.order.turn(&path);
-        // Not flushed: a file that comes back after a loss of power is removed again.
-        let erase = move || turn.take(|| file::remove_if_present(&path, Durability::Written));
-        match task::spawn_blocking(erase).await {
-            Ok(Some(erased)) => Ok(erased.map(drop)?),
-            Ok(None) => Ok(()),
-            Err(_) => Err(CheckpointError::Lost),
-        }
+        // Not synced: a file that comes back after a power loss is removed again.
+        let erase = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
+        self.in_order(path, erase).await
     }
 
-    async fn write(
+    async fn write<T: Serialize + Sync>(
         &self,
         path: PathBuf,
-        bytes: Vec<u8>,
+        body: &T,
         durability: Durability,
     ) -> Result<(), CheckpointError> {
-        let turn = self.order.turn(&path);
-        let write = move || turn.take(|| replace(&path, &bytes, durability));
-        match task::spawn_blocking(write).await {
-            Ok(Some(written)) => Ok(written?),
+        let bytes = envelope::seal(body)
+            .map_err(|source| CheckpointError::Encode { file: path.clone(), source })?;
+        self.in_order(path, move |path| replace(path, &bytes, durability)).await
+    }
+
+    /// Runs `work` on a blocking thread, unless a later call for the same file ran already.
+    async fn in_order(
+        &self,
+        path: PathBuf,
+        work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
+    ) -> Result<(), CheckpointError> {
+        let ticket = self.order.ticket(&path);
+        match task::spawn_blocking(move || ticket.run(|| work(&path))).await {
+            Ok(Some(done)) => Ok(done?),
             Ok(None) => Ok(()),
             Err(_) => Err(CheckpointError::Lost),
         }
     }
 }
 
-/// Paths below the state directory. Everything here blocks.
+/// Paths in the state directory. Everything here blocks.
 #[derive(Debug)]
-struct Places {
+struct Paths {
+    root: PathBuf,
     sandboxes: PathBuf,
-    pod_cidrs: PathBuf,
-    pulled: PathBuf,
-    resized: PathBuf,
-    memory_kills: PathBuf,
-    quarantine: PathBuf,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -237,16 +230,13 @@ pub(super) struct PodCidrs {
     pod_cidrs: Vec<String>,
 }
 
-impl Places {
+impl Paths {
     fn under(state_dir: &Path) -> Self {
-        Self {
-            sandboxes: state_dir.join("sandboxes"),
-            pod_cidrs: state_dir.join(POD_CIDRS),
-            pulled: state_dir.join(PULLED),
-            resized: state_dir.join(RESIZED),
-            memory_kills: state_dir.join(MEMORY_KILLS),
-            quarantine: state_dir.join("quarantine"),
-        }
+        Self { root: state_dir.to_owned(), sandboxes: state_dir.join("sandboxes") }
+    }
+
+    fn single(&self, name: &str) -> PathBuf {
+        self.root.join(name)
     }
 
     fn sandbox(&self, id: &SandboxId) -> PathBuf {
@@ -260,7 +250,7 @@ impl Places {
     }
 
     fn load(&self) -> Loaded {
-        self.sweep_singles();
+        self.remove_drafts();
         let mut loaded = Loaded::default();
         let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
         let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
@@ -275,12 +265,12 @@ impl Places {
         loaded
     }
 
-    /// Names that are neither a checkpoint's nor a draft's are somebody else's business.
+    /// Files that are neither a checkpoint nor a draft are not ours.
     fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if file::is_draft(&name) {
-            sweep(&entry.path());
+            remove_draft(&entry.path());
         } else if let Some(stem) = name.strip_suffix(SUFFIX) {
             match read_sandbox(&entry.path(), stem) {
                 Ok(checkpoint) => loaded.sandboxes.push(checkpoint),
@@ -289,44 +279,41 @@ impl Places {
         }
     }
 
-    /// Beside the single files lie other rooms' directories, so only their own drafts are swept.
-    fn sweep_singles(&self) {
-        let Some(entries) = self.pod_cidrs.parent().and_then(|root| fs::read_dir(root).ok()) else {
-            return;
-        };
-        for entry in entries.flatten() {
+    /// Removes drafts of the single files; the root has other modules' files as well.
+    fn remove_drafts(&self) {
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let singles = [POD_CIDRS, PULLED, RESIZED, MEMORY_KILLS];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
-                sweep(&entry.path());
+                remove_draft(&entry.path());
             }
         }
     }
 
-    /// The one file of its kind.
-    fn load_single<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
-        match read(path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
+    fn load_single<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let path = self.single(name);
+        match read(&path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
             Ok(body) => body,
             Err(why) => {
-                let Quarantined { path, reason } = self.set_aside(path, &why);
-                warn!(file = %path.display(), reason, "set a stored file aside");
+                let Quarantined { path, reason } = self.set_aside(&path, &why);
+                warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine");
                 None
             }
         }
     }
 
     fn set_aside(&self, path: &Path, why: &Untrusted) -> Quarantined {
-        quarantine::move_aside(path, &self.quarantine, &why.to_string())
+        quarantine::move_aside(path, &self.root.join("quarantine"), &why.to_string())
     }
 }
 
-/// Writes a file, in a directory that is made again if somebody has deleted it.
+/// Writes a file; its directory is made again if somebody has deleted it.
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
-            warn!(directory = %directory.display(), "the state directory was gone, making it again");
+            warn!(directory = %directory.display(), "the state directory is missing; making it again");
             file::ensure_directory(directory, DIRECTORY_MODE)?;
             file::replace(path, bytes, durability)
         }
@@ -345,7 +332,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, Untrusted>
     }
 }
 
-/// Reads a plain file. Anything else is not even opened: opening a FIFO would wait for ever.
+/// Reads a plain file. Anything else is not opened: opening a FIFO would block for ever.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {
@@ -358,10 +345,12 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
     file::read_if_present(path, MAX_BYTES).map_err(refused)
 }
 
-fn sweep(draft: &Path) {
+fn remove_draft(draft: &Path) {
     match fs::remove_file(draft) {
-        Ok(()) => info!(file = %draft.display(), "swept what an unfinished write left"),
-        Err(error) => warn!(file = %draft.display(), %error, "cannot sweep an unfinished write"),
+        Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
+        Err(error) => {
+            warn!(file = %draft.display(), %error, "cannot remove the file of an unfinished write");
+        }
     }
 }
 

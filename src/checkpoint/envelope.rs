@@ -1,7 +1,7 @@
-//! The outside of every file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
+//! The envelope of every file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
 //!
-//! The checksum covers the body's text exactly as it stands in the file, so any flipped, missing
-//! or added byte shows, and no second encoder has to agree with the first one.
+//! The checksum covers the body's text exactly as it is in the file, so any changed, missing or added
+//! byte is noticed, and it does not depend on how an encoder formats JSON.
 
 use std::fmt::Write as _;
 
@@ -16,32 +16,32 @@ pub const VERSION: u32 = 1;
 /// Why a file cannot be trusted.
 #[derive(Debug, Error)]
 pub enum Untrusted {
-    /// Nothing in it: the usual mark of a power loss.
+    /// Empty: usual after a power loss.
     #[error("the file is empty")]
     Empty,
-    /// Not the outside described above: cut short, overwritten, or not ours.
-    #[error("the file is no checkpoint: {0}")]
+    /// Not an envelope: cut short, overwritten, or not ours.
+    #[error("the file is not a checkpoint: {0}")]
     Envelope(#[source] serde_json::Error),
     /// Written by a later release.
     #[error("version {found} is newer than {VERSION}, the newest known here")]
     Version {
-        /// What the file says.
+        /// The version of the file.
         found: u32,
     },
     /// The body is not what was written.
     #[error("the checksum does not match the body")]
     Checksum,
-    /// The body is as written but has another shape.
-    #[error("the body is not understood: {0}")]
+    /// The body is as written but has another form.
+    #[error("the body cannot be parsed: {0}")]
     Body(#[source] serde_json::Error),
     /// The body belongs to another file name.
     #[error("the file holds the checkpoint of {found}")]
     Misnamed {
-        /// Whose it is.
+        /// The sandbox.
         found: String,
     },
     /// The file's name is not a sandbox id.
-    #[error("the file's name is no sandbox id")]
+    #[error("the file's name is not a sandbox id")]
     Name,
     /// It could not be read.
     #[error("the file cannot be read: {0}")]
@@ -51,7 +51,7 @@ pub enum Untrusted {
 /// The file for a body.
 ///
 /// # Errors
-/// The body has no JSON form (a map with keys that are no strings).
+/// The body has no JSON form (a map with keys that are not strings).
 pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::value::to_raw_value(body)?;
     let checksum = checksum(body.get());
@@ -68,8 +68,8 @@ pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Untrusted> {
     if bytes.is_empty() {
         return Err(Untrusted::Empty);
     }
-    // The version first: a later one may have another outside.
-    let Stamp { version } = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
+    // The version first: a later one may have another envelope.
+    let VersionOnly { version } = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
     if version == 0 || version > VERSION {
         return Err(Untrusted::Version { found: version });
     }
@@ -88,7 +88,7 @@ struct Envelope {
 }
 
 #[derive(Deserialize)]
-struct Stamp {
+struct VersionOnly {
     version: u32,
 }
 

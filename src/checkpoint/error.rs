@@ -1,4 +1,6 @@
-//! What can go wrong with the state directory.
+//! Errors of the state directory.
+
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -8,19 +10,19 @@ use crate::{error::Kind, host::error::HostError};
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The file system refused.
-    #[error("state directory")]
+    #[error("cannot use the state directory")]
     Host(#[from] HostError),
     /// The value has no JSON form.
-    #[error("checkpoint of {subject} has no json form")]
+    #[error("cannot encode {} as JSON", file.display())]
     Encode {
-        /// What was to be stored: a sandbox id, or the name of the file.
-        subject: String,
-        /// What the encoder says.
+        /// The file.
+        file: PathBuf,
+        /// The encoder's error.
         #[source]
         source: serde_json::Error,
     },
-    /// The task writing the file ended without an answer.
-    #[error("writing the checkpoint ended without an answer")]
+    /// The task that writes the file panicked or was cancelled.
+    #[error("the task writing the checkpoint died")]
     Lost,
 }
 

@@ -1,24 +1,24 @@
-//! Doors for `make fuzz`: the files that must survive, and those of whoever served the engine before.
+//! Targets of `make fuzz`: our own checkpoints, and those of cri-dockerd and dockershim.
 
 use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
+    cri_dockerd,
     directory::PodCidrs,
-    envelope, predecessor,
+    envelope,
     record::{MemoryKills, PulledImages, Resized, SandboxCheckpoint},
 };
 
-/// A file whole, and as a body within an envelope: what is understood comes back from what is
-/// written of it.
+/// A file as a whole, and as a body in an envelope: what is parsed survives a round trip.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);
     round::<PulledImages>(bytes);
     round::<Resized>(bytes);
     round::<MemoryKills>(bytes);
     round::<PodCidrs>(bytes);
-    let _ = predecessor::decode(bytes);
+    let _ = cri_dockerd::decode(bytes);
 }
 
 fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) {

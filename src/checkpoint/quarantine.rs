@@ -1,4 +1,5 @@
-//! Where files go that cannot be trusted: kept for the operator, out of the way of the next start.
+//! Moves files that cannot be trusted to `quarantine/`: kept for the operator, ignored by the next
+//! start.
 
 use std::{
     ffi::OsString,
@@ -9,14 +10,14 @@ use std::{
 use super::record::Quarantined;
 use crate::host::{error::HostError, file};
 
-/// Moves `path` into `quarantine` under a name nothing there has yet, and reports it.
+/// Moves `path` into `quarantine` under a name that is free there, and reports it.
 ///
 /// A file that cannot be moved stays where it is; the report then says so.
 pub(super) fn move_aside(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
     match moved(path, quarantine) {
         Ok(path) => Quarantined { path, reason: reason.to_owned() },
         Err(error) => {
-            let reason = format!("{reason}; it cannot be moved aside: {}", error.source);
+            let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
             Quarantined { path: path.to_owned(), reason }
         }
     }

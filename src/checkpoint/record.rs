@@ -1,4 +1,4 @@
-//! The durable facts of one sandbox, and what loading a directory of them yields.
+//! What is stored in checkpoints, and what loading a directory of them returns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,11 +23,11 @@ pub struct SandboxCheckpoint {
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// What was asked for; shown when Docker has lost the container and its labels.
+    /// The request; shown when Docker has lost the container and its labels.
     pub document: SandboxDocument,
     /// When Docker created the container. Never unset: kubelet refuses a sandbox without it.
     pub created_at: Nanos,
-    /// How far CNI has come; none before the intent was recorded.
+    /// The state of CNI; none before the intent was recorded.
     #[serde(default)]
     pub attachment: Option<Attachment>,
 }
@@ -37,22 +37,21 @@ pub struct SandboxCheckpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
-/// Limits that were changed after what they limit was made. Its serde form is a durable format.
+/// Limits that were changed after the create. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resized {
-    /// Of containers: all that was asked for in the end.
+    /// Of containers: all limits that are in force.
     pub containers: BTreeMap<ContainerId, Resources>,
     /// Of pods.
     pub pods: BTreeMap<SandboxId, PodResources>,
 }
 
-/// Containers that the kernel killed for lack of memory where the engine does not know, with the
-/// time of their end. Its serde form is a durable format.
+/// Containers that were OOM-killed without the engine noticing, with the time of their end. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
 
-/// Everything a state directory holds that can be trusted, and what could not.
+/// What a state directory holds: the checkpoints, and the files that cannot be trusted.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Sandboxes, ordered by id.
@@ -66,6 +65,6 @@ pub struct Loaded {
 pub struct Quarantined {
     /// Where the file is now; where it was, if it could not be moved.
     pub path: PathBuf,
-    /// What is wrong with it, in the operator's words.
+    /// What is wrong with it, for the operator.
     pub reason: String,
 }

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use super::{
     directory::Checkpoints,
     envelope::{self, Untrusted},
-    order::Order,
     record::{Loaded, SandboxCheckpoint},
+    write_order::WriteOrder,
 };
 use crate::{
     host::file::Durability,
@@ -87,7 +87,7 @@ async fn what_was_saved_is_loaded() {
 
 /// kubernetes#43021: an empty checkpoint after a reboot blocked the stop of its pod for ever.
 #[tokio::test]
-async fn damage_is_set_aside_and_reported_once() {
+async fn damaged_files_are_quarantined_and_reported_once() {
     let state = State::new();
     let good = state.saved(1).await;
     let text = String::from_utf8(good.clone()).unwrap();
@@ -95,15 +95,15 @@ async fn damage_is_set_aside_and_reported_once() {
     let newer = text.replace("\"version\":1,\"checksum\"", "\"version\":2,\"checksum\"");
     let damages: Vec<(Vec<u8>, &str)> = vec![
         (Vec::new(), "empty"),
-        (good[..good.len() / 2].to_vec(), "no checkpoint"),
-        (vec![0; good.len()], "no checkpoint"),
+        (good[..good.len() / 2].to_vec(), "not a checkpoint"),
+        (vec![0; good.len()], "not a checkpoint"),
         (flipped, "checksum"),
         (newer.into_bytes(), "version 2"),
         (b"{\"version\":0}".to_vec(), "version 0"),
-        (b"[]".to_vec(), "no checkpoint"),
-        (envelope::seal(&json!({ "id": "x" })).unwrap(), "not understood"),
+        (b"[]".to_vec(), "not a checkpoint"),
+        (envelope::seal(&json!({ "id": "x" })).unwrap(), "cannot be parsed"),
         (good.clone(), "holds the checkpoint of"),
-        (b"\xff\xfe".to_vec(), "no checkpoint"),
+        (b"\xff\xfe".to_vec(), "not a checkpoint"),
     ];
     for (number, (bytes, _)) in (2_u64..).zip(&damages) {
         fs::write(state.path(number), bytes).unwrap();
@@ -121,7 +121,7 @@ async fn damage_is_set_aside_and_reported_once() {
 }
 
 #[tokio::test]
-async fn a_second_casualty_of_the_same_name_is_kept_too() {
+async fn a_second_damaged_file_of_the_same_name_is_kept_too() {
     let state = State::new();
     for text in ["one", "two", "three"] {
         fs::write(state.path(7), text).unwrap();
@@ -132,7 +132,7 @@ async fn a_second_casualty_of_the_same_name_is_kept_too() {
 }
 
 #[tokio::test]
-async fn odd_neighbours_do_no_harm() {
+async fn files_that_are_not_ours_do_no_harm() {
     let state = State::new();
     state.saved(1).await;
     let sandboxes = state.root.path().join("sandboxes");
@@ -150,7 +150,7 @@ async fn odd_neighbours_do_no_harm() {
 }
 
 #[tokio::test]
-async fn drafts_are_swept_and_only_ours() {
+async fn our_drafts_are_removed_and_no_others() {
     let state = State::new();
     let sandboxes = state.root.path().join("sandboxes");
     let drafts = [
@@ -181,7 +181,7 @@ async fn a_directory_that_vanished_is_reported_and_made_again() {
 }
 
 #[tokio::test]
-async fn pod_cidrs_survive_or_are_told_again() {
+async fn pod_cidrs_are_stored_or_quarantined() {
     let state = State::new();
     assert_eq!(state.checkpoints.load_pod_cidrs().await, None);
     let cidrs = ["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()];
@@ -193,7 +193,7 @@ async fn pod_cidrs_survive_or_are_told_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_crossing_saves_the_last_one_asked_for_stays() {
+async fn of_concurrent_saves_the_last_one_requested_stays() {
     let state = State::new();
     let mut saves = Vec::new();
     for count in 0..50 {
@@ -201,7 +201,7 @@ async fn of_crossing_saves_the_last_one_asked_for_stays() {
         let saved = SandboxCheckpoint { created_at: Nanos(count + 1), ..checkpoint(1) };
         let save = async move { checkpoints.save(&saved, Durability::Written).await };
         let mut save = Box::pin(maybe_done(save));
-        // The first poll takes the turn and hands the file to a thread, which may be done at once.
+        // The first poll takes the ticket and passes the file to a thread, which may be done at once.
         let _ = futures_util::poll!(save.as_mut());
         saves.push(save);
     }
@@ -213,12 +213,12 @@ async fn of_crossing_saves_the_last_one_asked_for_stays() {
 }
 
 #[test]
-fn turns_keep_their_order_and_leave_nothing_behind() {
-    let order = Order::new();
-    let (first, second) = (order.turn(&1), order.turn(&1));
-    assert_eq!(second.take(|| "second"), Some("second"));
-    assert_eq!(first.take(|| "first"), None, "overtaken");
-    assert_eq!(order.turn(&1).take(|| "third"), Some("third"));
+fn a_write_that_was_overtaken_is_skipped_and_no_key_is_kept() {
+    let order = WriteOrder::new();
+    let (first, second) = (order.ticket(&1), order.ticket(&1));
+    assert_eq!(second.run(|| "second"), Some("second"));
+    assert_eq!(first.run(|| "first"), None, "overtaken");
+    assert_eq!(order.ticket(&1).run(|| "third"), Some("third"));
     assert!(format!("{order:?}").contains("{}"), "no key is kept: {order:?}");
     assert_eq!(Arc::strong_count(&order), 1);
 }

@@ -1,4 +1,4 @@
-//! What a container is asked to be: `ContainerConfig` of CRI, checked and freed of wire types.
+//! `ContainerConfig` of CRI, checked and free of wire types.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -15,7 +15,7 @@ pub struct ContainerMetadata {
     pub attempt: u32,
 }
 
-/// Everything CreateContainer was asked for. Stored whole in a label of the container, so its
+/// The request of CreateContainer. Stored whole in a label of the container, so its
 /// serde form is a durable format: add fields with defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
@@ -90,7 +90,7 @@ pub struct ContainerSpec {
     pub stop_signal: Option<String>,
 }
 
-/// One mount, as the caller states it; what the status reports back.
+/// One mount of the request, as the status reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
@@ -110,19 +110,19 @@ pub struct Mount {
     pub image: Option<String>,
     /// Sub path within the image.
     pub image_sub_path: String,
-    /// Uid mappings asked for (never expressible on Docker).
+    /// Uid mappings are requested (never expressible on Docker).
     pub id_mapped: bool,
-    /// Mount options asked for beyond the fields above.
+    /// Mount options requested beyond the fields above.
     pub options: Vec<String>,
 }
 
-/// What is found at the CRI log path of a container.
+/// The kind of file at the CRI log path of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerLogFormat {
     /// A file of ours in the CRI's format, which the kubelet rotates.
     #[default]
     Cri,
-    /// A link to the engine's own file, which the engine rotates.
+    /// A symlink to the engine's own file, which the engine rotates.
     Docker,
 }
 

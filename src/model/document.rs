@@ -1,5 +1,5 @@
-//! What we write onto a Docker object so that it can be read back whole: one JSON label of ours
-//! beside the well-known ones. Docker is the database; these are its rows.
+//! The JSON documents in our labels on Docker objects, from which a pod or container is read back.
+//! Docker is the database; these are its rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub const VERSION: u32 = 1;
 pub struct SandboxDocument {
     /// Format version.
     pub version: u32,
-    /// What was asked for.
+    /// The request.
     pub spec: SandboxSpec,
     /// How it is connected.
     pub network: NetworkMode,
@@ -35,7 +35,7 @@ pub struct SandboxDocument {
 pub struct ContainerDocument {
     /// Format version.
     pub version: u32,
-    /// What was asked for.
+    /// The request.
     pub spec: ContainerSpec,
     /// The pod it belongs to.
     pub sandbox: SandboxId,
@@ -43,12 +43,12 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,
-    /// Who its main process starts as; none where nobody looked into the image, and in documents
+    /// User and groups of its main process; none where the image was not inspected, and in documents
     /// older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
-    /// Of each image mount, in the order of the specification, what it came to. Empty in
-    /// documents older than this field.
+    /// The image of each image mount, in the order of the specification. Empty in documents older
+    /// than this field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
 }

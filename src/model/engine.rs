@@ -74,7 +74,7 @@ pub enum CgroupDriver {
 pub struct EngineInfo {
     /// Release, e.g. `26.1.5`; never empty.
     pub version: String,
-    /// The API version spoken with it.
+    /// The negotiated API version.
     pub api: ApiVersion,
     /// cgroup driver.
     pub cgroup_driver: CgroupDriver,
@@ -153,10 +153,10 @@ fn kernel_release(release: &str) -> Option<(u32, u32)> {
 /// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
 
-/// Whether the engine answers.
+/// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {
-    /// Nobody asked yet.
+    /// Not known yet.
     Starting,
     /// The event stream is open and the first list is in.
     Reachable,
@@ -174,17 +174,17 @@ pub struct ListedContainer {
     pub id: String,
     /// What it was made of.
     pub image: Option<ImageId>,
-    /// What its labels say.
+    /// What its labels claim.
     pub claim: Claim,
-    /// What it is as far as the list tells; none where its entry cannot be read whole.
+    /// What it is according to the list; none where its entry is incomplete.
     pub observed: Option<Box<Observed>>,
 }
 
-/// What a container's labels say it is. Labels may come from an image: only a look at the
-/// container tells whether it is true.
+/// What a container's labels say it is. Labels may come from an image: only an inspect shows whether
+/// it is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// No pod's, and so it is: what we make says otherwise.
+    /// Not a pod's, which is true: our own containers have labels.
     None,
     /// A pod's workload.
     Workload,
@@ -192,10 +192,10 @@ pub enum Claim {
     Other,
 }
 
-/// Something changed in the engine: which object is worth another look.
+/// Something changed in the engine: which object has to be inspected again.
 ///
-/// It says nothing of what the object is now. Events come late, twice or not at all, so truth is
-/// always the next inspect.
+/// An event does not carry the state of the object: events come late, twice or not at all, so the
+/// source of truth is always the next inspect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
     /// A container was created, started, ended, renamed, …
@@ -203,13 +203,13 @@ pub enum EngineEvent {
         /// Docker id.
         id: String,
     },
-    /// The engine sent a container's main process a SIGKILL, as somebody wished.
+    /// The engine sent SIGKILL to a container's main process, on request.
     ContainerKilled {
         /// Docker id.
         id: String,
     },
-    /// Memory was short in a container, and the kernel killed a process there.
-    ContainerShort {
+    /// The OOM killer killed a process of a container.
+    ContainerOom {
         /// Docker id.
         id: String,
     },
@@ -218,7 +218,7 @@ pub enum EngineEvent {
         /// Docker id.
         id: String,
     },
-    /// An image came, or one of its names was set or taken away.
+    /// An image was added, or one of its names was added or removed.
     ImageChanged {
         /// Id or reference, as the engine gives it.
         name: String,
@@ -228,6 +228,6 @@ pub enum EngineEvent {
         /// `sha256:…`.
         id: String,
     },
-    /// The daemon read its configuration again.
+    /// The daemon reloaded its configuration.
     DaemonReloaded,
 }

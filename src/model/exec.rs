@@ -1,4 +1,4 @@
-//! What ExecSync is asked for, and what it tells.
+//! Request and result of ExecSync.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ pub struct ExecSyncSpec {
     pub container: String,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
-    /// How long it may take; none for as long as it wants.
+    /// How long it may take; none without limit.
     pub timeout: Option<Duration>,
 }
 
-/// What a command printed, and how it ended.
+/// The output and exit code of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutcome {
     /// Standard output, from its beginning.

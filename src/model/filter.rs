@@ -13,8 +13,8 @@ pub struct SandboxFilter {
     pub state: Option<SandboxState>,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
-    /// Something is asked for that nothing can be (a state of a newer interface).
-    pub unmeetable: bool,
+    /// Nothing can match: a state of a newer interface.
+    pub unsatisfiable: bool,
 }
 
 /// `ContainerFilter` of CRI: every stated part must match.
@@ -28,8 +28,8 @@ pub struct ContainerFilter {
     pub sandbox: String,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
-    /// Something is asked for that nothing can be (a state of a newer interface).
-    pub unmeetable: bool,
+    /// Nothing can match: a state of a newer interface.
+    pub unsatisfiable: bool,
 }
 
 /// `ContainerState` of CRI.
@@ -46,9 +46,9 @@ pub enum ContainerStateFilter {
 }
 
 impl SandboxFilter {
-    /// Whether the record is asked for.
+    /// Whether the record matches.
     pub fn matches(&self, record: &SandboxRecord) -> bool {
-        !self.unmeetable
+        !self.unsatisfiable
             && record.id.as_str().starts_with(&self.id)
             && self.state.is_none_or(|state| record.state() == state)
             && selects(&self.labels, &record.document.spec.labels)
@@ -56,9 +56,9 @@ impl SandboxFilter {
 }
 
 impl ContainerFilter {
-    /// Whether the record is asked for.
+    /// Whether the record matches.
     pub fn matches(&self, record: &ContainerRecord) -> bool {
-        !self.unmeetable
+        !self.unsatisfiable
             && record.id.as_str().starts_with(&self.id)
             && record.document.sandbox.as_str().starts_with(&self.sandbox)
             && self.state.is_none_or(|state| ContainerStateFilter::of(&record.process) == state)
@@ -78,7 +78,7 @@ impl ContainerStateFilter {
     }
 }
 
-/// Whether every wanted label is there with its value.
-fn selects(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
-    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+/// Whether every requested label is present with its value.
+fn selects(requested: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    requested.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -1,7 +1,7 @@
-//! The keys of Docker labels that make a container a pod's, shared with dockershim and
-//! cri-dockerd so that existing tools keep working.
+//! The keys of Docker labels on pods' containers, shared with dockershim and cri-dockerd so that
+//! existing tools keep working.
 
-/// Says what the object is: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
+/// The kind of the object: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
 pub const TYPE: &str = "io.kubernetes.docker.type";
 /// [`TYPE`] of a pause container.
 pub const TYPE_SANDBOX: &str = "podsandbox";
@@ -13,7 +13,7 @@ pub const SANDBOX_ID: &str = "io.kubernetes.sandbox.id";
 pub const LOG_PATH: &str = "io.kubernetes.container.logpath";
 /// Kubelet's label with the container's name; on a sandbox it is [`SANDBOX_CONTAINER_NAME`].
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// What [`CONTAINER_NAME`] says on a sandbox.
+/// [`CONTAINER_NAME`] of a sandbox.
 pub const SANDBOX_CONTAINER_NAME: &str = "POD";
 /// Kubelet's label with the pod's name.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -21,18 +21,18 @@ pub const POD_NAME: &str = "io.kubernetes.pod.name";
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// Kubelet's label with the pod's uid.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Prefix under which CRI annotations are kept as labels.
+/// Prefix of the labels that hold CRI annotations.
 pub const ANNOTATION_PREFIX: &str = "annotation.";
-/// Our own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]): the truth
-/// for everything CRI asks back, immune to labels an image brings along.
+/// Our own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]): the source of
+/// truth for what CRI reports, independent of labels that an image has.
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 /// Our own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
-/// On a container that is never started, made only to look into its image: worth nothing once
-/// the dockbridge that made it is gone.
-pub const PEEK: &str = "io.dockbridge.peek";
-/// On a container that is never started, made to keep an image whose files are mounted into
-/// others.
-pub const KEEPS: &str = "io.dockbridge.keeps";
+/// On a container that is never started, made to read the files of its image: useless once the
+/// dockbridge that made it is gone.
+pub const IMAGE_INSPECTION: &str = "io.dockbridge.peek";
+/// On a container that is never started, made so that an image cannot be removed while its files
+/// are mounted into others.
+pub const IMAGE_PIN: &str = "io.dockbridge.keeps";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

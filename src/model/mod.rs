@@ -1,12 +1,17 @@
-//! The nouns: ids, specs, records, states, labels and names. Correct by construction, no I/O,
-//! no clock, no async. Everything here imports nothing of ours but `error`.
+//! The nouns: ids, specifications, records, states, labels and names, correct by construction.
+//!
+//! It does no I/O and knows no clock, no async and neither wire; it imports nothing of ours but
+//! `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (what was requested),
+//! [`record`] (what is true now), [`document`] (what is stored in Docker labels) and [`engine`].
 
 pub mod accounts;
 pub mod attachment;
 pub mod cdi;
+pub mod cgroup_parents;
 pub mod container;
 pub mod document;
 pub mod engine;
+pub mod event;
 pub mod exec;
 pub mod filter;
 #[cfg(any(test, feature = "fuzz"))]
@@ -14,10 +19,8 @@ pub(crate) mod fuzz;
 pub mod id;
 pub mod image;
 pub mod label;
-pub mod life;
 pub mod name;
 pub mod network;
-pub mod parents;
 pub mod path;
 pub mod pinned_images;
 pub mod record;

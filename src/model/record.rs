@@ -19,16 +19,16 @@ pub struct SandboxRecord {
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// What was asked for.
+    /// The request.
     pub document: Arc<SandboxDocument>,
     /// When Docker created it.
     pub created_at: Nanos,
-    /// What Docker says of the pause process; none when Docker no longer knows the container
-    /// and only the checkpoint remembers that its network must be released.
+    /// The pause process according to Docker; none when Docker no longer has the container and only
+    /// the checkpoint says that its network must be released.
     pub process: Option<Process>,
     /// Addresses from Docker itself ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// How far CNI has come ([`NetworkMode::Cni`]); none before the intent was recorded.
+    /// The state of CNI ([`NetworkMode::Cni`]); none before the intent was recorded.
     pub attachment: Option<Attachment>,
 }
 
@@ -89,21 +89,21 @@ pub struct ContainerRecord {
     pub id: ContainerId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// What was asked for.
+    /// The request.
     pub document: Arc<ContainerDocument>,
     /// When Docker created it.
     pub created_at: Nanos,
-    /// What Docker says of its process.
+    /// Its process according to Docker.
     pub process: Process,
     /// The signal a stop sends: the container's own or the image's, in Docker's spelling.
     pub stop_signal: Option<String>,
     /// The engine's log file, when its driver keeps one.
     pub engine_log: Option<std::path::PathBuf>,
-    /// Limits as the engine knows them: no huge pages, no keys of the unified hierarchy.
+    /// Limits as the engine knows them: no huge pages, no keys of cgroup v2.
     pub limits: Resources,
 }
 
-/// What an engine's container turns out to be.
+/// What a container of the engine is.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "taken apart at once, never kept")]
 pub enum Observed {
@@ -111,11 +111,11 @@ pub enum Observed {
     Sandbox(SandboxRecord),
     /// A workload of a pod.
     Container(ContainerRecord),
-    /// Nobody's pod: a container that others made for themselves, of this image.
+    /// Not a pod's: somebody else's container, of this image.
     Foreign(Option<ImageId>),
 }
 
-/// What Docker says of a container's main process.
+/// A container's main process according to Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
     /// Never started.

@@ -1,4 +1,4 @@
-//! What a pod sandbox is asked to be: `PodSandboxConfig` of CRI, checked and freed of wire types.
+//! `PodSandboxConfig` of CRI, checked and free of wire types.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -25,7 +25,7 @@ pub struct PodMetadata {
     pub attempt: u32,
 }
 
-/// Everything RunPodSandbox was asked for. It is stored whole in a label of the pause container
+/// The request of RunPodSandbox. It is stored whole in a label of the pause container
 /// and in the checkpoint, so its serde form is a durable format: add fields with defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSpec {
@@ -61,13 +61,13 @@ pub struct SandboxSpec {
     /// Confinement of the pause container.
     #[serde(default)]
     pub security: SandboxSecurity,
-    /// What the pod costs beyond its containers (informational).
+    /// Resources of the pod besides its containers (informational).
     #[serde(default)]
     pub overhead: Option<Resources>,
     /// Sum of the containers' resources (informational).
     #[serde(default)]
     pub resources: Option<Resources>,
-    /// The runtime handler as asked: empty means default.
+    /// The requested runtime handler; empty means default.
     #[serde(default)]
     pub handler: String,
 }

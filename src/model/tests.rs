@@ -213,8 +213,8 @@ fn a_sandbox_filter_matches_when_every_part_does() {
         (HEX, ready, labels(&[("app", "web"), ("other", "x")]), false),
     ] {
         let filter = SandboxFilter { id: id.to_owned(), state, labels, ..Default::default() };
-        let unmeetable = SandboxFilter { unmeetable: true, ..filter.clone() };
-        assert!(!unmeetable.matches(&record));
+        let unsatisfiable = SandboxFilter { unsatisfiable: true, ..filter.clone() };
+        assert!(!unsatisfiable.matches(&record));
         assert_eq!(filter.matches(&record), expected, "{filter:?}");
     }
 }
@@ -235,8 +235,8 @@ fn a_container_filter_matches_when_every_part_does() {
     ] {
         let (id, sandbox) = (id.to_owned(), sandbox.to_owned());
         let filter = ContainerFilter { id, state, sandbox, labels, ..Default::default() };
-        let unmeetable = ContainerFilter { unmeetable: true, ..filter.clone() };
-        assert!(!unmeetable.matches(&record));
+        let unsatisfiable = ContainerFilter { unsatisfiable: true, ..filter.clone() };
+        assert!(!unsatisfiable.matches(&record));
         assert_eq!(filter.matches(&record), expected, "{filter:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! What plugins are told about a pod: `CNI_ARGS`, and the values of capabilities.
+//! The plugins' arguments for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
 //!
-//! Pure. Everything is derived from the recorded intent, so DEL is told what ADD was told.
+//! Pure. Everything is derived from the recorded intent, so DEL gets the same as ADD.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::{
     model::network::PortMapping,
 };
 
-/// A pod that plugins cannot be told about.
+/// A pod that cannot be described to plugins.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArgumentError {
     /// `CNI_ARGS` has no way to quote.
     #[error("the pod's {key} {value:?} cannot be passed to network plugins")]
-    Unspeakable {
+    Unquotable {
         /// The name of the argument.
         key: &'static str,
         /// The value that holds a separator or a control character.
         value: String,
     },
-    /// A bandwidth annotation is no rate.
+    /// A bandwidth annotation is not a rate.
     #[error("annotation {key}={value:?}: {reason}")]
     Bandwidth {
         /// Key of the annotation.
@@ -49,17 +49,17 @@ impl ArgumentError {
 /// # Errors
 /// A value with `;`, `=` or a control character.
 pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
-    let told = [
+    let args = [
         ("IgnoreUnknown", "1"),
         ("K8S_POD_NAMESPACE", &pod.metadata.namespace),
         ("K8S_POD_NAME", &pod.metadata.name),
         ("K8S_POD_INFRA_CONTAINER_ID", pod.id.as_str()),
         ("K8S_POD_UID", &pod.metadata.uid),
     ];
-    told.into_iter()
+    args.into_iter()
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
-                return Err(ArgumentError::Unspeakable { key, value: value.to_owned() });
+                return Err(ArgumentError::Unquotable { key, value: value.to_owned() });
             }
             Ok((key.to_owned(), value.to_owned()))
         })
@@ -72,10 +72,10 @@ pub fn joined(pairs: &[(String, String)]) -> String {
     texts.join(";")
 }
 
-/// The values of all capabilities that there is something to say about.
+/// The values of all capabilities that the pod has a value for.
 ///
 /// # Errors
-/// A bandwidth annotation that is no rate.
+/// A bandwidth annotation that is not a rate.
 pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, ArgumentError> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
@@ -94,7 +94,7 @@ pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Arg
     Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
-/// The pod CIDRs that a remembered call was told.
+/// The pod CIDRs in the capabilities of a cached ADD.
 pub fn pod_cidrs(capabilities: &Map<String, Value>) -> Vec<String> {
     let lists = capabilities.get(IP_RANGES).and_then(Value::as_array).into_iter().flatten();
     let ranges = lists.filter_map(Value::as_array).flatten();
@@ -109,12 +109,12 @@ pub fn wants_host_ports(pod: &PodNetwork) -> bool {
 
 /// The capability that makes host ports work.
 pub const PORT_MAPPINGS: &str = "portMappings";
-/// The capability that hands out the node's pod CIDRs.
+/// The capability that passes the node's pod CIDRs.
 pub const IP_RANGES: &str = "ipRanges";
 
 fn port_mappings(ports: &[PortMapping]) -> Option<Value> {
-    let wanted = ports.iter().filter(|port| port.host_port != 0);
-    let entries: Vec<Value> = wanted.map(port_mapping).collect();
+    let mapped = ports.iter().filter(|port| port.host_port != 0);
+    let entries: Vec<Value> = mapped.map(port_mapping).collect();
     (!entries.is_empty()).then_some(Value::Array(entries))
 }
 
@@ -130,8 +130,8 @@ fn port_mapping(port: &PortMapping) -> Value {
     entry
 }
 
-/// A direction without annotation is left out: plugins take a rate of zero for no limit, but a
-/// burst without a rate for a mistake.
+/// A direction without annotation is left out: plugins take a rate of zero as no limit, but refuse
+/// a burst without a rate.
 fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, ArgumentError> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
@@ -147,7 +147,7 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Ar
     Ok((!limits.is_empty()).then_some(Value::Object(limits)))
 }
 
-/// One address is handed out per inner list, hence one inner list per family.
+/// One address is assigned per inner list, hence one inner list per family.
 fn ip_ranges(cidrs: &[String]) -> Option<Value> {
     let (v6, v4): (Vec<&String>, Vec<&String>) = cidrs.iter().partition(|cidr| cidr.contains(':'));
     let families =

@@ -1,4 +1,4 @@
-//! Why a pod could not be connected, or not be disconnected.
+//! Why a pod could not be connected or disconnected.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use thiserror::Error;
 
 use super::{
     arguments::ArgumentError,
-    cni::{config::ConfigError, exec::PluginError, result::ResultError},
+    cni::{config::ConfigError, plugin_error::PluginError, result::ResultError},
 };
 use crate::{error::Kind, host::error::HostError};
 
-/// A failure of the network room.
+/// A failure of the network.
 #[derive(Debug, Error)]
 pub enum NetworkError {
     /// This node has no usable network configuration (yet).
-    #[error("no network to connect pods to: {reason}")]
+    #[error("no usable network configuration: {reason}")]
     NotConfigured {
         /// The directory that was searched, and why each of its files was refused.
         reason: String,
@@ -23,7 +23,7 @@ pub enum NetworkError {
     #[error(transparent)]
     Argument(#[from] ArgumentError),
     /// A recorded configuration cannot be read any more.
-    #[error("recorded configuration of network {network}")]
+    #[error("cannot parse the recorded configuration of network {network}")]
     Recorded {
         /// Name of the network.
         network: String,
@@ -48,8 +48,8 @@ pub enum NetworkError {
         /// In the order of the calls; never empty.
         failures: Vec<PluginError>,
     },
-    /// Plugins answered, but not with an address for the pod.
-    #[error("result of network {network}")]
+    /// The plugins' result has no address for the pod.
+    #[error("unusable result of network {network}")]
     Result {
         /// Name of the network.
         network: String,
@@ -57,9 +57,9 @@ pub enum NetworkError {
         #[source]
         source: ResultError,
     },
-    /// CHECK needs the result of ADD, which nobody remembers.
-    #[error("the result of connecting {container} to {network} is not remembered")]
-    Forgotten {
+    /// CHECK needs the result of ADD, which is not cached.
+    #[error("no cached result of ADD for sandbox {container} on network {network}")]
+    NoResult {
         /// The sandbox.
         container: String,
         /// Name of the network.
@@ -76,7 +76,7 @@ impl NetworkError {
         match self {
             Self::NotConfigured { .. } => Kind::Unavailable,
             Self::Argument(error) => error.kind(),
-            Self::Namespace { .. } | Self::Forgotten { .. } => Kind::FailedPrecondition,
+            Self::Namespace { .. } | Self::NoResult { .. } => Kind::FailedPrecondition,
             Self::Recorded { .. } => Kind::Internal,
             Self::Plugin(error) => error.kind(),
             Self::Several { failures } => failures.first().map_or(Kind::Unknown, PluginError::kind),
@@ -89,7 +89,7 @@ impl NetworkError {
     ///
     /// # Errors
     /// The failures, unless there are none.
-    pub(super) fn gather(mut failures: Vec<PluginError>) -> Result<(), Self> {
+    pub(super) fn from_failures(mut failures: Vec<PluginError>) -> Result<(), Self> {
         match failures.len() {
             0 => Ok(()),
             1 => failures.pop().map_or(Ok(()), |failure| Err(failure.into())),

@@ -1,23 +1,21 @@
-//! Connects and disconnects a network namespace given as a value; never knows Docker.
+//! Connects a network namespace to the pod network, and disconnects it.
 //!
-//! [`service`] is the door: prepare an intent, attach, detach, recall, collect garbage, say
-//! whether pods can be connected. [`findings`] is what the configuration directory holds right
-//! now and why the rest of it was refused; `keeper` keeps that fresh in the background. [`arguments`] turns
-//! a pod into what plugins are told. [`cni`] speaks the Container Network Interface: files in,
-//! plugins run, results read.
-//! What a lost pod left behind is released by `garbage`.
+//! It does not know Docker, and of a pod only its name, namespace path and ports. Start with
+//! [`service::Network`]: prepare, attach, detach, recall, collect garbage, status. [`cni`] runs the
+//! plugins; `config_watcher` keeps [`config_state::ConfigState`] up to date with the configuration
+//! directory; [`arguments`] makes the plugins' arguments of a pod; `gc` finds what a lost pod left.
 //!
-//! Nothing falls back: a node without a usable configuration connects no pod and says why.
+//! Nothing falls back: a node without a usable configuration connects no pod and reports why.
 
 pub mod arguments;
 pub mod cni;
+pub mod config_state;
 pub mod error;
-pub mod findings;
 pub mod quantity;
 pub mod service;
 
-mod garbage;
-mod keeper;
+mod config_watcher;
+mod gc;
 
 #[cfg(test)]
-mod stage;
+mod fixture;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A text that is no usable amount of bits per second.
+/// A text that is not a usable rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not a number with one of the known suffixes.

@@ -1,11 +1,11 @@
-//! The verbs: prepare, attach, detach, check, recall, collect garbage, tell the status.
+//! Prepares, attaches, detaches and checks a pod, recalls lost attachments, collects garbage.
 //!
 //! ```text
 //! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
 //! ```
 //!
-//! The intent holds all that DEL needs, so that it works when the configuration, the sandbox or
-//! this process is no longer what it was. Calls for one pod must come one after the other.
+//! The intent holds all that DEL needs, so that it works after the configuration, the sandbox or this
+//! process has changed. Calls for one pod must not overlap.
 
 use std::{
     collections::HashSet,
@@ -23,17 +23,18 @@ use tracing::{debug, info, warn};
 use super::{
     arguments,
     cni::{
-        cache::{Cache, Entry},
-        chain::{Chain, Link},
-        config::NetworkList,
-        directory::Chosen,
-        exec::{PluginError, Plugins},
+        cache::{CachedResult, ResultCache},
+        chain::{Chain, RuntimeConf},
+        config::NetworkConfigList,
+        config_directory::SelectedConfig,
         meters::CniMeters,
+        plugin::Plugins,
+        plugin_error::PluginError,
         result,
     },
+    config_watcher::ConfigWatcher,
     error::NetworkError,
-    garbage::{self, Held, Links},
-    keeper::Keeper,
+    gc::{self, ActiveAttachments, AttachmentKey},
 };
 use crate::{
     host::{error::HostError, netns},
@@ -44,16 +45,16 @@ use crate::{
 /// Where network configuration and plugins are, and how long plugins may take.
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
-    /// How new pods are connected: only by plugins is this room's business.
+    /// How new pods are connected; plugins are used only with CNI.
     pub mode: NetworkMode,
-    /// Directory of configurations; it may come later.
+    /// Directory of configurations; it may be created later.
     pub conf_dir: PathBuf,
     /// Directories of plugins, in order.
     pub bin_dirs: Vec<PathBuf>,
-    /// Directory of remembered results.
+    /// Directory of cached results.
     pub cache_dir: PathBuf,
     /// How long all plugins of one ADD or DEL may take together.
-    pub plugin_deadline: Duration,
+    pub plugin_timeout: Duration,
 }
 
 /// A connected pod.
@@ -69,13 +70,13 @@ pub struct Attached {
 #[derive(Clone, Debug)]
 pub struct Network {
     mode: NetworkMode,
-    keeper: Arc<Keeper>,
+    watcher: Arc<ConfigWatcher>,
     plugins: Arc<Plugins>,
-    cache: Cache,
+    cache: ResultCache,
     deadline: Duration,
     pod_cidrs: Arc<ArcSwap<Vec<String>>>,
-    links: Arc<Links>,
-    _keeping: Option<Arc<AbortOnDropHandle<()>>>,
+    active: Arc<ActiveAttachments>,
+    _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Network {
@@ -83,25 +84,26 @@ impl Network {
     /// where no pod will need it. To be called in a runtime.
     pub fn start(settings: NetworkSettings) -> Self {
         let plugins = Arc::new(Plugins::new(settings.bin_dirs));
-        let patience = settings.plugin_deadline.min(QUESTION);
-        let keeper = Arc::new(Keeper::new(settings.conf_dir, Arc::clone(&plugins), patience));
-        let keep = || {
-            let kept = Arc::clone(&keeper);
-            Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { kept.keep().await })))
+        let timeout = settings.plugin_timeout.min(QUERY_TIMEOUT);
+        let watcher =
+            Arc::new(ConfigWatcher::new(settings.conf_dir, Arc::clone(&plugins), timeout));
+        let watch = || {
+            let watcher = Arc::clone(&watcher);
+            Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { watcher.watch().await })))
         };
         Self {
             mode: settings.mode,
-            _keeping: (settings.mode == NetworkMode::Cni).then(keep),
-            keeper,
+            _watching: (settings.mode == NetworkMode::Cni).then(watch),
+            watcher,
             plugins,
-            cache: Cache::new(&settings.cache_dir),
-            deadline: settings.plugin_deadline,
+            cache: ResultCache::new(&settings.cache_dir),
+            deadline: settings.plugin_timeout,
             pod_cidrs: Arc::default(),
-            links: Arc::default(),
+            active: Arc::default(),
         }
     }
 
-    /// What is counted of calls to plugins.
+    /// The metrics of calls to plugins.
     pub fn meters(&self) -> &CniMeters {
         self.plugins.meters()
     }
@@ -109,36 +111,36 @@ impl Network {
     /// Whether pods can be connected: by the engine they always can. Never waits for anything.
     pub fn status(&self) -> NetworkStatus {
         match self.mode {
-            NetworkMode::Cni => self.keeper.findings().status(&self.pod_cidrs.load()),
+            NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs.load()),
             NetworkMode::Docker | NetworkMode::Host => {
                 NetworkStatus { ready: true, ..NetworkStatus::default() }
             }
         }
     }
 
-    /// Whether there is a network at all, by a fresh look when the last one found none.
+    /// Whether there is a network; reads the configuration again when there was none.
     ///
     /// # Errors
     /// [`NetworkError::NotConfigured`], with the reasons.
-    pub async fn usable(&self) -> Result<(), NetworkError> {
-        self.chosen().await.map(|_| ())
+    pub async fn ensure_configured(&self) -> Result<(), NetworkError> {
+        self.selected().await.map(|_| ())
     }
 
-    /// Notes the node's pod CIDRs, primary family first; pods prepared from now on get them.
+    /// Sets the node's pod CIDRs, primary family first, for pods prepared from now on.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
         self.pod_cidrs.store(Arc::new(cidrs));
     }
 
-    /// Decides how a pod will be connected. Nothing is done yet.
+    /// Decides how a pod will be connected; changes nothing.
     ///
     /// # Errors
     /// There is no network, or the pod cannot be described to plugins.
     pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, NetworkError> {
-        let list = self.chosen().await?.list;
-        if arguments::wants_host_ports(&pod) && !list.wants(arguments::PORT_MAPPINGS) {
+        let list = self.selected().await?.list;
+        if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
             warn!(
                 sandbox = %pod.id, network = %list.name,
-                "the pod asks for host ports, but no plugin of its network maps ports"
+                "the pod requests host ports, but no plugin of its network has the portMappings capability; they are not mapped"
             );
         }
         let intent = AttachmentIntent {
@@ -149,26 +151,27 @@ impl Network {
             pod_cidrs: self.pod_cidrs.load().to_vec(),
             capabilities: None,
         };
-        link(&intent)?;
+        runtime_conf(&intent)?;
         Ok(intent)
     }
 
-    /// Connects a pod: raises `lo`, runs ADD, remembers the result.
+    /// Connects a pod: raises `lo`, runs ADD, caches the result.
     ///
     /// # Errors
-    /// Anything on the way. What plugins did until then is undone by [`Network::detach`].
+    /// Any failure on the way; [`Network::detach`] undoes what plugins did until then.
     pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, NetworkError> {
         let begun = Instant::now();
         let list = recorded(intent)?;
-        let link = link(intent)?;
+        let conf = runtime_conf(intent)?;
         let path = intent.pod.netns.clone();
-        blocking(&intent.pod.netns, move || enter(&path)).await??;
-        let _adding = self.links.add(Held::from(intent)).await;
-        let result = self.chain(&list).add(&link).await?;
+        blocking(&intent.pod.netns, move || prepare_namespace(&path)).await??;
+        let _adding = self.active.add(AttachmentKey::from(intent)).await;
+        let result = self.chain(&list).add(&conf).await?;
         let addresses = addresses(intent, &result);
-        // DEL wants it even without an address; one that is no result would only break DEL.
-        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_garbled()) {
-            self.remember(intent, link, result.clone()).await?;
+        // DEL needs it even without an address; a malformed one would break DEL.
+        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed())
+        {
+            self.cache_result(intent, conf, result.clone()).await?;
         }
         let addresses = addresses?;
         let took = begun.elapsed();
@@ -176,54 +179,54 @@ impl Network {
         Ok(Attached { addresses, result })
     }
 
-    /// Disconnects a pod: runs DEL, forgets the result. Repeating it is fine, and so is a
-    /// namespace, a configuration file or a result that has gone.
+    /// Disconnects a pod: runs DEL, removes the cached result. It can be repeated, and works without
+    /// the namespace, the configuration file or the result.
     ///
     /// # Errors
     /// Plugins that failed; all were called. To be repeated until it succeeds.
     pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
         let list = recorded(intent)?;
-        let mut link = link(intent)?;
+        let mut conf = runtime_conf(intent)?;
         let (cache, lookup, path) = (self.cache.clone(), intent.clone(), intent.pod.netns.clone());
-        let look = move || (still_there(&path), recollect(&cache, &lookup));
-        let (there, entry) = blocking(&intent.pod.netns, look).await?;
+        let inspect = move || (has_namespace(&path), cached(&cache, &lookup));
+        let (there, entry) = blocking(&intent.pod.netns, inspect).await?;
         if !there {
-            link.netns.clear();
+            conf.netns.clear();
         }
         let previous = entry.map(|entry| entry.result);
-        NetworkError::gather(self.chain(&list).del(&link, previous.as_ref()).await)?;
+        NetworkError::from_failures(self.chain(&list).del(&conf, previous.as_ref()).await)?;
         let (cache, intent) = (self.cache.clone(), intent.clone());
-        let (id, held) = (intent.pod.id.clone(), Held::from(&intent));
+        let (id, key) = (intent.pod.id.clone(), AttachmentKey::from(&intent));
         blocking(&intent.pod.netns.clone(), move || {
             let id = intent.pod.id.as_str();
             cache.remove(&intent.network, id, &intent.interface)?;
-            // dockershim's heirs connect `lo` by a network of its own, and remember that.
+            // cri-dockerd connects `lo` by a network of its own, and caches that result too.
             cache.remove(LOOPBACK, id, &intent.interface)
         })
         .await??;
-        self.links.forget(&held);
+        self.active.remove(&key);
         info!(sandbox = %id, network = %list.name, namespace = there, "pod disconnected");
         Ok(())
     }
 
-    /// Asks plugins whether a connected pod still is. Silent where the configuration is too old
-    /// for the question.
+    /// Runs CHECK on a connected pod; does nothing where the configuration is too old for CHECK.
     ///
     /// # Errors
-    /// It is not, or the result of ADD is not remembered.
+    /// CHECK failed, or the result of ADD is not cached.
     pub async fn check(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
         let list = recorded(intent)?;
         let (cache, lookup) = (self.cache.clone(), intent.clone());
-        let entry = blocking(&intent.pod.netns, move || recollect(&cache, &lookup)).await?;
-        let entry = entry.ok_or_else(|| NetworkError::Forgotten {
+        let entry = blocking(&intent.pod.netns, move || cached(&cache, &lookup)).await?;
+        let entry = entry.ok_or_else(|| NetworkError::NoResult {
             container: intent.pod.id.to_string(),
             network: list.name.clone(),
         })?;
-        Ok(self.chain(&list).check(&link(intent)?, &entry.result).await?)
+        Ok(self.chain(&list).check(&runtime_conf(intent)?, &entry.result).await?)
     }
 
-    /// What is remembered of a pod whose own record is lost: by us, or by whoever ran it before.
-    pub async fn recall(&self, pod: PodNetwork) -> Option<Attachment> {
+    /// The attachment of a pod without a checkpoint, from libcni's cache: written by us or by whoever
+    /// ran the pod before.
+    pub async fn attachment_from_cache(&self, pod: PodNetwork) -> Option<Attachment> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let find = move || cache.find(id.as_str(), INTERFACE);
         let entries = blocking(&pod.netns, find).await.ok()?;
@@ -237,7 +240,8 @@ impl Network {
             interface: entry.interface,
             config: list.text(),
             pod_cidrs: arguments::pod_cidrs(&entry.capabilities),
-            capabilities: Some(entry.capabilities).filter(|told| !entry.ours && !told.is_empty()),
+            capabilities: Some(entry.capabilities)
+                .filter(|values| !entry.ours && !values.is_empty()),
         };
         Some(match addresses(&intent, &entry.result) {
             Ok(addresses) => {
@@ -247,9 +251,9 @@ impl Network {
         })
     }
 
-    /// What a pod's own namespace tells where nobody remembers how it was connected: the addresses
-    /// of its interface, to be released with today's configuration. None without an address.
-    pub async fn recognise(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
+    /// The attachment of a pod that is in no cache, from its namespace: the addresses of its
+    /// interface, to be released with today's configuration. None without an address.
+    pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
         let intent = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
         let read = move || match netns::is_our_own(&at) {
@@ -258,7 +262,7 @@ impl Network {
         };
         let found = blocking(&intent.pod.netns, read).await.ok()?;
         let found = found.inspect_err(|error| {
-            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod");
+            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting it without an attachment");
         });
         let ips: Vec<Value> =
             found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
@@ -271,95 +275,96 @@ impl Network {
         Some(Attachment::Ready { intent, addresses, result, started_at: None })
     }
 
-    /// Releases what pods that are no more have left behind: DEL for remembered links whose
-    /// namespace has gone, GC for plugins that know it. Links of other runtimes are left alone.
+    /// Releases what lost pods left behind: DEL for cached attachments whose namespace is gone, GC for
+    /// plugins that support it. Attachments of other runtimes are not touched.
     ///
     /// # Errors
     /// Plugins that failed; all were called.
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
         let cache = self.cache.clone();
-        let look = move || {
-            cache.sweep();
+        let read = move || {
+            cache.remove_drafts();
             cache.all()
         };
-        let entries = blocking(Path::new("/"), look).await?;
-        let (stale, valid) = garbage::sort(entries, live.iter().map(Held::from).collect());
+        let entries = blocking(Path::new("/"), read).await?;
+        let (stale, valid) =
+            gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
         let mut failures = Vec::new();
         let mut broken = None;
         for entry in stale {
-            match self.release(entry).await {
+            match self.del_stale(entry).await {
                 Ok(failed) => failures.extend(failed),
                 Err(error) => broken = Some(error),
             }
         }
-        failures.extend(self.drop_all_but(valid).await);
-        NetworkError::gather(failures)?;
+        failures.extend(self.run_gc(valid).await);
+        NetworkError::from_failures(failures)?;
         broken.map_or(Ok(()), Err)
     }
 
-    async fn drop_all_but(&self, mut valid: HashSet<Held>) -> Vec<PluginError> {
-        let findings = self.keeper.findings();
-        let Some(chosen) = findings.chosen() else { return Vec::new() };
-        let Some(_quiet) = self.links.quiet(QUESTION).await else {
-            debug!("pods are being connected all the time; no garbage collected");
+    async fn run_gc(&self, mut valid: HashSet<AttachmentKey>) -> Vec<PluginError> {
+        let state = self.watcher.state();
+        let Some(selected) = state.selected() else { return Vec::new() };
+        let Some(_paused) = self.active.pause(QUERY_TIMEOUT).await else {
+            debug!("pods are being connected all the time; skipping CNI GC");
             return Vec::new();
         };
-        valid.extend(self.links.all());
-        let valid = valid.into_iter().filter(|link| link.network == chosen.list.name);
+        valid.extend(self.active.all());
+        let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
         let valid: Vec<(String, String)> =
-            valid.map(|link| (link.container, link.interface)).collect();
-        // New pods wait meanwhile, so it must not take long.
-        let patience = self.deadline.min(QUESTION);
-        Chain { patience, ..self.chain(&chosen.list) }.gc(&valid).await
+            valid.map(|key| (key.container, key.interface)).collect();
+        // New pods wait meanwhile, so it must be short.
+        let timeout = self.deadline.min(QUERY_TIMEOUT);
+        Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
     }
 
-    async fn release(&self, entry: Entry) -> Result<Vec<PluginError>, NetworkError> {
+    async fn del_stale(&self, entry: CachedResult) -> Result<Vec<PluginError>, NetworkError> {
         let Some(list) = list_of(&entry) else { return Ok(Vec::new()) };
-        let link = Link {
+        let conf = RuntimeConf {
             container: entry.container.clone(),
             netns: String::new(),
             interface: entry.interface.clone(),
             arguments: arguments::joined(&entry.arguments),
             capabilities: entry.capabilities.clone(),
         };
-        let failures = self.chain(&list).del(&link, Some(&entry.result)).await;
+        let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
         if failures.is_empty() {
-            info!(container = %entry.container, network = %list.name, "left-over link released");
-            self.links.forget(&Held::from(&entry));
+            info!(container = %entry.container, network = %list.name, "released a stale CNI attachment");
+            self.active.remove(&AttachmentKey::from(&entry));
             let cache = self.cache.clone();
-            let forget = move || cache.remove(&entry.network, &entry.container, &entry.interface);
-            blocking(Path::new("/"), forget).await??;
+            let remove = move || cache.remove(&entry.network, &entry.container, &entry.interface);
+            blocking(Path::new("/"), remove).await??;
         }
         Ok(failures)
     }
 
-    async fn chosen(&self) -> Result<Chosen, NetworkError> {
-        if let Some(chosen) = self.keeper.findings().chosen() {
-            return Ok(chosen.clone());
+    async fn selected(&self) -> Result<SelectedConfig, NetworkError> {
+        if let Some(selected) = self.watcher.state().selected() {
+            return Ok(selected.clone());
         }
-        let found = self.keeper.look().await;
-        let reason = || NetworkError::NotConfigured { reason: found.reason() };
-        found.chosen().cloned().ok_or_else(reason)
+        let state = self.watcher.refresh().await;
+        let reason = || NetworkError::NotConfigured { reason: state.reason() };
+        state.selected().cloned().ok_or_else(reason)
     }
 
-    fn chain<'a>(&'a self, list: &'a NetworkList) -> Chain<'a> {
-        Chain { plugins: &self.plugins, list, patience: self.deadline }
+    fn chain<'a>(&'a self, list: &'a NetworkConfigList) -> Chain<'a> {
+        Chain { plugins: &self.plugins, list, timeout: self.deadline }
     }
 
-    async fn remember(
+    async fn cache_result(
         &self,
         intent: &AttachmentIntent,
-        link: Link,
+        conf: RuntimeConf,
         result: Value,
     ) -> Result<(), NetworkError> {
-        let entry = Entry {
+        let entry = CachedResult {
             network: intent.network.clone(),
-            container: link.container,
-            interface: link.interface,
-            netns: Some(link.netns),
+            container: conf.container,
+            interface: conf.interface,
+            netns: Some(conf.netns),
             config: Some(intent.config.clone()),
             arguments: arguments::pairs(&intent.pod)?,
-            capabilities: link.capabilities,
+            capabilities: conf.capabilities,
             result,
             ours: true,
         };
@@ -368,17 +373,17 @@ impl Network {
     }
 }
 
-fn recorded(intent: &AttachmentIntent) -> Result<NetworkList, NetworkError> {
-    NetworkList::from_list(&intent.config)
+fn recorded(intent: &AttachmentIntent) -> Result<NetworkConfigList, NetworkError> {
+    NetworkConfigList::from_list(&intent.config)
         .map_err(|source| NetworkError::Recorded { network: intent.network.clone(), source })
 }
 
-fn link(intent: &AttachmentIntent) -> Result<Link, NetworkError> {
+fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> {
     let capabilities: Map<String, Value> = match &intent.capabilities {
-        Some(told) => told.clone(),
+        Some(values) => values.clone(),
         None => arguments::capabilities(intent)?,
     };
-    Ok(Link {
+    Ok(RuntimeConf {
         container: intent.pod.id.to_string(),
         netns: intent.pod.netns.display().to_string(),
         interface: intent.interface.clone(),
@@ -387,13 +392,13 @@ fn link(intent: &AttachmentIntent) -> Result<Link, NetworkError> {
     })
 }
 
-/// A remembered configuration may be of either form; one that cannot be read is of no use.
-fn list_of(entry: &Entry) -> Option<NetworkList> {
+/// A cached configuration may be of either form; none where it cannot be parsed.
+fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
     let text = entry.config.as_deref()?;
-    NetworkList::from_list(text).or_else(|_| NetworkList::from_single(text)).ok()
+    NetworkConfigList::from_list(text).or_else(|_| NetworkConfigList::from_single(text)).ok()
 }
 
-fn recollect(cache: &Cache, intent: &AttachmentIntent) -> Option<Entry> {
+fn cached(cache: &ResultCache, intent: &AttachmentIntent) -> Option<CachedResult> {
     cache.read(&intent.network, intent.pod.id.as_str(), &intent.interface)
 }
 
@@ -403,8 +408,8 @@ fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, N
     Ok(result::primary_first(found, &intent.pod_cidrs))
 }
 
-/// Makes sure that plugins will work in a namespace of the pod's own, and raises its `lo`.
-fn enter(path: &Path) -> Result<(), NetworkError> {
+/// Checks that plugins will work in a namespace of the pod's own, and raises its `lo`.
+fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
     let refuse = |reason| Err(NetworkError::Namespace { path: path.to_owned(), reason });
     if !netns::is_pinned(path) {
         return refuse("nothing is pinned there");
@@ -416,12 +421,12 @@ fn enter(path: &Path) -> Result<(), NetworkError> {
 }
 
 /// Whether plugins can still work in the namespace. The host's own, found through a reused pid,
-/// is as good as none: DEL there would take the host's interfaces away.
-fn still_there(path: &Path) -> bool {
+/// counts as none: DEL there would remove the host's interfaces.
+fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }
 
-/// Runs what touches the disk or the kernel off the runtime's threads.
+/// Runs work that touches the disk or the kernel on a blocking thread.
 async fn blocking<T: Send + 'static>(
     about: &Path,
     work: impl FnOnce() -> T + Send + 'static,
@@ -434,8 +439,8 @@ async fn blocking<T: Send + 'static>(
 const INTERFACE: &str = "eth0";
 /// The network that cri-dockerd and dockershim connect `lo` by.
 const LOOPBACK: &str = "cni-loopback";
-/// How long one plugin may think about VERSION or STATUS.
-const QUESTION: Duration = Duration::from_secs(10);
+/// How long one VERSION or STATUS call may take.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod real_plugins;

@@ -1,8 +1,8 @@
-//! The smallest program file the kernel runs: machine code in one read-only, executable segment.
+//! The pause program as an ELF file: machine code in one read-only, executable segment.
 
-use super::code;
+use super::machine_code;
 
-/// A processor the pause is built for.
+/// A processor architecture that the pause is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// 64-bit x86.
@@ -35,8 +35,8 @@ impl Machine {
 
     const fn code(self) -> &'static [u8] {
         match self {
-            Self::X86_64 => code::X86_64,
-            Self::Aarch64 => code::AARCH64,
+            Self::X86_64 => machine_code::X86_64,
+            Self::Aarch64 => machine_code::AARCH64,
         }
     }
 }

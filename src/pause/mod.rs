@@ -1,13 +1,13 @@
-//! The pause image inside the binary, so that a node without any registry runs pods.
+//! The pause image, built into the binary, so that a node without any registry runs pods.
 //!
-//! A pod's namespaces need one process that holds them. Ours is a hundred bytes of machine code
-//! (`code`), wrapped into a program file (`elf`), put into a layer (`ustar`) of an image that
-//! every engine can load (`archive`). Nothing here does I/O.
+//! It does no I/O and does not know engines. Start with [`archive::archive`]: it makes an image that
+//! every engine can load, with a layer (`ustar`) that holds the program (`elf`), a hundred bytes of
+//! `machine_code` that keep a pod's namespaces open.
 
 pub mod archive;
 pub mod elf;
 
-mod code;
+mod machine_code;
 mod ustar;
 
 #[cfg(test)]

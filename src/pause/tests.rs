@@ -18,9 +18,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    archive, code,
+    archive,
     elf::{self, Machine},
-    ustar,
+    machine_code, ustar,
 };
 use crate::skips::{Lack, skip};
 
@@ -29,8 +29,13 @@ const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
 #[test]
 fn code_is_what_the_sources_assemble_to() {
     for (source, prefixes, assembler, expected) in [
-        ("pause_x86_64.S", ["x86_64-linux-gnu-", ""], "as", code::X86_64),
-        ("pause_aarch64.S", ["aarch64-linux-gnu-", ""], "aarch64-linux-gnu-as", code::AARCH64),
+        ("pause_x86_64.S", ["x86_64-linux-gnu-", ""], "as", machine_code::X86_64),
+        (
+            "pause_aarch64.S",
+            ["aarch64-linux-gnu-", ""],
+            "aarch64-linux-gnu-as",
+            machine_code::AARCH64,
+        ),
     ] {
         match prefixes.iter().find_map(|prefix| assemble(prefix, source)) {
             Some(assembled) => assert_eq!(hex(&assembled), hex(expected), "{source}"),
@@ -55,7 +60,7 @@ fn program_is_a_minimal_static_executable() {
         assert_eq!((word(stack, 0), word(stack, 4)), (0x6474_e551, 6), "PT_GNU_STACK, no execute");
         assert_eq!(entry - address, 176, "starts at the code");
         let code = &file[176..];
-        assert!(code.len() < 200 && [code::X86_64, code::AARCH64].contains(&code));
+        assert!(code.len() < 200 && [machine_code::X86_64, machine_code::AARCH64].contains(&code));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Writes tar archives of the ustar kind, as much of them as an image needs: plain files with
-//! short names, the same bytes for the same input on every day and host.
+//! Writes ustar archives with what an image needs: plain files with short names, reproducible on every
+//! host.
 
 /// An archive being written.
 #[derive(Default)]

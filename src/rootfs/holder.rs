@@ -16,7 +16,7 @@ impl Rootfs {
             Err(error) if error.is_not_found() => {}
             answer => return Ok(answer.map(|_| false)?),
         }
-        let body = unstarted(image, &self.volumes_of(image), label::KEEPS);
+        let body = unstarted(image, &self.volumes_of(image), label::IMAGE_PIN);
         match self.engine.create_container(&name, &body).await {
             Ok(_) => Ok(true),
             Err(EngineError::NameTaken { .. }) => Ok(false),
@@ -33,7 +33,7 @@ impl Rootfs {
     /// The images kept.
     pub(super) async fn held(&self) -> Result<Vec<ImageId>, RootfsError> {
         let mut images = Vec::new();
-        for holder in self.engine.containers_named(NAME_START, label::KEEPS).await? {
+        for holder in self.engine.containers_named(NAME_START, label::IMAGE_PIN).await? {
             match self.engine.inspect_container(&holder).await {
                 Ok(Observed::Foreign(image)) => images.extend(image),
                 Ok(_) => {}

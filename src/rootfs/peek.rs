@@ -35,7 +35,7 @@ impl Rootfs {
     /// There is no such image, or the engine fails.
     pub async fn peek(&self, image: &ImageId) -> Result<Peek, RootfsError> {
         let name = format!("{}{:016x}", self.peek_start(), rand::rng().random::<u64>());
-        let body = unstarted(image, &self.volumes_of(image), label::PEEK);
+        let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
         // On a task of its own: a caller who goes away meanwhile leaves nothing behind.
         let opening = self.tracker.spawn(async move {
@@ -57,9 +57,10 @@ impl Rootfs {
     /// The engine fails; whatever could be removed is.
     pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
         self.store.described(SYNC_PATIENCE).await?;
-        let all = self.engine.containers_named(PEEK_START, label::PEEK).await?;
+        let all = self.engine.containers_named(PEEK_START, label::IMAGE_INSPECTION).await?;
         // Listed last, so that it has whatever of ours the first list has.
-        let mine = self.engine.containers_named(&self.peek_start(), label::PEEK).await?;
+        let mine =
+            self.engine.containers_named(&self.peek_start(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
         for id in all {
             if mine.contains(&id) {

@@ -81,21 +81,21 @@ impl Adopter {
             return None;
         }
         let network = self.pod_network(pod).await;
-        let recalled = self.network.recall(network.clone()).await;
-        if matches!(recalled, Some(Attachment::Ready { .. })) {
-            return recalled;
+        let cached = self.network.attachment_from_cache(network.clone()).await;
+        if matches!(cached, Some(Attachment::Ready { .. })) {
+            return cached;
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without its process nothing is known yet: it is asked for again when it was inspected.
             let pid = self.pid(pod).await?;
-            let recognised = self.network.recognise(network.clone(), pid).await;
-            if recognised.is_some() {
-                return recognised;
+            let found = self.network.attachment_from_namespace(network.clone(), pid).await;
+            if found.is_some() {
+                return found;
             }
         }
         // Nothing tells how it was connected. It cannot be ready, but today's network may still know
         // it by its id, so its release is left to be done.
-        match recalled {
+        match cached {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }
@@ -104,7 +104,7 @@ impl Adopter {
     async fn pod_network(&self, pod: &SandboxRecord) -> PodNetwork {
         let mut network = pod_network(&pod.id, &pod.document.spec, &self.netns_dir);
         if network.ports.is_empty() {
-            network.ports = self.checkpoints.ports_of_predecessor(&pod.id).await;
+            network.ports = self.checkpoints.cri_dockerd_ports(&pod.id).await;
         }
         network
     }

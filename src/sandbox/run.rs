@@ -102,7 +102,7 @@ impl Sandboxes {
         let snapshot = self.rooms.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
-            self.rooms.network.usable().await?;
+            self.rooms.network.ensure_configured().await?;
         }
         let security = &spec.security;
         let seccomp = seccomp_profile(security.seccomp.as_ref(), security.privileged).await?;

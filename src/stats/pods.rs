@@ -10,8 +10,8 @@ use super::{
 use crate::{
     model::{
         attachment::Attachment,
+        cgroup_parents::CgroupParents,
         network::NetworkMode,
-        parents::Parents,
         record::{ContainerRecord, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
@@ -50,7 +50,7 @@ impl Shape {
     pub(super) fn among(
         record: &Arc<SandboxRecord>,
         containers: &[Arc<ContainerRecord>],
-        parents: &Parents<'_>,
+        parents: &CgroupParents<'_>,
     ) -> Self {
         let running = containers.iter().filter(|one| one.process.is_running());
         Self {
@@ -170,9 +170,11 @@ fn later(one: Nanos, other: Nanos) -> Nanos {
     one.max(other)
 }
 
-/// Parents that running pods state.
-pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> Parents<'_> {
-    Parents::of(all.iter().filter(|record| record.pid().is_some()).map(|record| &*record.document))
+/// CgroupParents that running pods state.
+pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
+    CgroupParents::of(
+        all.iter().filter(|record| record.pid().is_some()).map(|record| &*record.document),
+    )
 }
 
 /// The name of the interface that has the pod's address.

@@ -8,8 +8,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::snapshot::Snapshot;
 use crate::model::{
+    event::ContainerEventType,
     id::SandboxId,
-    life::Step,
     record::{ContainerRecord, ExitReason, Listed, Process, SandboxRecord, SandboxState},
     time::Nanos,
 };
@@ -20,7 +20,7 @@ pub struct Change {
     /// Id of the container, or of the sandbox when it is the pod's own.
     pub id: String,
     /// What happened.
-    pub step: Step,
+    pub step: ContainerEventType,
     /// Its pod, as the newer snapshot shows it; as it was last seen when it is gone.
     pub sandbox: Arc<SandboxRecord>,
 }
@@ -129,7 +129,7 @@ impl Follower {
         let (pods, containers): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(id, pod)| id == pod.as_str());
         for (id, pod) in containers.into_iter().chain(pods) {
-            self.tell(&id, Step::Deleted, &pod, told);
+            self.tell(&id, ContainerEventType::Deleted, &pod, told);
             self.lives.remove(&id);
         }
         let lives = &self.lives;
@@ -137,7 +137,7 @@ impl Follower {
         self.pods.retain(|id, _| lives.contains_key(id.as_str()) || has_some(id));
     }
 
-    fn tell(&self, id: &str, step: Step, pod: &SandboxId, told: &mut Vec<Change>) {
+    fn tell(&self, id: &str, step: ContainerEventType, pod: &SandboxId, told: &mut Vec<Change>) {
         if let Some(sandbox) = self.pods.get(pod) {
             told.push(Change { id: id.to_owned(), step, sandbox: Arc::clone(sandbox) });
         }
@@ -153,10 +153,10 @@ enum Half {
 
 /// The steps from one stage to another. A life that came back, or one whose end was missed, is
 /// told as the run that ended and the one that began.
-fn steps(before: Option<Stage>, now: Stage) -> Vec<Step> {
-    use Step::{Created, Started, Stopped};
+fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
+    use ContainerEventType::{Created, Started, Stopped};
     let born = if before.is_none() { vec![Created] } else { Vec::new() };
-    let rest: &[Step] = match (before.unwrap_or(Stage::Created), now) {
+    let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
         // It cannot become unstarted; an engine that says so is not followed.
         (_, Stage::Created) => &[],

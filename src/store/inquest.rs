@@ -34,9 +34,9 @@ use crate::{
     error::chain,
     host::cgroup::{Cgroups, Hierarchy},
     model::{
+        cgroup_parents::CgroupParents,
         document::SandboxDocument,
         id::SandboxId,
-        parents::Parents,
         record::{ContainerRecord, ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
@@ -269,7 +269,7 @@ impl Known {
         // A group that several pods share is counted too: the others may go. But until then nobody
         // can tell whose kill it was.
         let pod = self.pods.get(&record.document.sandbox)?;
-        let parents = Parents::of(self.pods.values().map(|pod| &*pod.document));
+        let parents = CgroupParents::of(self.pods.values().map(|pod| &*pod.document));
         parents.is_own(&pod.document).then_some(true)
     }
 

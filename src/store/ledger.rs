@@ -212,7 +212,7 @@ impl<W, E> Ledger<W, E> {
         match event {
             // It is the die that changes something.
             EngineEvent::ContainerKilled { .. } => Effect::None,
-            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerShort { id } => {
+            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerOom { id } => {
                 if self.facts.is_foreign(&id) {
                     return Effect::None;
                 }

@@ -232,7 +232,7 @@ impl Writer {
                 self.save();
             }
             EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id, at),
-            EngineEvent::ContainerShort { id } => self.looker.inquest.hear(id, at),
+            EngineEvent::ContainerOom { id } => self.looker.inquest.hear(id, at),
             _ => {}
         }
         match self.ledger.happened(event) {

@@ -62,7 +62,6 @@ fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<Stri
 /// Still to be opened.
 const KNOWN: &[&str] = &[
     "app <-> app::own <-> app::window",
-    "network::cni::exec <-> network::cni::meters",
     "sandbox::adopt <-> sandbox::room",
     "stats::disks <-> stats::pods <-> stats::room <-> stats::walker",
     "stats::read::cpu <-> stats::read::group <-> stats::read::io <-> stats::read::memory <-> stats::read::tasks",

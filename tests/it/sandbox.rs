@@ -92,7 +92,7 @@ impl Node {
             conf_dir: self.root.path().join("conf"),
             bin_dirs: vec![self.root.path().join("bin")],
             cache_dir: self.root.path().join("cache"),
-            plugin_deadline: Duration::from_secs(10),
+            plugin_timeout: Duration::from_secs(10),
         });
         let rooms = SandboxRooms { engine, store, checkpoints, network, images, containers };
         let run = self.root.path().join("run");

@@ -40,7 +40,7 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     let broken = shown(&folder.join("broken.yaml"));
     for (device, hints) in [
         ("gadget=none", ["is in no specification of", shown(&folder).as_str()]),
-        ("gadget=hooked", ["gadget.yaml", "cannot be told of its hooks"]),
+        ("gadget=hooked", ["gadget.yaml", "cannot express its hooks"]),
         ("gadget=absent", ["gadget.yaml", "/dev/none-such"]),
         ("broken=one", ["is in no specification of", &format!("{broken} line 3: ")]),
         ("twice=one", ["twice-a.json", "twice-b.json"]),

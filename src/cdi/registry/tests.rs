@@ -124,33 +124,39 @@ async fn what_the_engine_cannot_be_told_is_refused() {
     let mount = |host: &str, options: &[&str]| json!({"mounts": [{"hostPath": host, "containerPath": "/x", "options": options}]});
     let hook = json!([{"hookName": "createContainer", "path": "/bin/true"}]);
     for (edits, hint) in [
-        (json!({"hooks": hook}), "the engine cannot be told of its hooks: only an engine that"),
-        (json!({"intelRdt": {}}), "the engine cannot be told of its intelRdt"),
-        (json!({"netDevices": [{}]}), "the engine cannot be told of its netDevices"),
-        (json!({"env": ["NAME"]}), "\"NAME\" is no NAME=value"),
-        (json!({"env": ["=x"]}), "\"=x\" is no NAME=value"),
-        (node(json!({"path": "dev/null"})), "\"dev/null\" is no absolute path"),
+        (json!({"hooks": hook}), "the Engine API cannot express its hooks: only an engine that"),
+        (json!({"intelRdt": {}}), "the Engine API cannot express its intelRdt"),
+        (json!({"netDevices": [{}]}), "the Engine API cannot express its netDevices"),
+        (json!({"env": ["NAME"]}), "\"NAME\" is not NAME=value"),
+        (json!({"env": ["=x"]}), "\"=x\" is not NAME=value"),
+        (node(json!({"path": "dev/null"})), "\"dev/null\" is not an absolute path"),
         (
             node(json!({"hostPath": "/dev/none-such"})),
             "cannot look at /dev/none-such: No such file",
         ),
-        (node(json!({"hostPath": "/proc/version"})), "/proc/version is no device"),
-        (node(json!({"type": "b"})), "it wants /dev/null with type b, but the host's has c"),
-        (node(json!({"type": "p"})), "it wants /dev/null with type p, but the host's has c"),
+        (node(json!({"hostPath": "/proc/version"})), "/proc/version is not a device"),
+        (
+            node(json!({"type": "b"})),
+            "/dev/null is specified with type b, but the host's node, which the engine copies, has c",
+        ),
+        (
+            node(json!({"type": "p"})),
+            "/dev/null is specified with type p, but the host's node, which the engine copies, has c",
+        ),
         (node(json!({"major": 1, "minor": 5})), "with numbers 1:5, but the host's has 1:3"),
         (node(json!({"uid": 7})), "with uid 7, but the host's has 0"),
         (node(json!({"gid": 7})), "with gid 7, but the host's has 0"),
         (node(json!({"fileMode": 0o600})), "with file mode 0600, but the host's has 0666"),
         (node(json!({"permissions": "rx"})), "permissions \"rx\" of \"/dev/null\" may hold only"),
         (mount("/none-such", &[]), "cannot mount /none-such: No such file"),
-        (mount("proc", &[]), "\"proc\" is no absolute path"),
+        (mount("proc", &[]), "\"proc\" is not an absolute path"),
         (
             mount("/proc", &["ro", "sync"]),
-            "cannot be told of option \"sync\" of the mount at \"/x\"",
+            "option \"sync\" of the mount at \"/x\" is not supported",
         ),
         (
             json!({"mounts": [{"hostPath": "/", "containerPath": "/t", "type": "tmpfs"}]}),
-            "the mount at \"/t\" is of type \"tmpfs\": only bind is possible",
+            "the mount at \"/t\" is of type \"tmpfs\": only bind is supported",
         ),
     ] {
         let text = Host::refusal(edits).await;

@@ -5,10 +5,10 @@ use proptest::prelude::{any, prop, prop_oneof};
 use super::*;
 
 fn yaml(text: &str) -> Result<Specification, Malformed> {
-    Specification::parse(Form::Yaml, text)
+    Specification::parse(Format::Yaml, text)
 }
 
-fn refusal(form: Form, text: &str) -> (Option<u64>, String) {
+fn refusal(form: Format, text: &str) -> (Option<u64>, String) {
     let Malformed { line, reason } = Specification::parse(form, text).unwrap_err();
     assert!(!reason.contains('\n') && reason.len() < 300, "{reason:?} is no line");
     (line, reason)
@@ -76,7 +76,7 @@ fn json_is_read_alike() {
     let text = r#"{"cdiVersion": "0.6.0", "kind": "v/c", "containerEdits": {"env": null},
         "devices": [{"name": "a", "containerEdits":
             {"deviceNodes": [{"path": "/dev/null", "fileMode": 438, "major": 1}]}}]}"#;
-    for form in [Form::Json, Form::Yaml] {
+    for form in [Format::Json, Format::Yaml] {
         let read = Specification::parse(form, text).unwrap();
         let node = &read.devices[0].container_edits.device_nodes[0];
         assert_eq!((node.file_mode, node.major, node.uid), (Some(0o666), 1, None));
@@ -86,16 +86,16 @@ fn json_is_read_alike() {
 #[test]
 fn a_refusal_tells_line_and_word() {
     let broken_json = "{\n \"cdiVersion\": \"0.6.0\",\n \"kind\" \"v/c\"\n}";
-    assert_eq!(refusal(Form::Json, broken_json), (Some(3), "expected `:`".to_owned()));
+    assert_eq!(refusal(Format::Json, broken_json), (Some(3), "expected `:`".to_owned()));
     let unknown =
         "cdiVersion: 0.6.0\nkind: v/c\ndevices:\n- name: a\n  containerEdits:\n    envs: []";
-    let (line, reason) = refusal(Form::Yaml, unknown);
+    let (line, reason) = refusal(Format::Yaml, unknown);
     assert!(line == Some(6) && reason.contains("envs"), "{line:?} {reason}");
-    let (line, reason) = refusal(Form::Yaml, "cdiVersion: 0.6.0\nkind: [v/c\n");
+    let (line, reason) = refusal(Format::Yaml, "cdiVersion: 0.6.0\nkind: [v/c\n");
     assert!(line.is_some_and(|line| line >= 2), "{line:?} {reason}");
-    let (line, reason) = refusal(Form::Yaml, "cdiVersion: 0.6.0\nkind: v/c\nkind: v/d\n");
+    let (line, reason) = refusal(Format::Yaml, "cdiVersion: 0.6.0\nkind: v/c\nkind: v/d\n");
     assert!(line == Some(3) && reason.contains("kind"), "{line:?} {reason}");
-    let (line, reason) = refusal(Form::Yaml, "- cdiVersion: 0.6.0");
+    let (line, reason) = refusal(Format::Yaml, "- cdiVersion: 0.6.0");
     assert!(line == Some(1), "{line:?} {reason}");
     for (text, hint) in [
         ("{\"cdiVersion\": \"9.9.9\", \"kind\": \"v/c\"}", "cdiVersion \"9.9.9\" is not known"),
@@ -106,12 +106,12 @@ fn a_refusal_tells_line_and_word() {
             "device name \"a\" is empty or there twice",
         ),
     ] {
-        let (_, reason) = refusal(Form::Json, text);
+        let (_, reason) = refusal(Format::Json, text);
         assert!(reason.contains(hint), "{reason}");
     }
     for text in ["", "---\n---\n", "\u{feff}", "null", "42", "{}"] {
-        refusal(Form::Yaml, text);
-        refusal(Form::Json, text);
+        refusal(Format::Yaml, text);
+        refusal(Format::Json, text);
     }
 }
 
@@ -126,12 +126,12 @@ fn bombs_do_not_go_off() {
         bomb.push_str(&format!("  a{level}: &a{level} [{below}]\n"));
     }
     let begun = std::time::Instant::now();
-    refusal(Form::Yaml, &bomb);
+    refusal(Format::Yaml, &bomb);
     for deep in ["[", "{a: ", "- ", "&a [", "!t "] {
         let _ =
             yaml(&format!("cdiVersion: 0.6.0\nkind: v/c\nannotations: {}", deep.repeat(100_000)));
     }
-    let _ = Specification::parse(Form::Json, &"[".repeat(100_000));
+    let _ = Specification::parse(Format::Json, &"[".repeat(100_000));
     assert!(begun.elapsed().as_secs() < 60, "it took {:?}", begun.elapsed());
 }
 
@@ -142,7 +142,7 @@ proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(text in any::<String>()) {
         drop(yaml(&text));
-        drop(Specification::parse(Form::Json, &text));
+        drop(Specification::parse(Format::Json, &text));
     }
 
     /// The same, near to what is valid: pieces of a whole file, shuffled and cut.

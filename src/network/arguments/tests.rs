@@ -1,4 +1,4 @@
-//! What is told, what is left out, and what cannot be said.
+//! Which arguments plugins get for a pod, and which pods are refused.
 
 use super::*;
 use crate::model::{
@@ -54,12 +54,12 @@ fn what_cannot_be_quoted_is_refused() {
         let mut intent = intent();
         bad.clone_into(&mut intent.pod.metadata.uid);
         let error = pairs(&intent.pod).unwrap_err();
-        assert!(matches!(error, ArgumentError::Unspeakable { key: "K8S_POD_UID", .. }));
+        assert!(matches!(error, ArgumentError::Unquotable { key: "K8S_POD_UID", .. }));
     }
 }
 
 #[test]
-fn nothing_to_say_is_nothing_said() {
+fn a_pod_without_values_has_no_capabilities() {
     let mut intent = intent();
     intent.pod.ports = vec![PortMapping { container_port: 80, ..PortMapping::default() }];
     assert_eq!(told(&intent), json!({}));

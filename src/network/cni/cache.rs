@@ -1,7 +1,6 @@
-//! Results of ADD, kept where and how the reference library keeps them.
+//! Results of ADD in libcni's cache: `<directory>/results/<network>-<container>-<interface>`.
 //!
-//! `<directory>/results/<network>-<container>-<interface>`. Whoever ran a pod before us (another
-//! shim on the same engine) left its results there, and whoever comes after us finds ours.
+//! A shim that served the engine before us left its results there, and one after us finds ours.
 
 use std::{
     fs, io,
@@ -21,22 +20,22 @@ use crate::host::{
 
 /// The cache of one node.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct ResultCache {
     results: PathBuf,
 }
 
-/// A remembered ADD.
+/// A cached ADD.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct CachedResult {
     /// Name of the network.
     pub network: String,
     /// The container.
     pub container: String,
     /// Name of the interface in it.
     pub interface: String,
-    /// Path of its namespace, when it was noted.
+    /// Path of its namespace, if it was recorded.
     pub netns: Option<String>,
-    /// The configuration that was used, when it was noted.
+    /// The configuration that was used, if it was recorded.
     pub config: Option<String>,
     /// `CNI_ARGS`.
     pub arguments: Vec<(String, String)>,
@@ -48,17 +47,17 @@ pub struct Entry {
     pub ours: bool,
 }
 
-impl Cache {
+impl ResultCache {
     /// The cache below `directory`, which need not exist.
     pub fn new(directory: &Path) -> Self {
         Self { results: directory.join("results") }
     }
 
-    /// Remembers an ADD. Blocks on the disk.
+    /// Stores an ADD. Blocks on the disk.
     ///
     /// # Errors
     /// The directory cannot be made or written.
-    pub fn write(&self, entry: &Entry) -> Result<(), HostError> {
+    pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
         let path = self.path(&entry.network, &entry.container, &entry.interface);
         let text =
             encode(entry).map_err(|e| HostError::new("write", &path, io::Error::other(e)))?;
@@ -66,15 +65,15 @@ impl Cache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// What is remembered of a link. A broken file is as good as none. Blocks on the disk.
-    pub fn read(&self, network: &str, container: &str, interface: &str) -> Option<Entry> {
+    /// The cached ADD of an interface; none where the file is damaged. Blocks on the disk.
+    pub fn read(&self, network: &str, container: &str, interface: &str) -> Option<CachedResult> {
         let path = self.path(network, container, interface);
         let value = load(&path)?;
         if let Some(entry) = decode(&value) {
             return Some(entry);
         }
-        // The library once kept nothing but the result.
-        (value.get("kind").is_none() && value.is_object()).then(|| Entry {
+        // Old versions of libcni stored only the result.
+        (value.get("kind").is_none() && value.is_object()).then(|| CachedResult {
             network: network.to_owned(),
             container: container.to_owned(),
             interface: interface.to_owned(),
@@ -87,7 +86,7 @@ impl Cache {
         })
     }
 
-    /// Forgets a link. Blocks on the disk.
+    /// Removes a cached ADD. Blocks on the disk.
     ///
     /// # Errors
     /// Anything but absence.
@@ -96,31 +95,30 @@ impl Cache {
         file::remove_if_present(&path, Durability::Written).map(|_| ())
     }
 
-    /// Removes what processes of ours that are no more did not finish writing. Blocks on the disk.
-    pub fn sweep(&self) {
+    /// Removes drafts that earlier processes of ours did not finish. Blocks on the disk.
+    pub fn remove_drafts(&self) {
         let Ok(entries) = fs::read_dir(&self.results) else { return };
         let abandoned =
             |entry: &fs::DirEntry| file::is_abandoned_draft(&entry.file_name().to_string_lossy());
         for draft in entries.flatten().filter(abandoned).map(|entry| entry.path()) {
             match fs::remove_file(&draft) {
-                Ok(()) => info!(file = %draft.display(), "swept what an unfinished write left"),
+                Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
                 Err(error) => {
-                    warn!(file = %draft.display(), %error, "cannot sweep an unfinished write");
+                    warn!(file = %draft.display(), %error, "cannot remove the file of an unfinished write");
                 }
             }
         }
     }
 
     /// Everything readable, in no order. Blocks on the disk.
-    pub fn all(&self) -> Vec<Entry> {
+    pub fn all(&self) -> Vec<CachedResult> {
         let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
         let names = entries.flatten().map(|entry| entry.path());
         names.filter(|path| !is_hidden(path)).filter_map(|path| decode(&load(&path)?)).collect()
     }
 
-    /// All that is remembered of a container's interface, whatever the network, by the network's
-    /// name. Blocks on the disk.
-    pub fn find(&self, container: &str, interface: &str) -> Vec<Entry> {
+    /// All cached ADDs of a container's interface, ordered by network. Blocks on the disk.
+    pub fn find(&self, container: &str, interface: &str) -> Vec<CachedResult> {
         let (part, end) = (format!("-{container}-"), format!("-{container}-{interface}"));
         let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
         let paths = entries.flatten().map(|entry| entry.path());
@@ -129,7 +127,7 @@ impl Cache {
             .filter(|path| path.to_string_lossy().ends_with(&end) && !is_hidden(path))
             .filter_map(|path| decode(&load(&path)?))
             .filter(|entry| entry.container == container && entry.interface == interface);
-        let mut found: Vec<Entry> = found.collect();
+        let mut found: Vec<CachedResult> = found.collect();
         found.sort_by(|one, other| one.network.cmp(&other.network));
         found
     }
@@ -161,13 +159,13 @@ struct Stored {
     capabilities: Option<Map<String, Value>>,
     #[serde(default)]
     result: Value,
-    /// No part of the format; others skip it.
+    /// Not part of the format; other programs ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
     owner: Option<String>,
 }
 
-impl From<&Entry> for Stored {
-    fn from(entry: &Entry) -> Self {
+impl From<&CachedResult> for Stored {
+    fn from(entry: &CachedResult) -> Self {
         Self {
             kind: KIND.to_owned(),
             container: entry.container.clone(),
@@ -194,26 +192,28 @@ where
 
 fn load(path: &Path) -> Option<Value> {
     let read = file::read_if_present(path, SIZE_LIMIT);
-    let bytes = read.inspect_err(|error| debug!(%error, "a cached result is skipped")).ok()??;
+    let bytes = read
+        .inspect_err(|error| debug!(%error, "cannot read a cached CNI result; ignoring it"))
+        .ok()??;
     serde_json::from_slice(&bytes).ok()
 }
 
-pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn encode(entry: &CachedResult) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&Stored::from(entry))
 }
 
-pub(super) fn decode(value: &Value) -> Option<Entry> {
+pub(super) fn decode(value: &Value) -> Option<CachedResult> {
     let stored = Stored::deserialize(value).ok().filter(|stored| stored.kind == KIND)?;
     if stored.container.is_empty() || stored.interface.is_empty() || stored.network.is_empty() {
         return None;
     }
     let config = stored.config.and_then(|text| BASE64_STANDARD.decode(text).ok());
     let netns = stored.netns.filter(|netns| !netns.is_empty());
-    Some(Entry {
+    Some(CachedResult {
         network: stored.network,
         container: stored.container,
         interface: stored.interface,
-        netns: netns.or_else(|| result::sandbox(&stored.result)),
+        netns: netns.or_else(|| result::namespace_path(&stored.result)),
         config: config.and_then(|bytes| String::from_utf8(bytes).ok()),
         arguments: stored.arguments.unwrap_or_default(),
         capabilities: stored.capabilities.unwrap_or_default(),

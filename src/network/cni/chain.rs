@@ -1,4 +1,5 @@
-//! A configuration's plugins in order: ADD forwards, DEL backwards, each fed the result before.
+//! Runs the plugins of a configuration in order: ADD forwards, DEL backwards, each with the result of
+//! the one before.
 
 use std::time::Duration;
 
@@ -6,14 +7,15 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    config::{NetworkList, Plugin},
-    exec::{Call, PluginError, Plugins, garbled},
+    config::{NetworkConfigList, PluginConfig},
+    plugin::{Call, Plugins, malformed},
+    plugin_error::PluginError,
     version::Version,
 };
 
-/// One container's interface on one network, in the words of the specification.
+/// One container's interface on one network: libcni's `RuntimeConf`.
 #[derive(Clone, Debug, Default)]
-pub struct Link {
+pub struct RuntimeConf {
     /// The container.
     pub container: String,
     /// Path of its namespace; empty when it has gone.
@@ -26,75 +28,75 @@ pub struct Link {
     pub capabilities: Map<String, Value>,
 }
 
-/// A network whose plugins are to be called, all together within `patience`.
+/// A network whose plugins are to be called, all together within `timeout`.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     /// Where the plugins are.
     pub plugins: &'a Plugins,
     /// The network.
-    pub list: &'a NetworkList,
+    pub list: &'a NetworkConfigList,
     /// How long the whole chain may take.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Chain<'_> {
-    /// Connects a link and returns the last plugin's result.
+    /// Runs ADD and returns the last plugin's result.
     ///
     /// # Errors
-    /// The first plugin that fails. What those before it did is undone by [`Chain::del`].
-    pub async fn add(&self, link: &Link) -> Result<Value, PluginError> {
-        let end = Instant::now() + self.patience;
+    /// The first plugin that fails. [`Chain::del`] undoes what those before it did.
+    pub async fn add(&self, conf: &RuntimeConf) -> Result<Value, PluginError> {
+        let end = Instant::now() + self.timeout;
         let mut result = None;
         for plugin in &self.list.plugins {
-            let input = plugin.input(self.list, &link.capabilities, result.as_ref());
-            let printed = self.call(plugin, link.call("ADD"), &input, until(end)).await?;
+            let input = plugin.input(self.list, &conf.capabilities, result.as_ref());
+            let printed = self.call(plugin, conf.call("ADD"), &input, remaining(end)).await?;
             result = Some(self.result(plugin, &printed)?);
         }
         Ok(result.unwrap_or_default())
     }
 
-    /// Disconnects a link. Every plugin is called, whatever the others did; one that hangs
-    /// leaves the others their share of the time. Returns the failures, none when all is well.
-    pub async fn del(&self, link: &Link, previous: Option<&Value>) -> Vec<PluginError> {
-        let end = Instant::now() + self.patience;
-        let previous = previous.filter(|_| self.list.version >= Version::KEEPS_RESULT);
+    /// Runs DEL. Every plugin is called, whether the others failed or not; one that hangs leaves the
+    /// others their share of the time. Returns the failures.
+    pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
+        let end = Instant::now() + self.timeout;
+        let previous = previous.filter(|_| self.list.version >= Version::HAS_CHECK);
         let mut failures = Vec::new();
         let plugins = self.list.plugins.iter().rev();
         for (plugin, left) in plugins.zip((1..=self.count()).rev()) {
-            let input = plugin.input(self.list, &link.capabilities, previous);
-            let patience = until(end) / left;
-            match self.call(plugin, link.call("DEL"), &input, patience).await {
-                Err(error) if !error.is_about_gone_namespace(&link.netns) => failures.push(error),
+            let input = plugin.input(self.list, &conf.capabilities, previous);
+            let timeout = remaining(end) / left;
+            match self.call(plugin, conf.call("DEL"), &input, timeout).await {
+                Err(error) if !error.is_missing_namespace(&conf.netns) => failures.push(error),
                 _ => {}
             }
         }
         failures
     }
 
-    /// Asks whether a link is still as `previous` says. Without a word where the configuration
-    /// is too old for the question or forbids it.
+    /// Runs CHECK against the `previous` result; does nothing where the configuration is too old for
+    /// CHECK or disables it.
     ///
     /// # Errors
-    /// The first plugin that finds it is not.
-    pub async fn check(&self, link: &Link, previous: &Value) -> Result<(), PluginError> {
-        if self.list.version < Version::KEEPS_RESULT || self.list.check_disabled {
+    /// The first plugin that fails.
+    pub async fn check(&self, conf: &RuntimeConf, previous: &Value) -> Result<(), PluginError> {
+        if self.list.version < Version::HAS_CHECK || self.list.check_disabled {
             return Ok(());
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.timeout;
         for plugin in &self.list.plugins {
-            let input = plugin.input(self.list, &link.capabilities, Some(previous));
-            self.call(plugin, link.call("CHECK"), &input, until(end)).await?;
+            let input = plugin.input(self.list, &conf.capabilities, Some(previous));
+            self.call(plugin, conf.call("CHECK"), &input, remaining(end)).await?;
         }
         Ok(())
     }
 
-    /// Tells every plugin which links (container, interface) are in use; they may drop all
-    /// others of this network. Returns the failures.
+    /// Runs GC with the attachments (container, interface) in use; plugins may drop all others of
+    /// this network. Returns the failures.
     pub async fn gc(&self, valid: &[(String, String)]) -> Vec<PluginError> {
-        if self.list.version < Version::REPORTS || self.list.gc_disabled {
+        if self.list.version < Version::HAS_STATUS || self.list.gc_disabled {
             return Vec::new();
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.timeout;
         let valid: Value = valid
             .iter()
             .map(|(container, interface)| json!({"containerID": container, "ifname": interface}))
@@ -104,45 +106,45 @@ impl Chain<'_> {
             let mut input = plugin.input(self.list, &Map::new(), None);
             input.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
             let call = Call { command: "GC", ..Call::default() };
-            failures.extend(self.call(plugin, call, &input, until(end) / left).await.err());
+            failures.extend(self.call(plugin, call, &input, remaining(end) / left).await.err());
         }
         failures
     }
 
-    /// Asks whether new links can be made. Yes where the configuration is too old to ask.
+    /// Runs STATUS; does nothing where the configuration is too old for it.
     ///
     /// # Errors
-    /// The first plugin that says no.
+    /// The first plugin that is not ready.
     pub async fn status(&self) -> Result<(), PluginError> {
-        if self.list.version < Version::REPORTS {
+        if self.list.version < Version::HAS_STATUS {
             return Ok(());
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.timeout;
         for plugin in &self.list.plugins {
             let input = plugin.input(self.list, &Map::new(), None);
             let call = Call { command: "STATUS", ..Call::default() };
-            self.call(plugin, call, &input, until(end)).await?;
+            self.call(plugin, call, &input, remaining(end)).await?;
         }
         Ok(())
     }
 
     async fn call(
         &self,
-        plugin: &Plugin,
+        plugin: &PluginConfig,
         call: Call<'_>,
         input: &Map<String, Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, PluginError> {
-        self.plugins.call(&plugin.kind, call, input, patience).await
+        self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
-    /// Results say their version; one that does not is meant to be of the asked one.
-    fn result(&self, plugin: &Plugin, printed: &[u8]) -> Result<Value, PluginError> {
+    /// A result without a version has the requested one.
+    fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let mut result: Map<String, Value> =
             serde_json::from_slice(printed).map_err(|e| PluginError {
                 plugin: plugin.kind.clone(),
                 command: "ADD",
-                failure: Box::new(garbled(&e, printed)),
+                failure: Box::new(malformed(&e, printed)),
             })?;
         result.entry("cniVersion").or_insert_with(|| self.list.version.to_string().into());
         Ok(Value::Object(result))
@@ -153,7 +155,7 @@ impl Chain<'_> {
     }
 }
 
-impl Link {
+impl RuntimeConf {
     fn call(&self, command: &'static str) -> Call<'_> {
         Call {
             command,
@@ -165,7 +167,7 @@ impl Link {
     }
 }
 
-fn until(end: Instant) -> Duration {
+fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 

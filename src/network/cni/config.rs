@@ -1,6 +1,6 @@
 //! One network configuration: a list of plugins, or a single one that becomes a list of one.
 //!
-//! What plugins put into their own part is theirs and is passed on untouched.
+//! A plugin's own fields are passed on unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use super::version::{Version, listed};
 
 /// A readable configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NetworkList {
+pub struct NetworkConfigList {
     /// Name of the network; fit for a file name.
     pub name: String,
-    /// The version spoken with its plugins.
+    /// The version used with its plugins.
     pub version: Version,
     /// All versions the configuration allows, `version` among them.
-    pub offered: Vec<Version>,
+    pub versions: Vec<Version>,
     /// Plugins in the order of ADD; never empty.
-    pub plugins: Vec<Plugin>,
+    pub plugins: Vec<PluginConfig>,
     /// CHECK must not be called.
     pub check_disabled: bool,
     /// GC must not be called.
@@ -30,22 +30,22 @@ pub struct NetworkList {
 
 /// One plugin of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plugin {
+pub struct PluginConfig {
     /// Name of its executable, without any path.
     pub kind: String,
-    /// What it wants to be told about each pod.
+    /// Capabilities: what it takes in `runtimeConfig`.
     pub capabilities: BTreeSet<String>,
     body: Map<String, Value>,
 }
 
-/// Why a text is no usable configuration.
+/// Why a text is not a usable configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// Not JSON, or a well-known field has the wrong type.
     #[error("not a network configuration: {0}")]
     Malformed(String),
     /// A list in a file that must hold a single plugin.
-    #[error("no \"type\" but \"plugins\": a list belongs into a .conflist file")]
+    #[error("no \"type\" but \"plugins\": put a list into a .conflist file")]
     ListInSingle,
     /// No plugin at all.
     #[error("no plugins")]
@@ -58,12 +58,12 @@ pub enum ConfigError {
     /// A plugin is not named, or named by more than a plain file name.
     #[error("plugin type {0:?} is not a plain file name")]
     PluginType(String),
-    /// No version that this room knows.
-    #[error("asks for CNI {0}; known are 0.1.0 to 1.1.0")]
+    /// No version that is known here.
+    #[error("requests CNI {0}; supported are 0.1.0 to 1.1.0")]
     Version(String),
 }
 
-impl NetworkList {
+impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
     ///
     /// # Errors
@@ -89,47 +89,47 @@ impl NetworkList {
         Self::from_object(raw)
     }
 
-    /// The same configuration, held to one of its versions.
-    pub fn held_to(mut self, version: Version) -> Self {
+    /// The same configuration with one of its versions only.
+    pub fn with_version(mut self, version: Version) -> Self {
         self.raw.insert("cniVersion".to_owned(), version.to_string().into());
         self.raw.remove("cniVersions");
         self.version = version;
-        self.offered = vec![version];
+        self.versions = vec![version];
         self
     }
 
-    /// The configuration as JSON, readable by [`NetworkList::from_list`].
+    /// The configuration as JSON, readable by [`NetworkConfigList::from_list`].
     pub fn text(&self) -> String {
         Value::Object(self.raw.clone()).to_string()
     }
 
-    /// Whether it only raises `lo`: no network of a pod.
+    /// Whether it only raises `lo`, so that it is not a pod network.
     pub fn is_loopback(&self) -> bool {
         self.plugins.iter().all(|plugin| plugin.kind == "loopback")
     }
 
-    /// Whether some plugin wants to be told this.
-    pub fn wants(&self, capability: &str) -> bool {
+    /// Whether one of its plugins has this capability.
+    pub fn has_capability(&self, capability: &str) -> bool {
         self.plugins.iter().any(|plugin| plugin.capabilities.contains(capability))
     }
 
     fn from_object(raw: Map<String, Value>) -> Result<Self, ConfigError> {
-        let facts: Facts = decode(Value::Object(raw.clone()))?;
+        let facts: ListFields = decode(Value::Object(raw.clone()))?;
         let name = facts.name.unwrap_or_default();
         if !is_network_name(&name) {
             return Err(ConfigError::Name(name));
         }
-        let offered = versions(facts.version.as_deref(), &facts.versions)?;
-        let plugins: Result<Vec<Plugin>, ConfigError> =
-            facts.plugins.into_iter().map(Plugin::from_object).collect();
+        let versions = known_versions(facts.version.as_deref(), &facts.versions)?;
+        let plugins: Result<Vec<PluginConfig>, ConfigError> =
+            facts.plugins.into_iter().map(PluginConfig::from_object).collect();
         let plugins = plugins?;
         if plugins.is_empty() {
             return Err(ConfigError::Empty);
         }
         Ok(Self {
             name,
-            version: offered.iter().copied().max().unwrap_or(Version::OLDEST),
-            offered,
+            version: versions.iter().copied().max().unwrap_or(Version::OLDEST),
+            versions,
             plugins,
             check_disabled: facts.check_disabled.is_set(),
             gc_disabled: facts.gc_disabled.is_set(),
@@ -138,9 +138,9 @@ impl NetworkList {
     }
 }
 
-impl Plugin {
+impl PluginConfig {
     fn from_object(body: Map<String, Value>) -> Result<Self, ConfigError> {
-        let facts: PluginFacts = decode(Value::Object(body.clone()))?;
+        let facts: PluginFields = decode(Value::Object(body.clone()))?;
         let kind = facts.kind.unwrap_or_default();
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
             return Err(ConfigError::PluginType(kind));
@@ -150,24 +150,24 @@ impl Plugin {
         Ok(Self { kind, capabilities, body })
     }
 
-    /// What the plugin reads: its own part under the list's name and version, with what the
-    /// runtime has to say about this call.
+    /// The plugin's standard input: its own part with the list's name and version, `runtimeConfig` and
+    /// `prevResult`.
     pub fn input(
         &self,
-        list: &NetworkList,
+        list: &NetworkConfigList,
         arguments: &Map<String, Value>,
         previous: Option<&Value>,
     ) -> Map<String, Value> {
         let mut input = self.body.clone();
         input.insert("name".to_owned(), list.name.clone().into());
         input.insert("cniVersion".to_owned(), list.version.to_string().into());
-        let told: Map<String, Value> = arguments
+        let runtime_config: Map<String, Value> = arguments
             .iter()
             .filter(|(name, _)| self.capabilities.contains(*name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        if !told.is_empty() {
-            input.insert("runtimeConfig".to_owned(), Value::Object(told));
+        if !runtime_config.is_empty() {
+            input.insert("runtimeConfig".to_owned(), Value::Object(runtime_config));
         }
         if let Some(previous) = previous {
             input.insert("prevResult".to_owned(), previous.clone());
@@ -177,7 +177,7 @@ impl Plugin {
 }
 
 #[derive(Deserialize)]
-struct Facts {
+struct ListFields {
     name: Option<String>,
     #[serde(rename = "cniVersion")]
     version: Option<String>,
@@ -192,13 +192,13 @@ struct Facts {
 }
 
 #[derive(Deserialize)]
-struct PluginFacts {
+struct PluginFields {
     #[serde(rename = "type")]
     kind: Option<String>,
     capabilities: Option<BTreeMap<String, bool>>,
 }
 
-/// The specification changed its mind about the type between versions.
+/// A string or a boolean, depending on the version of the specification.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Flag {
@@ -229,18 +229,19 @@ fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, ConfigError> 
     serde_json::from_value(value).map_err(|e| ConfigError::Malformed(e.to_string()))
 }
 
-/// Those of the asked versions that are known, in rising order.
-fn versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, ConfigError> {
+/// Those of the requested versions that are known, in rising order.
+fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, ConfigError> {
     let one = one.filter(|text| !text.is_empty());
     if one.is_none() && more.is_empty() {
         return Ok(vec![Version::OLDEST]);
     }
-    let asked: BTreeSet<&str> = one.into_iter().chain(more.iter().map(String::as_str)).collect();
-    let read = asked.iter().filter_map(|text| text.parse::<Version>().ok());
+    let requested: BTreeSet<&str> =
+        one.into_iter().chain(more.iter().map(String::as_str)).collect();
+    let read = requested.iter().filter_map(|text| text.parse::<Version>().ok());
     let known: BTreeSet<Version> = read.filter(|v| Version::KNOWN.contains(v)).collect();
     if known.is_empty() {
-        let asked: Vec<&str> = asked.into_iter().collect();
-        return Err(ConfigError::Version(asked.join(", ")));
+        let requested: Vec<&str> = requested.into_iter().collect();
+        return Err(ConfigError::Version(requested.join(", ")));
     }
     Ok(known.into_iter().collect())
 }
@@ -251,24 +252,24 @@ fn is_network_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
-/// The highest version that a list and all its plugins speak.
+/// The highest version that a list and all its plugins support.
 ///
 /// # Errors
-/// A sentence naming the plugin that stands in the way.
-pub(super) fn agree(
-    list: &NetworkList,
+/// A sentence naming the plugin that does not support it.
+pub(super) fn negotiate_version(
+    list: &NetworkConfigList,
     plugins: &[(String, Vec<Version>)],
 ) -> Result<Version, String> {
-    let speaks = |version: &&Version| plugins.iter().all(|(_, known)| known.contains(version));
-    if let Some(version) = list.offered.iter().rev().find(speaks) {
+    let supports = |version: &&Version| plugins.iter().all(|(_, known)| known.contains(version));
+    if let Some(version) = list.versions.iter().rev().find(supports) {
         return Ok(*version);
     }
-    let blames = |version: &Version| {
+    let refused_by = |version: &Version| {
         plugins.iter().find(|(_, known)| !known.contains(version)).map(|(kind, known)| {
-            format!("plugin {kind} does not speak CNI {version} (it speaks {})", listed(known))
+            format!("plugin {kind} does not support CNI {version} (it supports {})", listed(known))
         })
     };
-    Err(list.offered.iter().rev().find_map(blames).unwrap_or_default())
+    Err(list.versions.iter().rev().find_map(refused_by).unwrap_or_default())
 }
 
 /// Keys of a single configuration that belong to the list made of it.

@@ -1,12 +1,12 @@
-//! Doors for `make fuzz`: what network plugins and the files of other runtimes say.
+//! Targets of `make fuzz`: what network plugins and the files of other runtimes say.
 
 use serde_json::{Map, Value};
 
 use super::{
     cache, config,
-    config::NetworkList,
-    exec, result,
-    version::{Supported, Version, listed},
+    config::NetworkConfigList,
+    plugin, result,
+    version::{Version, VersionReply, listed},
 };
 use crate::{fuzz::texts, network::quantity};
 
@@ -21,13 +21,13 @@ pub(crate) fn result(bytes: &[u8]) {
             assert_eq!(sorted.len(), count);
             assert!(sorted.is_sorted_by_key(std::net::IpAddr::is_ipv4));
         }
-        assert_ne!(result::sandbox(&value).as_deref(), Some(""));
+        assert_ne!(result::namespace_path(&value).as_deref(), Some(""));
     }
-    if let Some(failure) = exec::reported(bytes) {
+    if let Some(failure) = plugin::reported(bytes) {
         let _ = (failure.kind(), failure.to_string());
         assert!(failure.to_string().chars().count() <= LONGEST_REASON);
     }
-    if let Ok(supported) = serde_json::from_slice::<Supported>(bytes) {
+    if let Ok(supported) = serde_json::from_slice::<VersionReply>(bytes) {
         let known = supported.known();
         assert!(known.iter().all(|version| Version::KNOWN.contains(version)));
         let _ = listed(&known);
@@ -54,21 +54,21 @@ pub(crate) fn cache(bytes: &[u8]) {
 /// A network configuration: its text is read as the same again, and plugins are told what it says.
 pub(crate) fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for read in [NetworkList::from_list(&text), NetworkList::from_single(&text)] {
+    for read in [NetworkConfigList::from_list(&text), NetworkConfigList::from_single(&text)] {
         let Ok(list) = read else { continue };
-        assert_eq!(NetworkList::from_list(&list.text()).ok().as_ref(), Some(&list));
-        assert!(!list.plugins.is_empty() && list.offered.contains(&list.version));
+        assert_eq!(NetworkConfigList::from_list(&list.text()).ok().as_ref(), Some(&list));
+        assert!(!list.plugins.is_empty() && list.versions.contains(&list.version));
         for plugin in &list.plugins {
             let input = plugin.input(&list, &Map::new(), Some(&Value::Null));
             assert_eq!(input.get("name"), Some(&Value::from(list.name.clone())));
         }
-        let (wanted, offered) = (list.wants("portMappings"), list.offered.clone());
+        let (wanted, versions) = (list.has_capability("portMappings"), list.versions.clone());
         let _ = (wanted, list.is_loopback());
         for version in Version::KNOWN {
-            let agreed = config::agree(&list, &[("plugin".to_owned(), vec![version])]);
-            assert_eq!(agreed.is_ok(), offered.contains(&version));
-            let held = list.clone().held_to(version);
-            assert_eq!(NetworkList::from_list(&held.text()).ok(), Some(held));
+            let agreed = config::negotiate_version(&list, &[("plugin".to_owned(), vec![version])]);
+            assert_eq!(agreed.is_ok(), versions.contains(&version));
+            let one = list.clone().with_version(version);
+            assert_eq!(NetworkConfigList::from_list(&one.text()).ok(), Some(one));
         }
     }
 }

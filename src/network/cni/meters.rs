@@ -2,7 +2,7 @@
 
 use tracing::Span;
 
-use super::exec::{Call, Failure};
+use super::plugin_error::Failure;
 use crate::{
     host::process::ProcessError,
     telemetry::{
@@ -18,9 +18,15 @@ pub struct CniMeters(Errands<2>);
 
 impl CniMeters {
     /// A plugin is called, which `span` shows.
-    pub(super) fn begin(&self, plugin: &str, call: Call<'_>, span: &Span) -> Run {
-        let what = format!("{} {plugin} {}", call.command, call.container);
-        Run(self.0.begin("cni", what, [call.command, ""]).shown_by(span))
+    pub(super) fn begin(
+        &self,
+        plugin: &str,
+        command: &'static str,
+        container: &str,
+        span: &Span,
+    ) -> Run {
+        let what = format!("{command} {plugin} {container}");
+        Run(self.0.begin("cni", what, [command, ""]).shown_by(span))
     }
 }
 
@@ -53,7 +59,7 @@ const fn outcome(failure: Option<&Failure>) -> &'static str {
         Some(Failure::Unsearchable { .. }) => "unsearchable",
         Some(Failure::Reported { .. }) => "reported",
         Some(Failure::Exit { .. }) => "exit",
-        Some(Failure::Garbled { .. }) => "garbled",
+        Some(Failure::Malformed { .. }) => "garbled",
         Some(Failure::Process(ProcessError::Start { .. })) => "not_started",
         Some(Failure::Process(ProcessError::Deadline { .. } | ProcessError::TooMuch { .. })) => {
             "killed"

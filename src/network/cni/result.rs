@@ -1,4 +1,4 @@
-//! What plugins answer to ADD, in every shape the specification ever gave it.
+//! Parses the result of ADD in every format the specification ever had.
 //!
 //! Until 0.2.0 a result has `ip4` and `ip6`; from 0.3.0 on a list `ips` that may point into a
 //! list `interfaces`. Only addresses are taken out here; the rest is kept as printed.
@@ -9,21 +9,21 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why a result is of no use.
+/// Why a result cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ResultError {
-    /// Not of any known shape.
+    /// Not of any known format.
     #[error("not a CNI result: {0}")]
     Malformed(String),
-    /// An address is none.
-    #[error("{0:?} is no IP address")]
+    /// An address is malformed.
+    #[error("{0:?} is not an IP address")]
     Address(String),
     /// An address belongs to an interface that is not listed.
-    #[error("address {address} belongs to interface {index} of {known}")]
+    #[error("address {address} belongs to interface {index}, but only {known} are listed")]
     Interface {
         /// The address.
         address: String,
-        /// The place it points to, from 0.
+        /// Its index into the list, from 0.
         index: i64,
         /// How many there are.
         known: usize,
@@ -34,9 +34,8 @@ pub enum ResultError {
 }
 
 impl ResultError {
-    /// Whether plugins could not read the result either. Given back to them, they would refuse
-    /// every DEL.
-    pub const fn is_garbled(&self) -> bool {
+    /// Whether plugins could not parse the result either: as `prevResult` it would break every DEL.
+    pub const fn is_malformed(&self) -> bool {
         matches!(self, Self::Malformed(_) | Self::Address(_))
     }
 }
@@ -49,7 +48,8 @@ impl ResultError {
 /// # Errors
 /// What [`ResultError`] lists.
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
-    let facts = Facts::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
+    let facts =
+        AddResult::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
     let interfaces = facts.interfaces.unwrap_or_default();
     let mut found = Vec::new();
     for ip in facts.ips.unwrap_or_default() {
@@ -76,14 +76,14 @@ pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<Ip
     addresses
 }
 
-/// The namespace a result speaks of, where the cache does not say.
-pub(super) fn sandbox(result: &Value) -> Option<String> {
-    let interfaces = Facts::deserialize(result).ok()?.interfaces?;
+/// The namespace path in a result, for cache files without one.
+pub(super) fn namespace_path(result: &Value) -> Option<String> {
+    let interfaces = AddResult::deserialize(result).ok()?.interfaces?;
     interfaces.into_iter().filter_map(|i| i.sandbox).find(|sandbox| !sandbox.is_empty())
 }
 
 #[derive(Deserialize)]
-struct Facts {
+struct AddResult {
     ips: Option<Vec<Ip>>,
     interfaces: Option<Vec<Interface>>,
     ip4: Option<OldIp>,
@@ -117,8 +117,8 @@ fn is_of(ip: &Ip, interfaces: &[Interface], wanted: &str) -> Result<bool, Result
     };
     // Some plugins leave the sandbox out; then the name alone decides.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
-    let told = interfaces.iter().any(|i| i.name == wanted && inside(i));
-    Ok(found.name == wanted && (inside(found) || !told))
+    let listed = interfaces.iter().any(|i| i.name == wanted && inside(i));
+    Ok(found.name == wanted && (inside(found) || !listed))
 }
 
 fn address(text: &str) -> Result<IpAddr, ResultError> {

@@ -16,18 +16,18 @@ impl Version {
     /// What a configuration without `cniVersion` means.
     pub const OLDEST: Self = Self::new(0, 1, 0);
     /// CHECK, and `prevResult` on DEL.
-    pub const KEEPS_RESULT: Self = Self::new(0, 4, 0);
+    pub const HAS_CHECK: Self = Self::new(0, 4, 0);
     /// GC and STATUS.
-    pub const REPORTS: Self = Self::new(1, 1, 0);
-    /// Every version this room speaks.
+    pub const HAS_STATUS: Self = Self::new(1, 1, 0);
+    /// Every version supported here.
     pub const KNOWN: [Self; 7] = [
         Self::OLDEST,
         Self::new(0, 2, 0),
         Self::new(0, 3, 0),
         Self::new(0, 3, 1),
-        Self::KEEPS_RESULT,
+        Self::HAS_CHECK,
         Self::new(1, 0, 0),
-        Self::REPORTS,
+        Self::HAS_STATUS,
     ];
 
     const fn new(major: u16, minor: u16, patch: u16) -> Self {
@@ -52,22 +52,22 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a plugin answers to VERSION.
+/// A plugin's reply to VERSION.
 #[derive(Debug, Deserialize)]
-pub(super) struct Supported {
+pub(super) struct VersionReply {
     #[serde(rename = "supportedVersions", default)]
     supported: Vec<String>,
 }
 
-impl Supported {
-    /// The versions both sides speak; others are of no use.
+impl VersionReply {
+    /// The versions that both sides support.
     pub(super) fn known(&self) -> Vec<Version> {
-        let said = self.supported.iter().filter_map(|text| text.parse().ok());
-        said.filter(|version| Version::KNOWN.contains(version)).collect()
+        let parsed = self.supported.iter().filter_map(|text| text.parse().ok());
+        parsed.filter(|version| Version::KNOWN.contains(version)).collect()
     }
 }
 
-/// Names versions for a sentence.
+/// Versions as a text.
 pub(super) fn listed(versions: &[Version]) -> String {
     let names: Vec<String> = versions.iter().map(Version::to_string).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

@@ -20,7 +20,7 @@ use crate::{
         process::{self, Ending, Job},
     },
     model::network::PortMapping,
-    network::stage::{Pinned, Stage},
+    network::fixture::{PinnedNamespace, TestNode},
 };
 
 const INSTALLED: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
@@ -49,9 +49,9 @@ fn on_a_node_of_its_own(story: impl AsyncFnOnce() + Send + 'static) {
     node.join().unwrap();
 }
 
-fn bridge(stage: &Stage, version: &str, ranges: &Value) -> Value {
+fn bridge(node: &TestNode, version: &str, ranges: &Value) -> Value {
     let ipam = json!({
-        "type": "host-local", "dataDir": stage.path("ipam"), "ranges": ranges,
+        "type": "host-local", "dataDir": node.path("ipam"), "ranges": ranges,
         "routes": [{"dst": "0.0.0.0/0"}],
     });
     json!({
@@ -63,14 +63,14 @@ fn bridge(stage: &Stage, version: &str, ranges: &Value) -> Value {
     })
 }
 
-fn start(stage: &Stage, plugins: PathBuf) -> Network {
-    let mut settings = stage.settings();
+fn start(node: &TestNode, plugins: PathBuf) -> Network {
+    let mut settings = node.settings();
     settings.bin_dirs = vec![plugins];
     Network::start(settings)
 }
 
-fn reservations(stage: &Stage) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(stage.path("ipam/pods")) else { return Vec::new() };
+fn reservations(node: &TestNode) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(node.path("ipam/pods")) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.parse::<IpAddr>().is_ok()).collect()
 }
@@ -109,30 +109,30 @@ fn hear(address: &str) -> std::io::Result<String> {
 fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
     let Some(plugins) = installed() else { return };
     on_a_node_of_its_own(async move || {
-        let stage = Stage::new();
-        stage.conf(
+        let node = TestNode::new();
+        node.conf(
             "10-pods.conflist",
-            &bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
+            &bridge(&node, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
         );
-        let network = start(&stage, plugins);
-        let mut pod = stage.pod('a');
+        let network = start(&node, plugins);
+        let mut pod = node.pod('a');
         pod.ports =
             vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
-        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
         if !has_iptables().await {
             return skip(Lack::Plugins);
         }
         let attached = network.attach(&intent).await.unwrap();
         assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
-        assert_eq!(reservations(&stage), ["10.9.0.2"]);
+        assert_eq!(reservations(&node), ["10.9.0.2"]);
         for address in ["10.9.0.2:80", "127.0.0.1:12000"] {
             let server = serve(&intent.pod.netns);
             assert_eq!(hear(address).unwrap(), "hello", "{address}");
             server.join().unwrap();
         }
         network.detach(&intent).await.unwrap();
-        assert!(reservations(&stage).is_empty());
+        assert!(reservations(&node).is_empty());
         assert!(hear("127.0.0.1:12000").is_err());
         network.detach(&intent).await.unwrap();
         drop(pinned);
@@ -144,24 +144,24 @@ fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
 fn a_pod_that_died_first_still_gives_its_addresses_back() {
     let Some(plugins) = installed() else { return };
     on_a_node_of_its_own(async move || {
-        let stage = Stage::new();
+        let node = TestNode::new();
         let ranges = json!([[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]);
-        stage.conf("10-pods.conflist", &bridge(&stage, "0.4.0", &ranges));
-        let network = start(&stage, plugins);
+        node.conf("10-pods.conflist", &bridge(&node, "0.4.0", &ranges));
+        let network = start(&node, plugins);
         network.set_pod_cidrs(vec!["10.9.0.0/24".to_owned(), "fd00:9::/64".to_owned()]);
-        let pod = stage.pod('a');
-        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let pod = node.pod('a');
+        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
         let attached = network.attach(&intent).await.unwrap();
         let expected: Vec<IpAddr> =
             ["10.9.0.2", "fd00:9::2"].map(|text| text.parse().unwrap()).to_vec();
         assert_eq!(attached.addresses, expected);
-        assert_eq!(reservations(&stage).len(), 2);
+        assert_eq!(reservations(&node).len(), 2);
         network.check(&intent).await.unwrap();
         drop(pinned);
-        fs::remove_file(stage.path("conf/10-pods.conflist")).unwrap();
+        fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
         network.detach(&intent).await.unwrap();
-        assert!(reservations(&stage).is_empty());
+        assert!(reservations(&node).is_empty());
     });
 }
 
@@ -169,21 +169,21 @@ fn a_pod_that_died_first_still_gives_its_addresses_back() {
 fn a_lost_pod_is_found_by_garbage_collection() {
     let Some(plugins) = installed() else { return };
     on_a_node_of_its_own(async move || {
-        let stage = Stage::new();
-        stage.conf(
+        let node = TestNode::new();
+        node.conf(
             "10-pods.conflist",
-            &bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
+            &bridge(&node, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
         );
-        let network = start(&stage, plugins);
-        let pod = stage.pod('a');
-        let Some(pinned) = Pinned::at(&pod.netns) else { return };
+        let network = start(&node, plugins);
+        let pod = node.pod('a');
+        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
         network.attach(&intent).await.unwrap();
         network.gc(&[]).await.unwrap();
-        assert_eq!(reservations(&stage).len(), 1);
+        assert_eq!(reservations(&node).len(), 1);
         drop(pinned);
         network.gc(&[]).await.unwrap();
-        assert!(reservations(&stage).is_empty());
+        assert!(reservations(&node).is_empty());
     });
 }
 
@@ -192,25 +192,25 @@ fn a_lost_pod_is_found_by_garbage_collection() {
 fn many_failures_in_a_row_leak_nothing() {
     let Some(plugins) = installed() else { return };
     on_a_node_of_its_own(async move || {
-        let stage = Stage::new();
+        let node = TestNode::new();
         for name in ["bridge", "host-local", "portmap"] {
-            std::os::unix::fs::symlink(plugins.join(name), stage.path("bin").join(name)).unwrap();
+            std::os::unix::fs::symlink(plugins.join(name), node.path("bin").join(name)).unwrap();
         }
-        stage.plugin("moody", "if [ $CNI_COMMAND = ADD ]; then exit 1; fi");
-        let mut text = bridge(&stage, "1.0.0", &json!([[{"subnet": "10.9.0.0/29"}]]));
+        node.plugin("moody", "if [ $CNI_COMMAND = ADD ]; then exit 1; fi");
+        let mut text = bridge(&node, "1.0.0", &json!([[{"subnet": "10.9.0.0/29"}]]));
         text["plugins"].as_array_mut().unwrap().push(json!({"type": "moody"}));
-        stage.conf("10-pods.conflist", &text);
-        let network = start(&stage, stage.path("bin"));
-        let pod = stage.pod('a');
-        let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+        node.conf("10-pods.conflist", &text);
+        let network = start(&node, node.path("bin"));
+        let pod = node.pod('a');
+        let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
         for _ in 0..20 {
             network.attach(&intent).await.unwrap_err();
             network.detach(&intent).await.unwrap();
         }
-        stage.plugin("moody", "cat > /dev/null; echo '{\"ips\":[{\"address\":\"10.9.0.2/29\"}]}'");
+        node.plugin("moody", "cat > /dev/null; echo '{\"ips\":[{\"address\":\"10.9.0.2/29\"}]}'");
         network.attach(&intent).await.unwrap();
         network.detach(&intent).await.unwrap();
-        assert!(reservations(&stage).is_empty());
+        assert!(reservations(&node).is_empty());
     });
 }

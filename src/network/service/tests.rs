@@ -10,7 +10,7 @@ use crate::{
     error::Kind,
     host::{file::Durability, netns},
     model::network::PortMapping,
-    network::stage::{ANSWER, Pinned, Stage},
+    network::fixture::{ANSWER, PinnedNamespace, TestNode},
 };
 
 async fn becomes(network: &Network, ready: bool) -> NetworkStatus {
@@ -23,51 +23,51 @@ async fn becomes(network: &Network, ready: bool) -> NetworkStatus {
     panic!("still {:?}", network.status());
 }
 
-fn usual() -> Stage {
-    let stage = Stage::new();
-    stage.plugin("a", ANSWER);
-    stage.plugin("b", ANSWER);
-    stage.list("10-pods.conflist", "1.0.0", &["a", "b"]);
-    stage
+fn usual() -> TestNode {
+    let node = TestNode::new();
+    node.plugin("a", ANSWER);
+    node.plugin("b", ANSWER);
+    node.list("10-pods.conflist", "1.0.0", &["a", "b"]);
+    node
 }
 
-fn cached(stage: &Stage, intent: &AttachmentIntent) -> PathBuf {
-    stage.path("cache/results").join(format!("pods-{}-eth0", intent.pod.id))
+fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
+    node.path("cache/results").join(format!("pods-{}-eth0", intent.pod.id))
 }
 
 #[tokio::test]
 async fn a_pods_whole_life() {
-    let stage = usual();
-    let network = stage.network();
-    let pod = stage.pod('a');
-    let Some(pinned) = Pinned::at(&pod.netns) else { return };
+    let node = usual();
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     let attached = network.attach(&intent).await.unwrap();
     assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
-    assert!(cached(&stage, &intent).exists());
+    assert!(cached(&node, &intent).exists());
     network.check(&intent).await.unwrap();
-    let recalled = network.recall(intent.pod.clone()).await.unwrap();
-    assert_eq!(recalled.addresses(), attached.addresses);
-    assert_eq!(recalled.intent(), Some(&intent));
+    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap();
+    assert_eq!(found.addresses(), attached.addresses);
+    assert_eq!(found.intent(), Some(&intent));
     network.detach(&intent).await.unwrap();
-    assert!(!cached(&stage, &intent).exists());
-    assert_eq!(stage.calls(), ["a ADD", "b ADD", "a CHECK", "b CHECK", "b DEL", "a DEL"]);
-    assert_eq!(stage.input("a", "DEL")["prevResult"], attached.result);
-    assert!(network.recall(intent.pod.clone()).await.is_none());
+    assert!(!cached(&node, &intent).exists());
+    assert_eq!(node.calls(), ["a ADD", "b ADD", "a CHECK", "b CHECK", "b DEL", "a DEL"]);
+    assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
+    assert!(network.attachment_from_cache(intent.pod.clone()).await.is_none());
     let netns = format!("CNI_NETNS={}\n", intent.pod.netns.display());
-    assert!(stage.environment("a", "DEL").contains(&netns));
+    assert!(node.environment("a", "DEL").contains(&netns));
     drop(pinned);
     network.detach(&intent).await.unwrap();
-    assert!(stage.environment("a", "DEL").contains("CNI_NETNS=\n"));
-    assert_eq!(stage.input("a", "DEL").get("prevResult"), None);
+    assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
+    assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
 
 #[tokio::test]
 async fn loopback_is_up_before_plugins_run() {
-    let stage = usual();
-    let network = stage.network();
-    let pod = stage.pod('a');
-    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let node = usual();
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     network.attach(&intent).await.unwrap();
     netns::within(&intent.pod.netns, || {
@@ -79,130 +79,133 @@ async fn loopback_is_up_before_plugins_run() {
 
 #[tokio::test]
 async fn without_configuration_it_says_where_it_looked_and_what_it_found() {
-    let stage = Stage::new();
-    let network = stage.network();
-    let error = network.prepare(stage.pod('a')).await.unwrap_err();
+    let node = TestNode::new();
+    let network = node.network();
+    let error = network.prepare(node.pod('a')).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
-    let conf = stage.path("conf").display().to_string();
+    let conf = node.path("conf").display().to_string();
     assert_eq!(
         error.to_string(),
         format!("no network to connect pods to: no *.conflist, *.conf or *.json in {conf}")
     );
-    stage.list("10-pods.conflist", "1.0.0", &["absent"]);
-    let error = network.usable().await.unwrap_err().to_string();
+    node.list("10-pods.conflist", "1.0.0", &["absent"]);
+    let error = network.ensure_configured().await.unwrap_err().to_string();
     assert!(error.contains("10-pods.conflist: network plugin absent"), "{error}");
     // A configuration that came this very moment is found.
-    stage.plugin("a", ANSWER);
-    stage.list("10-pods.conflist", "1.0.0", &["a"]);
-    network.usable().await.unwrap();
+    node.plugin("a", ANSWER);
+    node.list("10-pods.conflist", "1.0.0", &["a"]);
+    network.ensure_configured().await.unwrap();
 }
 
 #[tokio::test]
 async fn readiness_follows_the_directory() {
-    let stage = usual();
-    let network = stage.network();
+    let node = usual();
+    let network = node.network();
     assert!(becomes(&network, true).await.message.contains("10-pods.conflist"));
-    fs::remove_file(stage.path("conf/10-pods.conflist")).unwrap();
+    fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
     assert_eq!(becomes(&network, false).await.reason, "NetworkPluginNotReady");
-    stage.list("20-late.conflist", "1.0.0", &["late"]);
+    node.list("20-late.conflist", "1.0.0", &["late"]);
     sleep(Duration::from_millis(200)).await;
     assert!(network.status().message.contains("late, VERSION: not found"));
-    stage.plugin("late", ANSWER);
+    node.plugin("late", ANSWER);
     becomes(&network, true).await;
-    fs::remove_dir_all(stage.path("conf")).unwrap();
+    fs::remove_dir_all(node.path("conf")).unwrap();
     assert!(becomes(&network, false).await.message.contains("it does not exist"));
-    fs::create_dir(stage.path("conf")).unwrap();
-    stage.list("10-pods.conflist", "1.0.0", &["a"]);
+    fs::create_dir(node.path("conf")).unwrap();
+    node.list("10-pods.conflist", "1.0.0", &["a"]);
     becomes(&network, true).await;
 }
 
 #[tokio::test]
 async fn status_asks_plugins_that_can_answer() {
-    let stage = Stage::new();
-    let flag = stage.path("up");
+    let node = TestNode::new();
+    let flag = node.path("up");
     let report = r#"echo '{"code":50,"msg":"agent is down"}'; exit 1"#;
     let body =
         format!("if [ $CNI_COMMAND = STATUS ] && [ ! -e {} ]; then {report}; fi", flag.display());
-    stage.plugin("a", &body);
-    stage.list("10-pods.conflist", "1.1.0", &["a"]);
-    let network = stage.network();
-    network.usable().await.unwrap();
+    node.plugin("a", &body);
+    node.list("10-pods.conflist", "1.1.0", &["a"]);
+    let network = node.network();
+    network.ensure_configured().await.unwrap();
     assert!(network.status().message.contains("agent is down (code 50)"));
     fs::write(flag, "").unwrap();
     // Any change in the directory is reason enough to ask again.
-    fs::write(stage.path("conf/note"), "").unwrap();
+    fs::write(node.path("conf/note"), "").unwrap();
     becomes(&network, true).await;
 }
 
 #[tokio::test]
 async fn a_wanted_cidr_holds_readiness_back_and_is_handed_out() {
-    let stage = Stage::new();
-    stage.plugin("a", ANSWER);
+    let node = TestNode::new();
+    node.plugin("a", ANSWER);
     let plugins = json!([{"type": "a", "capabilities": {"ipRanges": true}}]);
     let text = json!({"name": "pods", "cniVersion": "1.0.0", "plugins": plugins});
-    stage.conf("10-pods.conflist", &text);
-    let network = stage.network();
-    network.usable().await.unwrap();
+    node.conf("10-pods.conflist", &text);
+    let network = node.network();
+    network.ensure_configured().await.unwrap();
     assert_eq!(network.status().reason, "PodCIDRUnknown");
     network.set_pod_cidrs(vec!["fd00::/64".to_owned(), "10.9.0.0/24".to_owned()]);
     assert!(network.status().ready);
-    let pod = stage.pod('a');
-    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     network.attach(&intent).await.unwrap();
     assert_eq!(
-        stage.input("a", "ADD")["runtimeConfig"]["ipRanges"],
+        node.input("a", "ADD")["runtimeConfig"]["ipRanges"],
         json!([[{"subnet": "fd00::/64"}], [{"subnet": "10.9.0.0/24"}]])
     );
-    assert_eq!(network.recall(intent.pod.clone()).await.unwrap().intent(), Some(&intent));
+    assert_eq!(
+        network.attachment_from_cache(intent.pod.clone()).await.unwrap().intent(),
+        Some(&intent)
+    );
 }
 
 #[tokio::test]
 async fn del_works_when_all_else_has_gone() {
-    let stage = usual();
-    let network = stage.network();
-    let intent = network.prepare(stage.pod('a')).await.unwrap();
+    let node = usual();
+    let network = node.network();
+    let intent = network.prepare(node.pod('a')).await.unwrap();
     drop(network);
-    fs::remove_dir_all(stage.path("conf")).unwrap();
+    fs::remove_dir_all(node.path("conf")).unwrap();
     // After a reboot: no run directory, no cache, no configuration.
-    let network = stage.network();
+    let network = node.network();
     network.detach(&intent).await.unwrap();
     network.detach(&intent).await.unwrap();
-    assert_eq!(stage.calls(), ["b DEL", "a DEL", "b DEL", "a DEL"]);
-    assert!(stage.environment("a", "DEL").contains("CNI_NETNS=\n"));
-    assert!(stage.environment("a", "DEL").contains("K8S_POD_NAME=web"));
+    assert_eq!(node.calls(), ["b DEL", "a DEL", "b DEL", "a DEL"]);
+    assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
+    assert!(node.environment("a", "DEL").contains("K8S_POD_NAME=web"));
 }
 
 #[tokio::test]
 async fn del_is_not_given_a_result_that_plugins_cannot_read() {
-    let stage = usual();
-    stage.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
-    let network = stage.network();
-    let pod = stage.pod('a');
-    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let node = usual();
+    node.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     network.attach(&intent).await.unwrap_err();
     network.detach(&intent).await.unwrap();
-    assert_eq!(stage.input("a", "DEL").get("prevResult"), None);
+    assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
 
 #[tokio::test]
 async fn del_is_told_what_add_was_told() {
-    let stage = Stage::new();
-    stage.plugin("a", ANSWER);
+    let node = TestNode::new();
+    node.plugin("a", ANSWER);
     let wanted = json!({"bandwidth": true, "portMappings": true});
     let plugins = json!([{"type": "a", "capabilities": wanted}]);
     let text = json!({"name": "pods", "cniVersion": "1.0.0", "plugins": plugins});
-    stage.conf("10-pods.conflist", &text);
-    let network = stage.network();
-    let mut pod = stage.pod('a');
+    node.conf("10-pods.conflist", &text);
+    let network = node.network();
+    let mut pod = node.pod('a');
     let rate = ("kubernetes.io/ingress-bandwidth".to_owned(), "1M".to_owned());
     pod.annotations.extend([rate]);
     pod.ports = vec![PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() }];
     let intent = network.prepare(pod).await.unwrap();
     network.detach(&intent).await.unwrap();
     assert_eq!(
-        stage.input("a", "DEL")["runtimeConfig"],
+        node.input("a", "DEL")["runtimeConfig"],
         json!({
             "bandwidth": {"ingressRate": 1_000_000, "ingressBurst": 2_147_483_647},
             "portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}],
@@ -212,48 +215,48 @@ async fn del_is_told_what_add_was_told() {
 
 #[tokio::test]
 async fn a_failed_del_keeps_the_memory_and_can_be_repeated() {
-    let stage = usual();
-    let network = stage.network();
-    let pod = stage.pod('a');
-    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let node = usual();
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     network.attach(&intent).await.unwrap();
-    stage.plugin("a", "exit 1");
-    stage.plugin("b", "exit 2");
-    stage.forget_calls();
+    node.plugin("a", "exit 1");
+    node.plugin("b", "exit 2");
+    node.forget_calls();
     let error = network.detach(&intent).await.unwrap_err();
     assert!(matches!(&error, NetworkError::Several { failures } if failures.len() == 2));
     assert!(error.to_string().contains("b, DEL: exit code 2"), "{error}");
     assert!(error.to_string().contains("; network plugin a, DEL: exit code 1"), "{error}");
-    assert_eq!(stage.calls(), ["b DEL", "a DEL"]);
-    assert!(cached(&stage, &intent).exists());
-    stage.plugin("a", "");
-    stage.plugin("b", "");
+    assert_eq!(node.calls(), ["b DEL", "a DEL"]);
+    assert!(cached(&node, &intent).exists());
+    node.plugin("a", "");
+    node.plugin("b", "");
     network.detach(&intent).await.unwrap();
-    assert!(!cached(&stage, &intent).exists());
+    assert!(!cached(&node, &intent).exists());
 }
 
 #[tokio::test]
 async fn a_result_without_address_is_a_failure_that_del_can_undo() {
-    let stage = Stage::new();
-    stage.plugin("a", r#"echo '{"cniVersion":"1.0.0","ips":[]}'"#);
-    stage.list("10-pods.conflist", "1.0.0", &["a"]);
-    let network = stage.network();
-    let pod = stage.pod('a');
-    let Some(_pinned) = Pinned::at(&pod.netns) else { return };
+    let node = TestNode::new();
+    node.plugin("a", r#"echo '{"cniVersion":"1.0.0","ips":[]}'"#);
+    node.list("10-pods.conflist", "1.0.0", &["a"]);
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     assert!(matches!(network.attach(&intent).await, Err(NetworkError::Result { .. })));
-    let recalled = network.recall(intent.pod.clone()).await.unwrap();
-    assert_eq!(recalled, Attachment::Adding(intent.clone()));
+    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap();
+    assert_eq!(found, Attachment::Adding(intent.clone()));
     network.detach(&intent).await.unwrap();
-    assert_eq!(stage.input("a", "DEL")["prevResult"]["ips"], json!([]));
+    assert_eq!(node.input("a", "DEL")["prevResult"]["ips"], json!([]));
 }
 
 #[tokio::test]
 async fn plugins_are_never_let_loose_on_the_host() {
-    let stage = usual();
-    let network = stage.network();
-    let mut pod = stage.pod('a');
+    let node = usual();
+    let network = node.network();
+    let mut pod = node.pod('a');
     let missing = network.prepare(pod.clone()).await.unwrap();
     let error = network.attach(&missing).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
@@ -263,18 +266,19 @@ async fn plugins_are_never_let_loose_on_the_host() {
     let error = network.attach(&intent).await.unwrap_err();
     assert!(error.to_string().contains("it is the host's"), "{error}");
     network.detach(&intent).await.unwrap();
-    assert!(stage.environment("a", "DEL").contains("CNI_NETNS=\n"));
-    assert_eq!(stage.calls(), ["b DEL", "a DEL"]);
+    assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
+    assert_eq!(node.calls(), ["b DEL", "a DEL"]);
 }
 
 #[tokio::test]
 async fn garbage_of_lost_pods_is_collected_and_live_pods_are_named() {
-    let stage = Stage::new();
-    stage.plugin("a", ANSWER);
-    stage.list("10-pods.conflist", "1.1.0", &["a"]);
-    let network = stage.network();
-    let (lost, kept) = (stage.pod('a'), stage.pod('b'));
-    let (Some(lost_pin), Some(_kept_pin)) = (Pinned::at(&lost.netns), Pinned::at(&kept.netns))
+    let node = TestNode::new();
+    node.plugin("a", ANSWER);
+    node.list("10-pods.conflist", "1.1.0", &["a"]);
+    let network = node.network();
+    let (lost, kept) = (node.pod('a'), node.pod('b'));
+    let (Some(lost_pin), Some(_kept_pin)) =
+        (PinnedNamespace::at(&lost.netns), PinnedNamespace::at(&kept.netns))
     else {
         return;
     };
@@ -284,46 +288,46 @@ async fn garbage_of_lost_pods_is_collected_and_live_pods_are_named() {
     network.attach(&kept).await.unwrap();
     drop(lost_pin);
     network.gc(std::slice::from_ref(&kept)).await.unwrap();
-    assert!(!cached(&stage, &lost).exists());
-    assert!(cached(&stage, &kept).exists());
-    let deleted = stage.environment("a", "DEL");
+    assert!(!cached(&node, &lost).exists());
+    assert!(cached(&node, &kept).exists());
+    let deleted = node.environment("a", "DEL");
     assert!(deleted.contains(&format!("CNI_CONTAINERID={}\n", lost.pod.id)));
     assert!(deleted.contains("K8S_POD_NAMESPACE=shop"));
     assert_eq!(
-        stage.input("a", "GC")["cni.dev/valid-attachments"],
+        node.input("a", "GC")["cni.dev/valid-attachments"],
         json!([{"containerID": kept.pod.id.as_str(), "ifname": "eth0"}])
     );
 }
 
 #[tokio::test]
 async fn a_pod_that_cannot_be_described_is_refused_before_anything_happens() {
-    let stage = usual();
-    let network = stage.network();
-    let mut pod = stage.pod('a');
+    let node = usual();
+    let network = node.network();
+    let mut pod = node.pod('a');
     pod.metadata.name = "a;K8S_POD_NAMESPACE=kube-system".to_owned();
     assert_eq!(network.prepare(pod).await.unwrap_err().kind(), Kind::InvalidArgument);
-    let mut pod = stage.pod('a');
+    let mut pod = node.pod('a');
     pod.annotations.insert("kubernetes.io/egress-bandwidth".to_owned(), "1".to_owned());
     assert_eq!(network.prepare(pod).await.unwrap_err().kind(), Kind::InvalidArgument);
 }
 
 #[tokio::test]
 async fn a_hanging_plugin_is_bounded_by_the_deadline() {
-    let stage = usual();
-    let mut settings = stage.settings();
-    settings.plugin_deadline = Duration::from_secs(1);
+    let node = usual();
+    let mut settings = node.settings();
+    settings.plugin_timeout = Duration::from_secs(1);
     let network = Network::start(settings);
-    let intent = network.prepare(stage.pod('a')).await.unwrap();
-    stage.plugin("b", "sleep 100");
+    let intent = network.prepare(node.pod('a')).await.unwrap();
+    node.plugin("b", "sleep 100");
     let detached = timeout(Duration::from_secs(10), network.detach(&intent)).await.unwrap();
     assert_eq!(detached.unwrap_err().kind(), Kind::DeadlineExceeded);
-    assert_eq!(stage.calls(), ["b DEL", "a DEL"]);
+    assert_eq!(node.calls(), ["b DEL", "a DEL"]);
 }
 
 #[tokio::test]
-async fn a_pod_of_another_shim_is_recalled_and_released() {
-    let stage = usual();
-    let network = stage.network();
+async fn a_pod_of_another_shim_is_found_and_released() {
+    let node = usual();
+    let network = node.network();
     let text = include_str!("../../../tests/fixtures/network/cached-by-libcni.json");
     let text = text.replace(
         "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c",
@@ -333,8 +337,8 @@ async fn a_pod_of_another_shim_is_recalled_and_released() {
     cached["capabilityArgs"] =
         json!({ "portMappings": [{ "hostPort": 18080, "containerPort": 80 }] });
     let text = cached.to_string();
-    let pod = stage.pod('c');
-    let path = stage.path("cache/results").join(format!("pods-{}-eth0", pod.id));
+    let pod = node.pod('c');
+    let path = node.path("cache/results").join(format!("pods-{}-eth0", pod.id));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     crate::host::file::replace(&path, text.as_bytes(), Durability::Written).unwrap();
     // It connects `lo` first, by a network of its own and under the same name.
@@ -343,18 +347,18 @@ async fn a_pod_of_another_shim_is_recalled_and_released() {
         "config": "eyJjbmlWZXJzaW9uIjoiMC4yLjAiLCJuYW1lIjoiY25pLWxvb3BiYWNrIiwicGx1Z2lucyI6W3sidHlwZSI6Imxvb3BiYWNrIn1dfQ==",
         "result": { "cniVersion": "0.2.0", "ip4": { "ip": "127.0.0.1/8" }, "dns": {} },
     });
-    let second = stage.path("cache/results").join(format!("cni-loopback-{}-eth0", pod.id));
+    let second = node.path("cache/results").join(format!("cni-loopback-{}-eth0", pod.id));
     fs::write(&second, loopback.to_string()).unwrap();
-    let recalled = network.recall(pod).await.unwrap();
-    assert_eq!(recalled.addresses(), ["10.99.0.2".parse::<IpAddr>().unwrap()]);
-    let intent = recalled.intent().unwrap();
+    let found = network.attachment_from_cache(pod).await.unwrap();
+    assert_eq!(found.addresses(), ["10.99.0.2".parse::<IpAddr>().unwrap()]);
+    let intent = found.intent().unwrap();
     assert!(intent.config.contains("host-local"));
-    stage.plugin("bridge", "");
-    stage.plugin("portmap", "");
+    node.plugin("bridge", "");
+    node.plugin("portmap", "");
     network.detach(intent).await.unwrap();
-    assert_eq!(stage.calls(), ["portmap DEL", "bridge DEL"]);
-    assert_eq!(stage.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
-    let told = &stage.input("portmap", "DEL")["runtimeConfig"]["portMappings"];
+    assert_eq!(node.calls(), ["portmap DEL", "bridge DEL"]);
+    assert_eq!(node.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
+    let told = &node.input("portmap", "DEL")["runtimeConfig"]["portMappings"];
     assert_eq!(told[0]["hostPort"], 18080, "as that shim told it, not as the pod says");
     assert!(!path.exists() && !second.exists());
 }

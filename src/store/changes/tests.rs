@@ -6,7 +6,7 @@ use super::{Change, Follower};
 use crate::{
     model::{
         attachment::Attachment,
-        life::Step,
+        event::ContainerEventType,
         record::{ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
@@ -27,7 +27,7 @@ fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
 }
 
 /// What is shown of a pod and its container, and what is told of that.
-type Told<'a> = (Option<Process>, Option<Process>, &'a [(u64, Step)]);
+type Told<'a> = (Option<Process>, Option<Process>, &'a [(u64, ContainerEventType)]);
 
 /// A pod (2) that is ready while `pause` runs, and its container (3).
 fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
@@ -43,12 +43,12 @@ fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     }
 }
 
-fn told(changes: &[Change]) -> Vec<(u64, Step)> {
+fn told(changes: &[Change]) -> Vec<(u64, ContainerEventType)> {
     let number = |id: &str| u64::from_str_radix(id, 16).unwrap();
     changes.iter().map(|change| (number(&change.id), change.step)).collect()
 }
 
-use Step::{Created, Deleted, Started, Stopped};
+use ContainerEventType::{Created, Deleted, Started, Stopped};
 
 #[test]
 fn what_is_there_at_the_start_is_not_told() {

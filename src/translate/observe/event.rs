@@ -12,7 +12,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         ("container", "kill") => {
             is_deadly(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
-        ("container", "oom") => Some(EngineEvent::ContainerShort { id: id.to_owned() }),
+        ("container", "oom") => Some(EngineEvent::ContainerOom { id: id.to_owned() }),
         ("container", action) if is_noise(action) => None,
         ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
         ("image", "delete") => Some(EngineEvent::ImageGone { id: id.to_owned() }),

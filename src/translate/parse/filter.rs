@@ -17,7 +17,7 @@ pub fn sandbox_filter(given: Option<&cri::PodSandboxFilter>) -> SandboxFilter {
         id: given.id.clone(),
         state: state.flatten(),
         labels: given.label_selector.clone(),
-        unmeetable: state == Some(None),
+        unsatisfiable: state == Some(None),
     }
 }
 
@@ -30,7 +30,7 @@ pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter
         state: state.flatten(),
         sandbox: given.pod_sandbox_id.clone(),
         labels: given.label_selector.clone(),
-        unmeetable: state == Some(None),
+        unsatisfiable: state == Some(None),
     }
 }
 

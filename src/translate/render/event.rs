@@ -5,7 +5,7 @@ use super::{
     sandbox,
 };
 use crate::{
-    model::{life::Step, record::SandboxRecord, time::Nanos},
+    model::{event::ContainerEventType, record::SandboxRecord, time::Nanos},
     wire::cri,
 };
 
@@ -19,12 +19,17 @@ pub struct Pod<'a> {
 
 /// One event, its statuses encoded. `now` is when the pod was as told, which kubelet takes for the
 /// age of all of it.
-pub fn event(id: &str, step: Step, pod: &Pod<'_>, now: Nanos) -> cri::ContainerEventResponse {
+pub fn event(
+    id: &str,
+    step: ContainerEventType,
+    pod: &Pod<'_>,
+    now: Nanos,
+) -> cri::ContainerEventResponse {
     let kind = match step {
-        Step::Created => cri::ContainerEventType::ContainerCreatedEvent,
-        Step::Started => cri::ContainerEventType::ContainerStartedEvent,
-        Step::Stopped => cri::ContainerEventType::ContainerStoppedEvent,
-        Step::Deleted => cri::ContainerEventType::ContainerDeletedEvent,
+        ContainerEventType::Created => cri::ContainerEventType::ContainerCreatedEvent,
+        ContainerEventType::Started => cri::ContainerEventType::ContainerStartedEvent,
+        ContainerEventType::Stopped => cri::ContainerEventType::ContainerStoppedEvent,
+        ContainerEventType::Deleted => cri::ContainerEventType::ContainerDeletedEvent,
     };
     cri::ContainerEventResponse {
         container_id: id.to_owned(),

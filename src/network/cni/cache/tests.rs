@@ -8,8 +8,8 @@ use super::*;
 const BY_LIBCNI: &str = include_str!("../../../../tests/fixtures/network/cached-by-libcni.json");
 const ID: &str = "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c";
 
-fn entry() -> Entry {
-    Entry {
+fn entry() -> CachedResult {
+    CachedResult {
         network: "pods".to_owned(),
         container: ID.to_owned(),
         interface: "eth0".to_owned(),
@@ -22,9 +22,9 @@ fn entry() -> Entry {
     }
 }
 
-fn cache() -> (tempfile::TempDir, Cache) {
+fn cache() -> (tempfile::TempDir, ResultCache) {
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::new(&dir.path().join("cache"));
+    let cache = ResultCache::new(&dir.path().join("cache"));
     (dir, cache)
 }
 
@@ -147,7 +147,7 @@ fn drafts_of_processes_that_are_no_more_are_swept() {
         draft(format!("pods.{}-3.tmp", gone.id())),
         results.join(format!("pods-{ID}-eth0")),
     ];
-    cache.sweep();
+    cache.remove_drafts();
     assert!(!left.exists());
     assert!(others.iter().all(|other| other.exists()));
 }

@@ -5,42 +5,42 @@ use std::time::Duration;
 use super::*;
 use crate::{
     error::Kind,
-    network::stage::{ANSWER, Stage},
+    network::fixture::{ANSWER, TestNode},
 };
 
 struct Scene {
-    stage: Stage,
+    node: TestNode,
     plugins: Plugins,
-    list: NetworkList,
+    list: NetworkConfigList,
 }
 
 impl Scene {
     fn new(version: &str, bodies: &[(&str, &str)]) -> Self {
-        let stage = Stage::new();
+        let node = TestNode::new();
         for (name, body) in bodies {
-            stage.plugin(name, body);
+            node.plugin(name, body);
         }
         let plugins: Vec<Value> = bodies
             .iter()
             .map(|(name, _)| json!({"type": name, "capabilities": {"dns": *name == "b"}}))
             .collect();
         let text = json!({"name": "pods", "cniVersion": version, "plugins": plugins});
-        let list = NetworkList::from_list(&text.to_string()).unwrap();
-        let plugins = Plugins::new(stage.settings().bin_dirs);
-        Self { stage, plugins, list }
+        let list = NetworkConfigList::from_list(&text.to_string()).unwrap();
+        let plugins = Plugins::new(node.settings().bin_dirs);
+        Self { node, plugins, list }
     }
 
-    fn chain(&self, patience: Duration) -> Chain<'_> {
-        Chain { plugins: &self.plugins, list: &self.list, patience }
+    fn chain(&self, timeout: Duration) -> Chain<'_> {
+        Chain { plugins: &self.plugins, list: &self.list, timeout }
     }
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn link() -> Link {
+fn link() -> RuntimeConf {
     let mut capabilities = Map::new();
     capabilities.insert("dns".to_owned(), json!({"servers": []}));
-    Link {
+    RuntimeConf {
         container: "abc".to_owned(),
         netns: "/run/n".to_owned(),
         interface: "eth0".to_owned(),
@@ -54,10 +54,10 @@ async fn add_goes_forwards_and_hands_results_on() {
     let second = r#"echo '{"ips":[{"address":"10.9.0.3/24"}],"mine":1}'"#;
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", second)]);
     let result = scene.chain(PATIENCE).add(&link()).await.unwrap();
-    assert_eq!(scene.stage.calls(), ["a ADD", "b ADD"]);
+    assert_eq!(scene.node.calls(), ["a ADD", "b ADD"]);
     assert_eq!((&result["cniVersion"], &result["mine"]), (&json!("1.0.0"), &json!(1)));
-    assert_eq!(scene.stage.input("a", "ADD").get("prevResult"), None);
-    let given = scene.stage.input("b", "ADD");
+    assert_eq!(scene.node.input("a", "ADD").get("prevResult"), None);
+    let given = scene.node.input("b", "ADD");
     assert_eq!(given["prevResult"]["ips"][0]["address"], "10.9.0.2/24");
     assert_eq!(given["runtimeConfig"], json!({"dns": {"servers": []}}));
     assert_eq!((&given["name"], &given["cniVersion"]), (&json!("pods"), &json!("1.0.0")));
@@ -67,11 +67,11 @@ async fn add_goes_forwards_and_hands_results_on() {
 async fn add_stops_at_the_first_failure() {
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", "exit 1"), ("c", ANSWER)]);
     let error = scene.chain(PATIENCE).add(&link()).await.unwrap_err();
-    assert_eq!((error.plugin.as_str(), scene.stage.calls().len()), ("b", 2));
+    assert_eq!((error.plugin.as_str(), scene.node.calls().len()), ("b", 2));
     for answer in ["", "echo '[]'", "echo text", "echo '{'"] {
         let scene = Scene::new("1.0.0", &[("a", answer)]);
         let error = scene.chain(PATIENCE).add(&link()).await.unwrap_err();
-        assert!(error.to_string().contains("unreadable answer"), "{error}");
+        assert!(error.to_string().contains("cannot parse its output"), "{error}");
     }
 }
 
@@ -80,25 +80,25 @@ async fn del_goes_backwards_and_calls_everyone() {
     let scene = Scene::new("0.4.0", &[("a", "exit 1"), ("b", ""), ("c", "exit 2")]);
     let previous = json!({"ips": []});
     let failures = scene.chain(PATIENCE).del(&link(), Some(&previous)).await;
-    assert_eq!(scene.stage.calls(), ["c DEL", "b DEL", "a DEL"]);
+    assert_eq!(scene.node.calls(), ["c DEL", "b DEL", "a DEL"]);
     let failed: Vec<&str> = failures.iter().map(|f| f.plugin.as_str()).collect();
     assert_eq!(failed, ["c", "a"]);
-    assert_eq!(scene.stage.input("b", "DEL")["prevResult"], previous);
-    assert_eq!(scene.stage.input("b", "DEL")["runtimeConfig"]["dns"], json!({"servers": []}));
+    assert_eq!(scene.node.input("b", "DEL")["prevResult"], previous);
+    assert_eq!(scene.node.input("b", "DEL")["runtimeConfig"]["dns"], json!({"servers": []}));
 }
 
 #[tokio::test]
 async fn del_of_old_configurations_has_no_result() {
     let scene = Scene::new("0.3.1", &[("a", "")]);
     assert!(scene.chain(PATIENCE).del(&link(), Some(&json!({}))).await.is_empty());
-    assert_eq!(scene.stage.input("a", "DEL").get("prevResult"), None);
+    assert_eq!(scene.node.input("a", "DEL").get("prevResult"), None);
 }
 
 #[tokio::test]
 async fn a_hanging_del_leaves_time_for_the_others() {
     let scene = Scene::new("1.0.0", &[("a", ""), ("b", ""), ("c", "sleep 60")]);
     let failures = scene.chain(Duration::from_secs(3)).del(&link(), None).await;
-    assert_eq!(scene.stage.calls(), ["c DEL", "b DEL", "a DEL"]);
+    assert_eq!(scene.node.calls(), ["c DEL", "b DEL", "a DEL"]);
     assert_eq!(failures.len(), 1);
 }
 
@@ -125,17 +125,17 @@ async fn check_gc_and_status_only_where_they_exist() {
     let older = Scene::new("1.0.0", &[("a", "exit 1")]);
     older.chain(PATIENCE).status().await.unwrap();
     assert!(older.chain(PATIENCE).gc(&[]).await.is_empty());
-    assert!(old.stage.calls().is_empty() && older.stage.calls().is_empty());
+    assert!(old.node.calls().is_empty() && older.node.calls().is_empty());
 
     let new = Scene::new("1.1.0", &[("a", ""), ("b", "exit 1")]);
     assert_eq!(new.chain(PATIENCE).check(&link(), &json!({"x": 1})).await.unwrap_err().plugin, "b");
-    assert_eq!(new.stage.input("a", "CHECK")["prevResult"], json!({"x": 1}));
+    assert_eq!(new.node.input("a", "CHECK")["prevResult"], json!({"x": 1}));
     assert_eq!(new.chain(PATIENCE).status().await.unwrap_err().command, "STATUS");
     let valid = [("abc".to_owned(), "eth0".to_owned())];
     assert_eq!(new.chain(PATIENCE).gc(&valid).await.len(), 1);
     assert_eq!(
-        new.stage.input("a", "GC")["cni.dev/valid-attachments"],
+        new.node.input("a", "GC")["cni.dev/valid-attachments"],
         json!([{"containerID": "abc", "ifname": "eth0"}])
     );
-    assert!(new.stage.environment("a", "GC").contains("CNI_CONTAINERID=\n"));
+    assert!(new.node.environment("a", "GC").contains("CNI_CONTAINERID=\n"));
 }

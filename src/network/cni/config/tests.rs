@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn list(text: &Value) -> Result<NetworkList, ConfigError> {
-    NetworkList::from_list(&text.to_string())
+fn list(text: &Value) -> Result<NetworkConfigList, ConfigError> {
+    NetworkConfigList::from_list(&text.to_string())
 }
 
 fn usual() -> Value {
@@ -23,22 +23,22 @@ fn reads_a_list() {
     assert_eq!((list.name.as_str(), list.version.to_string().as_str()), ("pods", "1.0.0"));
     let kinds: Vec<&str> = list.plugins.iter().map(|p| p.kind.as_str()).collect();
     assert_eq!(kinds, ["bridge", "portmap"]);
-    assert!(list.wants("portMappings"));
-    assert!(!list.wants("dns"));
-    assert_eq!(NetworkList::from_list(&list.text()).unwrap(), list);
+    assert!(list.has_capability("portMappings"));
+    assert!(!list.has_capability("dns"));
+    assert_eq!(NetworkConfigList::from_list(&list.text()).unwrap(), list);
 }
 
 #[test]
 fn a_single_plugin_becomes_a_list_of_one() {
     let text =
         json!({"name": "one", "cniVersion": "0.3.1", "type": "ptp", "mtu": 1400}).to_string();
-    let list = NetworkList::from_single(&text).unwrap();
+    let list = NetworkConfigList::from_single(&text).unwrap();
     assert_eq!(list.version.to_string(), "0.3.1");
     assert_eq!(
         Value::Object(list.plugins[0].input(&list, &Map::new(), None)),
         json!({"name": "one", "cniVersion": "0.3.1", "type": "ptp", "mtu": 1400})
     );
-    assert_eq!(NetworkList::from_list(&list.text()).unwrap(), list);
+    assert_eq!(NetworkConfigList::from_list(&list.text()).unwrap(), list);
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn each_refusal_says_why() {
         let error = list(&text).unwrap_err().to_string();
         assert!(error.contains(reason), "{text}: {error}");
     }
-    let error = NetworkList::from_single(&usual().to_string()).unwrap_err();
+    let error = NetworkConfigList::from_single(&usual().to_string()).unwrap_err();
     assert!(matches!(error, ConfigError::ListInSingle));
-    assert!(NetworkList::from_list("{\"name\":").is_err());
-    assert!(NetworkList::from_single("{}").is_err());
+    assert!(NetworkConfigList::from_list("{\"name\":").is_err());
+    assert!(NetworkConfigList::from_single("{}").is_err());
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn no_version_is_the_oldest_and_of_several_the_highest_known_leads() {
         "plugins": plugins,
     });
     let many = list(&many).unwrap();
-    assert_eq!(listed(&many.offered), "0.4.0, 1.0.0, 1.1.0");
-    let held = many.held_to("1.0.0".parse().unwrap());
-    assert_eq!(NetworkList::from_list(&held.text()).unwrap(), held);
-    assert_eq!(listed(&held.offered), "1.0.0");
+    assert_eq!(listed(&many.versions), "0.4.0, 1.0.0, 1.1.0");
+    let one = many.with_version("1.0.0".parse().unwrap());
+    assert_eq!(NetworkConfigList::from_list(&one.text()).unwrap(), one);
+    assert_eq!(listed(&one.versions), "1.0.0");
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn agreement_is_the_highest_common_version() {
     let version = |text: &str| text.parse::<Version>().unwrap();
     let old = ("bridge".to_owned(), vec![version("0.4.0"), version("1.0.0")]);
     let new = ("portmap".to_owned(), Version::KNOWN.to_vec());
-    assert_eq!(agree(&list, &[old.clone(), new.clone()]), Ok(version("1.0.0")));
+    assert_eq!(negotiate_version(&list, &[old.clone(), new.clone()]), Ok(version("1.0.0")));
     let ancient = ("bridge".to_owned(), vec![version("0.2.0")]);
     assert_eq!(
-        agree(&list, &[new, ancient]).unwrap_err(),
-        "plugin bridge does not speak CNI 1.1.0 (it speaks 0.2.0)"
+        negotiate_version(&list, &[new, ancient]).unwrap_err(),
+        "plugin bridge does not support CNI 1.1.0 (it supports 0.2.0)"
     );
 }

@@ -46,12 +46,12 @@ fn only_the_pods_interface_counts() {
         ],
     });
     assert_eq!(texts(&result), ["192.0.2.3"]);
-    assert_eq!(sandbox(&result).as_deref(), Some("/n"));
+    assert_eq!(namespace_path(&result).as_deref(), Some("/n"));
     let shy = json!({
         "interfaces": [{"name": "eth0"}], "ips": [{"address": "192.0.2.1", "interface": 0}],
     });
     assert_eq!(texts(&shy), ["192.0.2.1"]);
-    assert_eq!(sandbox(&shy), None);
+    assert_eq!(namespace_path(&shy), None);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn broken_results_are_told_apart() {
     let fails = |result: Value| addresses(&result, "eth0").unwrap_err().to_string();
     assert_eq!(fails(json!({})), "no address for interface eth0");
     assert_eq!(fails(json!({"ips": null})), "no address for interface eth0");
-    assert!(fails(json!({"ips": [{"address": "10.0.0.300/8"}]})).contains("is no IP address"));
+    assert!(fails(json!({"ips": [{"address": "10.0.0.300/8"}]})).contains("is not an IP address"));
     assert!(fails(json!({"ips": [{"address": "x", "interface": 3}]})).contains("3 of 0"));
     assert!(fails(json!({"ips": [{"address": "x", "interface": -1}]})).contains("-1 of 0"));
     assert!(fails(json!({"ips": 7})).contains("not a CNI result"));

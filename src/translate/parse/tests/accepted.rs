@@ -272,12 +272,12 @@ fn filters_never_fail_and_unknown_states_select_nothing() {
     let read = filter::sandbox_filter(Some(&given));
     assert_eq!((read.id.as_str(), read.state), ("ab", Some(SandboxState::NotReady)));
     assert_eq!(read.labels["a"], "b");
-    assert!(!read.unmeetable);
+    assert!(!read.unsatisfiable);
     let odd = cri::PodSandboxFilter {
         state: Some(cri::PodSandboxStateValue { state: 7 }),
         ..Default::default()
     };
-    assert!(filter::sandbox_filter(Some(&odd)).unmeetable);
+    assert!(filter::sandbox_filter(Some(&odd)).unsatisfiable);
     let given = cri::ContainerFilter {
         state: Some(cri::ContainerStateValue { state: 2 }),
         pod_sandbox_id: "cd".to_owned(),
@@ -290,7 +290,7 @@ fn filters_never_fail_and_unknown_states_select_nothing() {
         state: Some(cri::ContainerStateValue { state: -1 }),
         ..Default::default()
     };
-    assert!(filter::container_filter(Some(&odd)).unmeetable);
+    assert!(filter::container_filter(Some(&odd)).unsatisfiable);
 }
 
 #[test]

@@ -5,29 +5,29 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::network::stage::Stage;
+use crate::{error::Kind, network::fixture::TestNode};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn plugins(stage: &Stage) -> Plugins {
-    Plugins::new(stage.settings().bin_dirs)
+fn plugins(node: &TestNode) -> Plugins {
+    Plugins::new(node.settings().bin_dirs)
 }
 
-async fn run_as(stage: &Stage, patience: Duration) -> Result<Vec<u8>, PluginError> {
+async fn run_as(node: &TestNode, timeout: Duration) -> Result<Vec<u8>, PluginError> {
     let call = Call { command: "ADD", container: "abc", netns: "/run/n", ..Call::default() };
-    plugins(stage).call("p", call, &Map::new(), patience).await
+    plugins(node).call("p", call, &Map::new(), timeout).await
 }
 
 async fn failure(body: &str) -> PluginError {
-    let stage = Stage::new();
-    stage.script("p", body);
-    run_as(&stage, PATIENCE).await.unwrap_err()
+    let node = TestNode::new();
+    node.script("p", body);
+    run_as(&node, PATIENCE).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn sees_its_whole_environment() {
-    let stage = Stage::new();
-    stage.plugin("p", "echo ok");
+    let node = TestNode::new();
+    node.plugin("p", "echo ok");
     let call = Call {
         command: "ADD",
         container: "abc",
@@ -35,34 +35,34 @@ async fn sees_its_whole_environment() {
         interface: "eth0",
         arguments: "A=1;B=2",
     };
-    let printed = plugins(&stage).call("p", call, &Map::new(), PATIENCE).await.unwrap();
+    let printed = plugins(&node).call("p", call, &Map::new(), PATIENCE).await.unwrap();
     assert_eq!(printed, b"ok\n");
-    let path = [stage.path("nothing"), stage.path("bin")].map(|p| p.display().to_string());
+    let path = [node.path("nothing"), node.path("bin")].map(|p| p.display().to_string());
     assert_eq!(
-        stage.environment("p", "ADD"),
+        node.environment("p", "ADD"),
         format!(
             "CNI_ARGS=A=1;B=2\nCNI_COMMAND=ADD\nCNI_CONTAINERID=abc\nCNI_IFNAME=eth0\n\
              CNI_NETNS=/run/n\nCNI_PATH={}\n",
             path.join(":")
         )
     );
-    assert_eq!(stage.input("p", "ADD"), json!({}));
+    assert_eq!(node.input("p", "ADD"), json!({}));
 }
 
 #[tokio::test]
 async fn absent_and_not_executable() {
-    let stage = Stage::new();
-    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    let node = TestNode::new();
+    let error = run_as(&node, PATIENCE).await.unwrap_err();
     assert!(matches!(*error.failure, Failure::Missing { .. }));
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("not found in /"), "{error}");
-    fs::write(stage.path("bin/p"), "x").unwrap();
-    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    fs::write(node.path("bin/p"), "x").unwrap();
+    let error = run_as(&node, PATIENCE).await.unwrap_err();
     assert!(error.to_string().ends_with("bin/p is not executable"), "{error}");
-    fs::create_dir(stage.path("nothing")).unwrap();
-    fs::create_dir(stage.path("nothing/p")).unwrap();
-    stage.script("p", "exit 0");
-    run_as(&stage, PATIENCE).await.unwrap();
+    fs::create_dir(node.path("nothing")).unwrap();
+    fs::create_dir(node.path("nothing/p")).unwrap();
+    node.script("p", "exit 0");
+    run_as(&node, PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -78,14 +78,14 @@ async fn a_reported_error_is_understood() {
 }
 
 #[tokio::test]
-async fn an_exit_without_report_keeps_what_was_said() {
+async fn an_exit_without_report_keeps_the_output() {
     for (body, text) in [
-        ("exit 3", "exit code 3, it said: nothing"),
-        ("echo '{}'; exit 1", "exit code 1, it said: {}"),
-        ("echo out; echo err >&2; exit 1", "exit code 1, it said: out; err"),
-        ("printf 'a\\001b\\377'; exit 1", "it said: a b\u{fffd}"),
-        ("kill -KILL $$", "killed by signal 9, it said: nothing"),
-        ("echo '{\"code\": \"x\"}'; exit 1", "it said: {\"code\": \"x\"}"),
+        ("exit 3", "exit code 3, output: nothing"),
+        ("echo '{}'; exit 1", "exit code 1, output: {}"),
+        ("echo out; echo err >&2; exit 1", "exit code 1, output: out; err"),
+        ("printf 'a\\001b\\377'; exit 1", "output: a b\u{fffd}"),
+        ("kill -KILL $$", "killed by signal 9, output: nothing"),
+        ("echo '{\"code\": \"x\"}'; exit 1", "output: {\"code\": \"x\"}"),
     ] {
         let error = failure(body).await;
         assert!(error.to_string().ends_with(text), "{error}");
@@ -97,15 +97,15 @@ async fn an_exit_without_report_keeps_what_was_said() {
 
 #[tokio::test]
 async fn hang_flood_and_nonsense_binary() {
-    let stage = Stage::new();
-    stage.script("p", "sleep 100");
-    let error = run_as(&stage, Duration::from_millis(300)).await.unwrap_err();
+    let node = TestNode::new();
+    node.script("p", "sleep 100");
+    let error = run_as(&node, Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::DeadlineExceeded);
     assert!(error.to_string().contains("still running after 300ms"), "{error}");
     let error = failure("yes").await;
     assert!(error.to_string().contains("printed more than"), "{error}");
-    fs::write(stage.path("bin/p"), [0x7f, b'E', b'L', b'F', 0, 0]).unwrap();
-    let error = run_as(&stage, PATIENCE).await.unwrap_err();
+    fs::write(node.path("bin/p"), [0x7f, b'E', b'L', b'F', 0, 0]).unwrap();
+    let error = run_as(&node, PATIENCE).await.unwrap_err();
     assert!(error.to_string().contains("cannot start"), "{error}");
     assert!(error.to_string().contains("Exec format error"), "{error}");
 }
@@ -122,51 +122,51 @@ async fn a_gone_namespace_is_recognised() {
         "cannot enter NS path: No such file or directory",
         "open /proc/7/ns/net: no such file or directory",
     ] {
-        assert!(gone(message).is_about_gone_namespace("/run/n"), "{message}");
+        assert!(gone(message).is_missing_namespace("/run/n"), "{message}");
     }
     for message in [
         "open /etc/kubeconfig: no such file or directory",
         "failed to open netns: permission denied",
     ] {
-        assert!(!gone(message).is_about_gone_namespace("/run/n"), "{message}");
-        assert!(!gone(message).is_about_gone_namespace(""), "{message}");
+        assert!(!gone(message).is_missing_namespace("/run/n"), "{message}");
+        assert!(!gone(message).is_missing_namespace(""), "{message}");
     }
 }
 
 #[tokio::test]
 async fn versions_are_asked_once_per_binary() {
-    let stage = Stage::new();
-    stage.plugin("p", "");
-    let plugins = plugins(&stage);
+    let node = TestNode::new();
+    node.plugin("p", "");
+    let plugins = plugins(&node);
     for _ in 0..3 {
         let known = plugins.versions("p", PATIENCE).await.unwrap();
-        assert_eq!(known.last(), Some(&Version::REPORTS));
+        assert_eq!(known.last(), Some(&Version::HAS_STATUS));
     }
-    assert_eq!(stage.questions(), 1);
-    stage.plugin("p", "# another build");
+    assert_eq!(node.version_calls(), 1);
+    node.plugin("p", "# another build");
     plugins.versions("p", PATIENCE).await.unwrap();
-    assert_eq!(stage.questions(), 2);
-    stage.script("p", "echo what");
+    assert_eq!(node.version_calls(), 2);
+    node.script("p", "echo what");
     let error = plugins.versions("p", PATIENCE).await.unwrap_err();
-    assert!(error.to_string().contains("VERSION: unreadable answer"), "{error}");
-    stage.script("p", "exit 1");
+    assert!(error.to_string().contains("VERSION: cannot parse its output"), "{error}");
+    node.script("p", "exit 1");
     assert!(plugins.versions("p", PATIENCE).await.is_err());
 }
 
 /// The disk of the plugins hangs, as a dead NFS: every thread that looks at it waits for ever.
 #[test]
 fn a_disk_that_hangs_holds_up_nobody_for_ever() {
-    let stage = Stage::new();
-    stage.plugin("p", "");
+    let node = TestNode::new();
+    node.plugin("p", "");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let (release, held) = std::sync::mpsc::channel::<()>();
     runtime.unwrap().block_on(async {
         tokio::task::spawn_blocking(move || held.recv());
-        let asked = run_as(&stage, Duration::from_millis(100));
+        let asked = run_as(&node, Duration::from_millis(100));
         let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
         assert_eq!(asked.as_ref().unwrap_err().kind(), Kind::DeadlineExceeded, "{asked:?}");
-        let plugins = plugins(&stage);
+        let plugins = plugins(&node);
         let versions = plugins.versions("p", Duration::from_millis(100));
         let versions = tokio::time::timeout(PATIENCE, versions).await.expect("an answer");
         assert_eq!(versions.unwrap_err().kind(), Kind::DeadlineExceeded);

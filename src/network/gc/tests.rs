@@ -1,12 +1,12 @@
-//! Only what is certainly nobody's is released.
+//! Only attachments that are certainly unused are released.
 
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::network::stage::Stage;
+use crate::network::fixture::TestNode;
 
-fn entry(container: &str, netns: Option<&str>, ours: bool) -> Entry {
-    Entry {
+fn entry(container: &str, netns: Option<&str>, ours: bool) -> CachedResult {
+    CachedResult {
         network: "pods".to_owned(),
         container: container.to_owned(),
         interface: "eth0".to_owned(),
@@ -19,12 +19,12 @@ fn entry(container: &str, netns: Option<&str>, ours: bool) -> Entry {
     }
 }
 
-fn released(entries: Vec<Entry>) -> Vec<String> {
-    sort(entries, HashSet::new()).0.into_iter().map(|entry| entry.container).collect()
+fn released(entries: Vec<CachedResult>) -> Vec<String> {
+    split_stale(entries, HashSet::new()).0.into_iter().map(|entry| entry.container).collect()
 }
 
 #[test]
-fn only_abandoned_links_of_dockers_shims_are_stale() {
+fn only_abandoned_attachments_of_dockers_shims_are_stale() {
     let alive = format!("/proc/{}/ns/net", std::process::id());
     let entries = vec![
         entry("ours-gone", Some("/nowhere/n"), true),
@@ -39,9 +39,9 @@ fn only_abandoned_links_of_dockers_shims_are_stale() {
 }
 
 #[test]
-fn what_is_live_is_held_even_without_namespace() {
-    let stage = Stage::new();
-    let pod = stage.pod('a');
+fn a_live_pod_is_active_even_without_its_namespace() {
+    let node = TestNode::new();
+    let pod = node.pod('a');
     let id = pod.id.to_string();
     let live = AttachmentIntent {
         pod,
@@ -52,24 +52,24 @@ fn what_is_live_is_held_even_without_namespace() {
         capabilities: None,
     };
     let entries = vec![entry(&id, Some("/nowhere/n"), true)];
-    let (stale, held) = sort(entries, HashSet::from([Held::from(&live)]));
+    let (stale, active) = split_stale(entries, HashSet::from([AttachmentKey::from(&live)]));
     assert!(stale.is_empty());
-    assert_eq!(held.into_iter().map(|link| link.container).collect::<Vec<_>>(), [id]);
+    assert_eq!(active.into_iter().map(|key| key.container).collect::<Vec<_>>(), [id]);
 }
 
 #[tokio::test]
-async fn collection_waits_for_connections_but_not_for_ever() {
-    let links = Links::default();
-    let link = Held {
+async fn gc_waits_for_new_attachments_but_not_for_ever() {
+    let active = ActiveAttachments::default();
+    let key = AttachmentKey {
         network: "pods".to_owned(),
         container: "abc".to_owned(),
         interface: "eth0".to_owned(),
     };
-    let adding = links.add(link.clone()).await;
-    assert!(links.quiet(Duration::from_millis(150)).await.is_none());
+    let adding = active.add(key.clone()).await;
+    assert!(active.pause(Duration::from_millis(150)).await.is_none());
     drop(adding);
-    assert!(links.quiet(Duration::from_millis(150)).await.is_some());
-    assert_eq!(links.all(), HashSet::from([link.clone()]));
-    links.forget(&link);
-    assert!(links.all().is_empty());
+    assert!(active.pause(Duration::from_millis(150)).await.is_some());
+    assert_eq!(active.all(), HashSet::from([key.clone()]));
+    active.remove(&key);
+    assert!(active.all().is_empty());
 }

@@ -17,17 +17,17 @@ use crate::{
 };
 
 /// A node that lives in a temporary directory.
-pub(super) struct Stage {
+pub(super) struct TestNode {
     dir: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestNode {
     pub(super) fn new() -> Self {
-        let stage = Self { dir: tempfile::tempdir().unwrap() };
+        let node = Self { dir: tempfile::tempdir().unwrap() };
         for name in ["bin", "conf", "log"] {
-            fs::create_dir(stage.path(name)).unwrap();
+            fs::create_dir(node.path(name)).unwrap();
         }
-        stage
+        node
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +80,7 @@ impl Stage {
     }
 
     /// How often VERSION was asked.
-    pub(super) fn questions(&self) -> usize {
+    pub(super) fn version_calls(&self) -> usize {
         let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
         text.lines().filter(|line| line.ends_with("VERSION")).count()
     }
@@ -106,7 +106,7 @@ impl Stage {
             conf_dir: self.path("conf"),
             bin_dirs: vec![self.path("nothing"), self.path("bin")],
             cache_dir: self.path("cache"),
-            plugin_deadline: Duration::from_secs(20),
+            plugin_timeout: Duration::from_secs(20),
         }
     }
 
@@ -135,9 +135,9 @@ impl Stage {
 }
 
 /// A fresh network namespace pinned at a path until dropped.
-pub(super) struct Pinned(PathBuf);
+pub(super) struct PinnedNamespace(PathBuf);
 
-impl Pinned {
+impl PinnedNamespace {
     /// None, and a skip, where we may not make one.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
@@ -150,7 +150,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedNamespace {
     fn drop(&mut self) {
         let _ = netns::unpin(&self.0);
     }

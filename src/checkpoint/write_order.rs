@@ -1,7 +1,7 @@
-//! Keeps writes to one file in the order they were asked for.
+//! Keeps writes to one file in the order in which they were requested.
 //!
-//! A file is written on a blocking thread, and a caller that gives up leaves that thread running:
-//! without this, an older text could land after a newer one.
+//! A file is written on a blocking thread, and a cancelled caller leaves that thread running:
+//! without this, older content could replace newer.
 
 use std::{
     collections::HashMap,
@@ -12,37 +12,37 @@ use std::{
     },
 };
 
-/// Per key: the turn that last wrote. Keys nobody is writing to are forgotten.
+/// For each key that is being written: the number of the last write.
 #[derive(Debug)]
-pub(super) struct Order<K> {
+pub(super) struct WriteOrder<K> {
     next: AtomicU64,
     writers: Mutex<HashMap<K, Arc<Mutex<u64>>>>,
 }
 
-/// A place in the order of one key, taken when the write is asked for.
-pub(super) struct Turn<K: Eq + Hash> {
+/// The number of a write of one key, taken when the write is requested.
+pub(super) struct Ticket<K: Eq + Hash> {
     number: u64,
     key: K,
     last: Arc<Mutex<u64>>,
-    order: Arc<Order<K>>,
+    order: Arc<WriteOrder<K>>,
 }
 
-impl<K: Clone + Eq + Hash> Order<K> {
+impl<K: Clone + Eq + Hash> WriteOrder<K> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { next: AtomicU64::new(1), writers: Mutex::default() })
     }
 
-    pub(super) fn turn(self: &Arc<Self>, key: &K) -> Turn<K> {
+    pub(super) fn ticket(self: &Arc<Self>, key: &K) -> Ticket<K> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(writers.entry(key.clone()).or_default());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Turn { number, key: key.clone(), last, order: Arc::clone(self) }
+        Ticket { number, key: key.clone(), last, order: Arc::clone(self) }
     }
 }
 
-impl<K: Eq + Hash> Turn<K> {
-    /// Does `work` unless a later turn was done already; `None` then.
-    pub(super) fn take<T>(self, work: impl FnOnce() -> T) -> Option<T> {
+impl<K: Eq + Hash> Ticket<K> {
+    /// Runs `work`, or nothing (`None`) if a later write ran already.
+    pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Option<T> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last > self.number {
             return None;
@@ -52,10 +52,10 @@ impl<K: Eq + Hash> Turn<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for Turn<K> {
+impl<K: Eq + Hash> Drop for Ticket<K> {
     fn drop(&mut self) {
         let mut writers = self.order.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        // The table's and this turn's: nobody else is in the queue.
+        // The map's and this ticket's: no other write waits.
         if Arc::strong_count(&self.last) == 2 {
             writers.remove(&self.key);
         }

@@ -1,6 +1,5 @@
-//! Choosing one configuration of a directory: the first, by file name, that can be used.
-//!
-//! Why each earlier one was refused is kept; the operator reads it where it matters.
+//! Selects the network configuration of a directory: the first usable one by file name. Why each
+//! earlier file was refused is kept for the operator.
 
 use std::{
     fmt, fs, io,
@@ -9,32 +8,32 @@ use std::{
 };
 
 use super::{
-    config::{NetworkList, agree},
-    exec::Plugins,
+    config::{NetworkConfigList, negotiate_version},
+    plugin::Plugins,
 };
 use crate::host::file;
 
-/// What a directory offers.
+/// The selected configuration of a directory, and the refused files.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Choice {
-    /// The one to use, held to the version agreed with its plugins.
-    pub chosen: Option<Chosen>,
-    /// Those before it.
+pub struct Selection {
+    /// The one to use, with the version negotiated with its plugins.
+    pub selected: Option<SelectedConfig>,
+    /// The files before it.
     pub refused: Vec<Refused>,
-    /// Why nothing could be looked at.
+    /// Why the directory could not be read.
     pub problem: Option<String>,
 }
 
 /// A usable configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chosen {
+pub struct SelectedConfig {
     /// Its file name.
     pub file: String,
     /// Its content.
-    pub list: NetworkList,
+    pub list: NetworkConfigList,
 }
 
-/// A file that could be the configuration but for the reason.
+/// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its file name.
@@ -49,34 +48,34 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Looks a directory through. Plugins are asked for their versions, each within `patience`.
-pub async fn choose(directory: &Path, plugins: &Plugins, patience: Duration) -> Choice {
-    let place = directory.to_owned();
-    let read = tokio::task::spawn_blocking(move || candidates(&place)).await;
+/// Reads a directory. Every plugin is asked for its versions, each within `timeout`.
+pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
+    let path = directory.to_owned();
+    let read = tokio::task::spawn_blocking(move || candidates(&path)).await;
     let candidates = match read.unwrap_or_else(|e| Err(io::Error::other(e))) {
         Ok(candidates) => candidates,
-        Err(error) => return Choice { problem: Some(explain(&error)), ..Choice::default() },
+        Err(error) => return Selection { problem: Some(explain(&error)), ..Selection::default() },
     };
-    let mut choice = Choice::default();
+    let mut selection = Selection::default();
     for candidate in candidates {
-        let judged = match candidate.list {
-            Ok(list) => settle(list, plugins, patience).await,
+        let negotiated = match candidate.list {
+            Ok(list) => negotiate(list, plugins, timeout).await,
             Err(reason) => Err(reason),
         };
-        match judged {
+        match negotiated {
             Ok(list) => {
-                choice.chosen = Some(Chosen { file: candidate.file, list });
-                return choice;
+                selection.selected = Some(SelectedConfig { file: candidate.file, list });
+                return selection;
             }
-            Err(reason) => choice.refused.push(Refused { file: candidate.file, reason }),
+            Err(reason) => selection.refused.push(Refused { file: candidate.file, reason }),
         }
     }
-    choice
+    selection
 }
 
 struct Candidate {
     file: String,
-    list: Result<NetworkList, String>,
+    list: Result<NetworkConfigList, String>,
 }
 
 fn candidates(directory: &Path) -> io::Result<Vec<Candidate>> {
@@ -96,33 +95,33 @@ fn candidate(path: &Path) -> Candidate {
     Candidate { file, list: read(path) }
 }
 
-fn read(path: &Path) -> Result<NetworkList, String> {
-    // Anything else could make the reader wait for ever.
+fn read(path: &Path) -> Result<NetworkConfigList, String> {
+    // Reading anything else could block for ever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }
     let bytes = file::read_if_present(path, SIZE_LIMIT).map_err(|e| explain(&e.source))?;
     let text = String::from_utf8(bytes.unwrap_or_default()).map_err(|e| e.to_string())?;
     let list = match Form::of(path) {
-        Some(Form::List) => NetworkList::from_list(&text),
-        _ => NetworkList::from_single(&text),
+        Some(Form::List) => NetworkConfigList::from_list(&text),
+        _ => NetworkConfigList::from_single(&text),
     };
     list.map_err(|e| e.to_string())
 }
 
-/// All plugins must be there and agree with the configuration on a version.
-async fn settle(
-    list: NetworkList,
+/// All plugins must be installed and have a version in common with the configuration.
+async fn negotiate(
+    list: NetworkConfigList,
     plugins: &Plugins,
-    patience: Duration,
-) -> Result<NetworkList, String> {
-    let mut spoken = Vec::with_capacity(list.plugins.len());
+    timeout: Duration,
+) -> Result<NetworkConfigList, String> {
+    let mut supported = Vec::with_capacity(list.plugins.len());
     for plugin in &list.plugins {
-        let versions = plugins.versions(&plugin.kind, patience).await.map_err(|e| e.to_string())?;
-        spoken.push((plugin.kind.clone(), versions));
+        let versions = plugins.versions(&plugin.kind, timeout).await.map_err(|e| e.to_string())?;
+        supported.push((plugin.kind.clone(), versions));
     }
-    let version = agree(&list, &spoken)?;
-    Ok(list.held_to(version))
+    let version = negotiate_version(&list, &supported)?;
+    Ok(list.with_version(version))
 }
 
 enum Form {

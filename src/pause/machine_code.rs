@@ -1,8 +1,8 @@
 //! The pause program's machine code, assembled once so that building needs no assembler.
 //!
 //! The sources are `pause_x86_64.S` and `pause_aarch64.S` beside this file; the comments here are
-//! the disassembly. To change the program: edit the sources, run the tests of this room, which
-//! assemble them and show where the bytes differ, and carry the difference over.
+//! the disassembly. To change the program: edit the sources, run the tests of this module, which
+//! assemble them and show where the bytes differ, and copy the difference here.
 
 /// `pause_x86_64.S`.
 #[rustfmt::skip]

@@ -13,7 +13,7 @@ fn read_one(text: &str) -> Vec<PortMapping> {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("sandbox")).unwrap();
     fs::write(root.path().join("sandbox").join(id().as_str()), text).unwrap();
-    Predecessors::new(root.path()).ports(&id())
+    CriDockerdCheckpoints::new(root.path()).ports(&id())
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn what_cannot_be_read_has_no_ports() {
         assert_eq!(read_one(text), [], "{text}");
     }
     let root = tempfile::tempdir().unwrap();
-    let predecessors = Predecessors::new(root.path());
+    let predecessors = CriDockerdCheckpoints::new(root.path());
     assert_eq!(predecessors.ports(&id()), []);
     predecessors.remove(&id()).unwrap();
     // A FIFO would hold the reader for ever.

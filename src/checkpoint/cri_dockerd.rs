@@ -1,9 +1,9 @@
-//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`: what they knew of a pod that
-//! neither Docker nor CNI's cache tells, which are its host ports. Read when a pod is adopted, and
-//! removed with the pod: cri-dockerd would go on listing it.
+//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. They hold a pod's host ports,
+//! which neither Docker nor CNI's cache has. Read when a pod is adopted, and removed with the pod:
+//! cri-dockerd would go on listing it.
 //!
-//! Their checksum covers a rendering of Go types and is not checked: what is read here is only told
-//! to plugins that release ports.
+//! Their checksum covers a rendering of Go types and is not checked: the ports are only passed to
+//! plugins that release them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,15 +17,14 @@ use crate::{
     model::{id::SandboxId, network::PortMapping},
 };
 
-/// Where earlier shims may have kept checkpoints.
+/// The directories where cri-dockerd and dockershim may have checkpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Predecessors {
+pub(super) struct CriDockerdCheckpoints {
     roots: Vec<PathBuf>,
 }
 
-impl Predecessors {
-    /// Where they keep them by default, and in our own state directory: a unit file of cri-dockerd
-    /// may name one for both.
+impl CriDockerdCheckpoints {
+    /// Their default directories, and our own state directory: a unit file may name one for both.
     pub(super) fn new(state_dir: &Path) -> Self {
         let defaults = ["/var/lib/cri-dockerd", "/var/lib/dockershim"].map(PathBuf::from);
         Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
@@ -36,7 +35,7 @@ impl Predecessors {
         self.files(id).find_map(|path| read(&path)).unwrap_or_default()
     }
 
-    /// Removes what is kept of a pod, everywhere. Blocks.
+    /// Removes the checkpoints of a pod. Blocks.
     ///
     /// # Errors
     /// Anything but absence; the first of several.
@@ -67,7 +66,7 @@ struct Data {
 
 fn read(path: &Path) -> Option<Vec<PortMapping>> {
     let is_file = std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
-    let bytes = is_file.then(|| file::read_if_present(path, LARGEST))?.ok()??;
+    let bytes = is_file.then(|| file::read_if_present(path, MAX_BYTES))?.ok()??;
     decode(&bytes)
 }
 
@@ -77,7 +76,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<PortMapping>> {
 }
 
 /// A thousand times what a pod with all its ports takes, in bytes.
-const LARGEST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Which device is in which file: all specification files of some directories.
+//! Finds a device by name in the specification files of some directories.
 
 use std::{
     collections::BTreeMap,
@@ -10,20 +10,20 @@ use std::{
 
 use super::{
     error::CdiError,
-    specification::{Form, Malformed, Specification},
+    specification::{Format, Malformed, Specification},
 };
 use crate::{error::chain, host::file::read_if_present};
 
 /// The devices that some directories describe.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue {
+pub(super) struct DeviceIndex {
     directories: Vec<PathBuf>,
     /// By full name.
     devices: BTreeMap<String, Entry>,
-    /// What could not be read or understood, each a text.
-    broken: Vec<String>,
+    /// Files and directories that could not be read or parsed, as texts.
+    errors: Vec<String>,
     /// One of the directories exists.
-    seen: bool,
+    has_directory: bool,
 }
 
 /// Where a device is described.
@@ -35,77 +35,79 @@ pub(super) struct Entry {
     pub(super) specification: Arc<Specification>,
     /// Which device of it.
     pub(super) index: usize,
-    /// Of the directory; the higher wins.
-    rank: usize,
-    /// Another file of the same rank that has it too.
-    rival: Option<PathBuf>,
+    /// That of its directory; the higher wins.
+    priority: usize,
+    /// Another file of the same priority with the same device.
+    duplicate: Option<PathBuf>,
 }
 
-impl Catalogue {
+impl DeviceIndex {
     /// Reads every specification file of the directories.
     pub(super) fn read(directories: Vec<PathBuf>) -> Self {
-        let mut catalogue = Self::default();
-        for (rank, directory) in directories.iter().enumerate() {
+        let mut index = Self::default();
+        for (priority, directory) in directories.iter().enumerate() {
             match files(directory) {
                 Ok(Some(files)) => {
-                    catalogue.seen = true;
-                    files.iter().for_each(|(file, form)| catalogue.add(rank, file, *form));
+                    index.has_directory = true;
+                    files.iter().for_each(|(file, format)| index.add(priority, file, *format));
                 }
                 Ok(None) => {}
-                Err(error) => catalogue.broken.push(format!("{}: {error}", directory.display())),
+                Err(error) => index.errors.push(format!("{}: {error}", directory.display())),
             }
         }
-        catalogue.directories = directories;
-        catalogue
+        index.directories = directories;
+        index
     }
 
-    /// Everything there is has been read, so what is not here does not exist.
+    /// Whether every file was read, so that a device that is not here does not exist.
     pub(super) const fn is_complete(&self) -> bool {
-        self.seen && self.broken.is_empty()
+        self.has_directory && self.errors.is_empty()
     }
 
     /// Where the device of that name is described.
     pub(super) fn find(&self, device: &str) -> Result<&Entry, CdiError> {
         let Some(entry) = self.devices.get(device) else { return Err(self.unknown(device)) };
-        match &entry.rival {
+        match &entry.duplicate {
             None => Ok(entry),
-            Some(rival) => Err(CdiError::Twice {
+            Some(duplicate) => Err(CdiError::Duplicate {
                 device: device.to_owned(),
                 first: entry.file.clone(),
-                second: rival.clone(),
+                second: duplicate.clone(),
             }),
         }
     }
 
     fn unknown(&self, device: &str) -> CdiError {
         let directories: Vec<_> =
-            self.directories.iter().map(|place| place.display().to_string()).collect();
-        let mut broken = String::new();
-        for problem in self.broken.iter().take(TOLD) {
+            self.directories.iter().map(|directory| directory.display().to_string()).collect();
+        let mut errors = String::new();
+        for problem in self.errors.iter().take(MAX_ERRORS_SHOWN) {
             // Writing into a text cannot fail.
-            let _ = write!(broken, "; unreadable: {problem}");
+            let _ = write!(errors, "; unreadable: {problem}");
         }
         let directories = directories.join(", ");
-        CdiError::Unknown { device: device.to_owned(), directories, broken }
+        CdiError::Unknown { device: device.to_owned(), directories, errors }
     }
 
-    fn add(&mut self, rank: usize, file: &Path, form: Form) {
-        let specification = match load(file, form) {
+    fn add(&mut self, priority: usize, file: &Path, format: Format) {
+        let specification = match load(file, format) {
             Ok(Some(specification)) => Arc::new(specification),
-            // Gone since the directory was listed.
+            // Removed since the directory was listed.
             Ok(None) => return,
             Err(Malformed { line, reason }) => {
                 let line = line.map(|line| format!(" line {line}")).unwrap_or_default();
-                return self.broken.push(format!("{}{line}: {reason}", file.display()));
+                return self.errors.push(format!("{}{line}: {reason}", file.display()));
             }
         };
         for (index, device) in specification.devices.iter().enumerate() {
             let name = format!("{}={}", specification.kind, device.name);
             match self.devices.get_mut(&name) {
-                Some(known) if known.rank == rank => known.rival = Some(file.to_owned()),
+                Some(known) if known.priority == priority => {
+                    known.duplicate = Some(file.to_owned());
+                }
                 _ => {
                     let (file, specification) = (file.to_owned(), Arc::clone(&specification));
-                    let entry = Entry { file, specification, index, rank, rival: None };
+                    let entry = Entry { file, specification, index, priority, duplicate: None };
                     self.devices.insert(name, entry);
                 }
             }
@@ -114,7 +116,7 @@ impl Catalogue {
 }
 
 /// Specification files by name; none when there is no such directory.
-fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Form)>>> {
+fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Format)>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -123,33 +125,33 @@ fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Form)>>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if let Some(form) = form(&path)
+        if let Some(format) = format(&path)
             && !path.is_dir()
         {
-            files.push((path, form));
+            files.push((path, format));
         }
     }
     files.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(Some(files))
 }
 
-fn form(path: &Path) -> Option<Form> {
+fn format(path: &Path) -> Option<Format> {
     match path.extension()?.to_str()? {
-        "json" => Some(Form::Json),
-        "yaml" | "yml" => Some(Form::Yaml),
+        "json" => Some(Format::Json),
+        "yaml" | "yml" => Some(Format::Yaml),
         _ => None,
     }
 }
 
-fn load(file: &Path, form: Form) -> Result<Option<Specification>, Malformed> {
-    let wrong = |reason: String| Malformed { line: None, reason };
-    let bytes = read_if_present(file, LONGEST).map_err(|error| wrong(chain(&error)))?;
+fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed> {
+    let malformed = |reason: String| Malformed { line: None, reason };
+    let bytes = read_if_present(file, MAX_BYTES).map_err(|error| malformed(chain(&error)))?;
     let Some(bytes) = bytes else { return Ok(None) };
-    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
-    Specification::parse(form, &text).map(Some)
+    let text = String::from_utf8(bytes).map_err(|error| malformed(error.to_string()))?;
+    Specification::parse(format, &text).map(Some)
 }
 
-/// Vendors' files have some dozens of kilobytes.
-const LONGEST: u64 = 4 << 20;
-/// How many unreadable files one refusal tells of.
-const TOLD: usize = 5;
+/// Vendors' files have dozens of kilobytes.
+const MAX_BYTES: u64 = 4 << 20;
+/// How many unreadable files one error lists.
+const MAX_ERRORS_SHOWN: usize = 5;

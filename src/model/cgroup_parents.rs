@@ -1,19 +1,20 @@
-//! Which control groups around containers are one pod's alone.
+//! Which cgroup parents belong to one pod only.
 //!
-//! A pod is put below the parent it states. A kubelet states another one for each pod; others who
-//! speak the CRI may state one for several, or none. What such a group counts is nobody's.
+//! A pod is created below the parent that its request names. A kubelet names another one for each
+//! pod; other CRI clients may name one for several pods, or none. Usage of such a shared cgroup
+//! belongs to no pod.
 
 use std::collections::HashMap;
 
 use super::document::SandboxDocument;
 
-/// The parents that pods state, each with the pod's uid; none for one that several share. Of one
-/// pod there may be several sandboxes, an earlier one and a later.
+/// The cgroup parents of pods, each with the pod's uid; none for one that several pods share. A pod
+/// may have several sandboxes, an earlier and a later one.
 #[derive(Clone, Debug)]
-pub struct Parents<'a>(HashMap<&'a str, Option<&'a str>>);
+pub struct CgroupParents<'a>(HashMap<&'a str, Option<&'a str>>);
 
-impl<'a> Parents<'a> {
-    /// Those that these pods state.
+impl<'a> CgroupParents<'a> {
+    /// The parents of these pods.
     pub fn of(pods: impl IntoIterator<Item = &'a SandboxDocument>) -> Self {
         let mut parents = HashMap::new();
         for pod in pods {
@@ -24,7 +25,7 @@ impl<'a> Parents<'a> {
         Self(parents)
     }
 
-    /// Whether the group around this pod's containers, one of those told of, is no other pod's.
+    /// Whether no other pod has the cgroup parent of this one, which has to be among those given.
     pub fn is_own(&self, pod: &SandboxDocument) -> bool {
         let stated = pod.parent();
         !stated.is_empty() && self.0.get(stated).is_some_and(Option::is_some)
@@ -32,7 +33,7 @@ impl<'a> Parents<'a> {
 }
 
 impl SandboxDocument {
-    /// The control group the pod was to be in; empty for none, and for the root.
+    /// The cgroup parent of the request; empty for none, and for the root.
     pub fn parent(&self) -> &str {
         self.spec.cgroup_parent.trim_end_matches('/')
     }

@@ -1,0 +1,76 @@
+//! A device node. The engine copies the host's node with its type, numbers, owner and mode, so what a
+//! specification says about them has to match the host.
+
+use std::path::{Path, PathBuf};
+
+use super::{error::EditError, specification::Node};
+use crate::{
+    host::node::{HostNode, NodeType, look},
+    model::container::Device,
+};
+
+/// The node as a device of the CRI.
+pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
+    let host_path =
+        if requested.host_path.is_empty() { &requested.path } else { &requested.host_path };
+    for path in [&requested.path, host_path] {
+        if !path.starts_with('/') {
+            return Err(EditError::Relative { path: path.clone() });
+        }
+    }
+    let path = Path::new(host_path);
+    let found = look(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
+    compare(requested, path, found)?;
+    Ok(Device {
+        container_path: requested.path.clone(),
+        host_path: host_path.clone(),
+        permissions: permissions(requested)?,
+    })
+}
+
+fn compare(requested: &Node, path: &Path, found: HostNode) -> Result<(), EditError> {
+    let differs = |property, requested: String, found: String| {
+        let path: PathBuf = path.to_owned();
+        Err(EditError::Differs { path, property, requested, found })
+    };
+    let kind = match found.kind {
+        NodeType::Block => "b",
+        NodeType::Character => "c",
+    };
+    // An unbuffered character device is a character device.
+    let stated = if requested.kind == "u" { "c" } else { requested.kind.as_str() };
+    if !stated.is_empty() && stated != kind {
+        return differs("type", requested.kind.clone(), kind.to_owned());
+    }
+    if requested.major != 0 && (requested.major, requested.minor) != (found.major, found.minor) {
+        let numbers = |major, minor| format!("{major}:{minor}");
+        let (requested, found) =
+            (numbers(requested.major, requested.minor), numbers(found.major, found.minor));
+        return differs("numbers", requested, found);
+    }
+    for (property, requested, found) in
+        [("uid", requested.uid, found.uid), ("gid", requested.gid, found.gid)]
+    {
+        if let Some(requested) = requested.filter(|requested| *requested != found) {
+            return differs(property, requested.to_string(), found.to_string());
+        }
+    }
+    match requested.file_mode.map(|mode| mode & PERMISSION_BITS) {
+        Some(mode) if mode != found.mode => {
+            differs("file mode", format!("{mode:04o}"), format!("{:04o}", found.mode))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn permissions(requested: &Node) -> Result<String, EditError> {
+    let stated = &requested.permissions;
+    if stated.len() > 3 || !stated.bytes().all(|byte| matches!(byte, b'r' | b'w' | b'm')) {
+        let (path, permissions) = (requested.path.clone(), stated.clone());
+        return Err(EditError::Permissions { path, permissions });
+    }
+    Ok(if stated.is_empty() { "rwm".to_owned() } else { stated.clone() })
+}
+
+/// The rest of a mode says what kind of file it is.
+const PERMISSION_BITS: u32 = 0o7777;

@@ -1,0 +1,118 @@
+//! How a call of a plugin fails, and what can be done about it.
+
+use std::{error::Error as _, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::{error::Kind, host::process::ProcessError};
+
+/// A plugin that failed.
+#[derive(Debug, Error)]
+#[error("network plugin {plugin}, {command}: {}", with_causes(failure))]
+pub struct PluginError {
+    /// Its name in the configuration.
+    pub plugin: String,
+    /// The CNI command.
+    pub command: &'static str,
+    /// What went wrong.
+    pub failure: Box<Failure>,
+}
+
+/// How a plugin fails.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// No executable of that name.
+    #[error("not found in {searched}")]
+    Missing {
+        /// The directories, in order.
+        searched: String,
+    },
+    /// A file of that name, but it cannot be executed.
+    #[error("{} is not executable", path.display())]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not known: the file system does not answer.
+    #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
+    Unsearchable {
+        /// The directories, in order.
+        searched: String,
+    },
+    /// It reported an error in the form of the specification.
+    #[error("{message} (code {code})")]
+    Reported {
+        /// Code: below 100 from the specification, above the plugin's own.
+        code: i64,
+        /// Message and details.
+        message: String,
+    },
+    /// It failed without an error in the form of the specification.
+    #[error("{how}; output: {output}")]
+    Exit {
+        /// Exit code or signal.
+        how: String,
+        /// The beginning of its output and errors.
+        output: String,
+    },
+    /// It exited with 0, but its output cannot be parsed.
+    #[error("cannot parse its output ({reason}): {output}")]
+    Malformed {
+        /// What is wrong with it.
+        reason: String,
+        /// The beginning of its output and errors.
+        output: String,
+    },
+    /// It did not run to its own end.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+impl PluginError {
+    /// That of the failure.
+    pub fn kind(&self) -> Kind {
+        self.failure.kind()
+    }
+
+    /// Whether the only failure is that the network namespace is gone, which is fine for a DEL.
+    /// Plugins report it in different words.
+    pub fn is_missing_namespace(&self, netns: &str) -> bool {
+        let output = match &*self.failure {
+            Failure::Reported { message, .. } => message,
+            Failure::Exit { output, .. } => output,
+            _ => return false,
+        };
+        let text = output.to_lowercase();
+        let names_it = !netns.is_empty() && output.contains(netns);
+        text.contains("no such file or directory")
+            && (names_it || NAMESPACE_WORDS.iter().any(|word| text.contains(word)))
+    }
+}
+
+impl Failure {
+    /// A retry helps where the plugin reports so, or when it may be installed meanwhile.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Missing { .. } | Self::NotExecutable { .. } => Kind::Unavailable,
+            Self::Reported { code, .. } if TRY_LATER.contains(code) => Kind::Unavailable,
+            Self::Unsearchable { .. } => Kind::DeadlineExceeded,
+            Self::Process(error) => error.kind(),
+            Self::Reported { .. } | Self::Exit { .. } | Self::Malformed { .. } => Kind::Unknown,
+        }
+    }
+}
+
+/// A failure with its causes: several failures are joined in one text, where chains would be lost.
+fn with_causes(failure: &Failure) -> String {
+    let mut text = failure.to_string();
+    let mut cause = failure.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+/// "Try again later", and the two of STATUS that mean "not now".
+const TRY_LATER: [i64; 3] = [11, 50, 51];
+const NAMESPACE_WORDS: [&str; 4] = ["netns", "ns/net", "network namespace", "ns path"];

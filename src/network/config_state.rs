@@ -1,0 +1,80 @@
+//! What the configuration directory last held, and the texts about it for the operator.
+
+use std::path::PathBuf;
+
+use super::{
+    arguments::IP_RANGES,
+    cni::config_directory::{Refused, SelectedConfig, Selection},
+};
+use crate::model::attachment::NetworkStatus;
+
+/// The state of the configuration directory at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigState {
+    /// Counts the reads; 0 is before the first.
+    pub serial: u64,
+    /// The directory.
+    pub directory: PathBuf,
+    /// The selected configuration, and the refused files.
+    pub selection: Selection,
+    /// The error of the plugins' STATUS, if any.
+    pub status_error: Option<String>,
+}
+
+impl ConfigState {
+    /// The network pods are connected to.
+    pub fn selected(&self) -> Option<&SelectedConfig> {
+        self.selection.selected.as_ref()
+    }
+
+    /// Why there is no network, in one sentence that names the directory and every refused file.
+    pub fn reason(&self) -> String {
+        let directory = self.directory.display();
+        if self.serial == 0 {
+            return format!("{directory} is still being read");
+        }
+        if let Some(problem) = &self.selection.problem {
+            return format!("cannot read {directory}: {problem}");
+        }
+        if self.selection.refused.is_empty() {
+            return format!("no *.conflist, *.conf or *.json in {directory}");
+        }
+        format!("no usable configuration in {directory}: {}", refusals(&self.selection.refused))
+    }
+
+    /// Whether pods can be connected.
+    pub fn status(&self, pod_cidrs: &[String]) -> NetworkStatus {
+        let Some(selected) = self.selected() else {
+            return not_ready("NetworkPluginNotReady", self.reason());
+        };
+        if let Some(error) = &self.status_error {
+            return not_ready("NetworkPluginNotReady", error.clone());
+        }
+        if selected.list.has_capability(IP_RANGES) && pod_cidrs.is_empty() {
+            let network = &selected.list.name;
+            let text = format!("network {network} waits for the node's pod CIDR from kubelet");
+            return not_ready("PodCIDRUnknown", text);
+        }
+        NetworkStatus { ready: true, reason: String::new(), message: self.description(selected) }
+    }
+
+    fn description(&self, selected: &SelectedConfig) -> String {
+        let text = format!("network {} of {}", selected.list.name, selected.file);
+        match self.selection.refused.as_slice() {
+            [] => text,
+            refused => format!("{text}; refused: {}", refusals(refused)),
+        }
+    }
+}
+
+fn refusals(refused: &[Refused]) -> String {
+    let texts: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}
+
+fn not_ready(reason: &str, message: String) -> NetworkStatus {
+    NetworkStatus { ready: false, reason: reason.to_owned(), message }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Keeps the state of the network configuration up to date: reads it when a file changes, and
+//! periodically.
+//!
+//! Both the configuration directory and the plugins' directories are watched, since a configuration
+//! becomes usable when its last plugin is installed. Without inotify it is read more often.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Mutex, watch},
+    time::{sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    cni::{
+        chain::Chain,
+        config_directory::{self, Selection},
+        plugin::Plugins,
+    },
+    config_state::ConfigState,
+};
+use crate::host::{error::HostError, watch::Watch};
+
+/// The state of the configuration, and what is needed to refresh it.
+#[derive(Debug)]
+pub(super) struct ConfigWatcher {
+    directory: PathBuf,
+    plugins: Arc<Plugins>,
+    timeout: Duration,
+    state: watch::Sender<Arc<ConfigState>>,
+    refreshing: Mutex<()>,
+}
+
+impl ConfigWatcher {
+    /// Reads nothing yet. One VERSION or STATUS call of a plugin may take `timeout`.
+    pub(super) fn new(directory: PathBuf, plugins: Arc<Plugins>, timeout: Duration) -> Self {
+        let none = ConfigState { directory: directory.clone(), ..ConfigState::default() };
+        let state = watch::Sender::new(Arc::new(none));
+        Self { directory, plugins, timeout, state, refreshing: Mutex::new(()) }
+    }
+
+    /// The last state; never waits.
+    pub(super) fn state(&self) -> Arc<ConfigState> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    /// Reads the configuration again, and returns a state read after this call began. Concurrent
+    /// callers share one read.
+    pub(super) async fn refresh(&self) -> Arc<ConfigState> {
+        let before = self.state().serial;
+        let _refreshing = self.refreshing.lock().await;
+        let last = self.state();
+        // The first read after `before` may have begun before this call; the second did not.
+        if last.serial > before.saturating_add(1) {
+            return last;
+        }
+        let selection =
+            config_directory::select(&self.directory, &self.plugins, self.timeout).await;
+        let status_error = self.status_error(&selection).await;
+        let serial = last.serial.saturating_add(1);
+        let next =
+            ConfigState { serial, directory: self.directory.clone(), selection, status_error };
+        log_changes(&last, &next);
+        let next = Arc::new(next);
+        self.state.send_replace(Arc::clone(&next));
+        next
+    }
+
+    /// Refreshes when something changes and periodically, for ever.
+    pub(super) async fn watch(&self) {
+        let mut watch = self.begin_watch();
+        loop {
+            let state = self.refresh().await;
+            let pause =
+                if watch.is_none() || state.selected().is_none() || state.status_error.is_some() {
+                    RETRY_INTERVAL
+                } else {
+                    REFRESH_INTERVAL
+                };
+            match timeout(pause, changed(&mut watch)).await {
+                Ok(Ok(())) => sleep(SETTLE).await,
+                Ok(Err(error)) => {
+                    warn!(%error, "watching the network configuration failed; reading it periodically");
+                    watch = None;
+                }
+                Err(_) => watch = watch.or_else(|| self.begin_watch()),
+            }
+        }
+    }
+
+    fn begin_watch(&self) -> Option<Watch> {
+        let plugins = self.plugins.directories().iter().cloned();
+        let directories = std::iter::once(self.directory.clone()).chain(plugins);
+        let begun = Watch::new(directories.collect());
+        let polling = "cannot watch the network configuration; reading it periodically";
+        begun.inspect_err(|error| debug!(%error, "{polling}")).ok()
+    }
+
+    async fn status_error(&self, selection: &Selection) -> Option<String> {
+        let list = &selection.selected.as_ref()?.list;
+        let chain = Chain { plugins: &self.plugins, list, timeout: self.timeout };
+        chain.status().await.err().map(|error| error.to_string())
+    }
+}
+
+async fn changed(watch: &mut Option<Watch>) -> Result<(), HostError> {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Logs what changed.
+fn log_changes(last: &ConfigState, next: &ConfigState) {
+    if last.serial != 0
+        && last.selection == next.selection
+        && last.status_error == next.status_error
+    {
+        return;
+    }
+    for refused in &next.selection.refused {
+        warn!(file = %refused.file, reason = %refused.reason, "network configuration file refused");
+    }
+    match (next.selected(), &next.status_error) {
+        (Some(selected), None) => {
+            info!(network = %selected.list.name, file = %selected.file, "network is ready");
+        }
+        (Some(selected), Some(error)) => {
+            warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");
+        }
+        (None, _) => {
+            warn!(reason = %next.reason(), "no usable network configuration; pods cannot be connected");
+        }
+    }
+}
+
+/// Installers write several files; one read at the end is better than several in between.
+const SETTLE: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);

@@ -1,0 +1,132 @@
+//! Finds attachments that lost pods left behind, without touching those in use.
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::{self, sleep},
+};
+
+use super::cni::cache::CachedResult;
+use crate::{host::netns, model::attachment::AttachmentIntent};
+
+/// Identifies an attachment: a container's interface on a network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AttachmentKey {
+    /// Name of the network.
+    pub(super) network: String,
+    /// The container.
+    pub(super) container: String,
+    /// Name of the interface in it.
+    pub(super) interface: String,
+}
+
+impl From<&AttachmentIntent> for AttachmentKey {
+    fn from(intent: &AttachmentIntent) -> Self {
+        Self {
+            network: intent.network.clone(),
+            container: intent.pod.id.to_string(),
+            interface: intent.interface.clone(),
+        }
+    }
+}
+
+impl From<&CachedResult> for AttachmentKey {
+    fn from(entry: &CachedResult) -> Self {
+        Self {
+            network: entry.network.clone(),
+            container: entry.container.clone(),
+            interface: entry.interface.clone(),
+        }
+    }
+}
+
+/// The attachments this process made or is making. A list of live pods taken a moment ago may miss
+/// the newest; GC with that list would drop them.
+#[derive(Debug, Default)]
+pub(super) struct ActiveAttachments {
+    active: Mutex<HashSet<AttachmentKey>>,
+    adding: RwLock<()>,
+}
+
+impl ActiveAttachments {
+    /// Records an attachment as active, and blocks GC until the guard is dropped.
+    pub(super) async fn add(&self, key: AttachmentKey) -> RwLockReadGuard<'_, ()> {
+        let adding = self.adding.read().await;
+        self.lock().insert(key);
+        adding
+    }
+
+    /// Removes a released attachment.
+    pub(super) fn remove(&self, key: &AttachmentKey) {
+        self.lock().remove(key);
+    }
+
+    /// Those active now.
+    pub(super) fn all(&self) -> HashSet<AttachmentKey> {
+        self.lock().clone()
+    }
+
+    /// Blocks new attachments while the guard is held. None when attachments were being made all the
+    /// time: queueing for the lock would delay every new pod behind a slow one.
+    pub(super) async fn pause(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        let paused = async {
+            loop {
+                if let Ok(guard) = self.adding.try_write() {
+                    return guard;
+                }
+                sleep(RETRY_INTERVAL).await;
+            }
+        };
+        time::timeout(timeout, paused).await.ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<AttachmentKey>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Splits the cached results into those to be released, and the attachments in use (with `live`).
+///
+/// The cache may be shared with another runtime whose namespaces we may not see. So only an
+/// attachment that a Docker shim made, and whose namespace is gone, is stale.
+pub(super) fn split_stale(
+    entries: Vec<CachedResult>,
+    live: HashSet<AttachmentKey>,
+) -> (Vec<CachedResult>, HashSet<AttachmentKey>) {
+    let mut active = live;
+    let mut stale = Vec::new();
+    for entry in entries {
+        let key = AttachmentKey::from(&entry);
+        if active.contains(&key) {
+            continue;
+        }
+        if is_abandoned(&entry) {
+            stale.push(entry);
+        } else {
+            active.insert(key);
+        }
+    }
+    (stale, active)
+}
+
+fn is_abandoned(entry: &CachedResult) -> bool {
+    let Some(netns) = entry.netns.as_deref() else { return false };
+    (entry.ours || is_of_process(netns)) && netns::is_gone(Path::new(netns))
+}
+
+/// Only shims over Docker name a namespace by its process; pids are looked up in our view.
+fn is_of_process(netns: &str) -> bool {
+    let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
+}
+
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;
