@@ -221,7 +221,7 @@ async fn a_socket_nobody_serves_is_named() {
     let mut out = Vec::new();
     let path = Path::new("/no/such.sock");
     let error = pod::run(path, "pause", &mut out, pending()).await.unwrap_err();
-    assert!(error.to_string().starts_with("nobody serves the CRI on /no/such.sock"), "{error}");
+    assert!(error.to_string().starts_with("no CRI server on /no/such.sock"), "{error}");
 }
 
 fn info() -> EngineInfo {

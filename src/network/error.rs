@@ -14,7 +14,7 @@ use crate::{error::Kind, host::error::HostError};
 #[derive(Debug, Error)]
 pub enum NetworkError {
     /// This node has no usable network configuration (yet).
-    #[error("no usable network configuration: {reason}")]
+    #[error("pods cannot be connected: {reason}")]
     NotConfigured {
         /// The directory that was searched, and why each of its files was refused.
         reason: String,

@@ -143,7 +143,10 @@ async fn what_the_engine_cannot_be_told_is_refused() {
             node(json!({"type": "p"})),
             "/dev/null is specified with type p, but the host's node, which the engine copies, has c",
         ),
-        (node(json!({"major": 1, "minor": 5})), "with numbers 1:5, but the host's has 1:3"),
+        (
+            node(json!({"major": 1, "minor": 5})),
+            "with numbers 1:5, but the host's node, which the engine copies, has 1:3",
+        ),
         (node(json!({"uid": 7})), "with uid 7, but the host's has 0"),
         (node(json!({"gid": 7})), "with gid 7, but the host's has 0"),
         (node(json!({"fileMode": 0o600})), "with file mode 0600, but the host's has 0666"),

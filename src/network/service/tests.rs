@@ -86,7 +86,7 @@ async fn without_configuration_it_says_where_it_looked_and_what_it_found() {
     let conf = node.path("conf").display().to_string();
     assert_eq!(
         error.to_string(),
-        format!("no network to connect pods to: no *.conflist, *.conf or *.json in {conf}")
+        format!("pods cannot be connected: no *.conflist, *.conf or *.json in {conf}")
     );
     node.list("10-pods.conflist", "1.0.0", &["absent"]);
     let error = network.ensure_configured().await.unwrap_err().to_string();

@@ -59,7 +59,7 @@ fn each_refusal_says_why() {
     ];
     cases.push((
         json!({"name": "x", "cniVersion": "9.0.0", "plugins": [{"type": "a"}]}),
-        "asks for CNI 9.0.0",
+        "requests CNI 9.0.0",
     ));
     for (text, reason) in cases {
         let error = list(&text).unwrap_err().to_string();

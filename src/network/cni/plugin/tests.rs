@@ -80,11 +80,11 @@ async fn a_reported_error_is_understood() {
 #[tokio::test]
 async fn an_exit_without_report_keeps_the_output() {
     for (body, text) in [
-        ("exit 3", "exit code 3, output: nothing"),
-        ("echo '{}'; exit 1", "exit code 1, output: {}"),
-        ("echo out; echo err >&2; exit 1", "exit code 1, output: out; err"),
+        ("exit 3", "exit code 3; output: none"),
+        ("echo '{}'; exit 1", "exit code 1; output: {}"),
+        ("echo out; echo err >&2; exit 1", "exit code 1; output: out; err"),
         ("printf 'a\\001b\\377'; exit 1", "output: a b\u{fffd}"),
-        ("kill -KILL $$", "killed by signal 9, output: nothing"),
+        ("kill -KILL $$", "killed by signal 9; output: none"),
         ("echo '{\"code\": \"x\"}'; exit 1", "output: {\"code\": \"x\"}"),
     ] {
         let error = failure(body).await;

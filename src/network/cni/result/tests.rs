@@ -55,13 +55,19 @@ fn only_the_pods_interface_counts() {
 }
 
 #[test]
-fn broken_results_are_told_apart() {
+fn each_malformed_result_has_its_own_error() {
     let fails = |result: Value| addresses(&result, "eth0").unwrap_err().to_string();
     assert_eq!(fails(json!({})), "no address for interface eth0");
     assert_eq!(fails(json!({"ips": null})), "no address for interface eth0");
     assert!(fails(json!({"ips": [{"address": "10.0.0.300/8"}]})).contains("is not an IP address"));
-    assert!(fails(json!({"ips": [{"address": "x", "interface": 3}]})).contains("3 of 0"));
-    assert!(fails(json!({"ips": [{"address": "x", "interface": -1}]})).contains("-1 of 0"));
+    assert!(
+        fails(json!({"ips": [{"address": "x", "interface": 3}]}))
+            .contains("interface 3, but only 0")
+    );
+    assert!(
+        fails(json!({"ips": [{"address": "x", "interface": -1}]}))
+            .contains("interface -1, but only 0")
+    );
     assert!(fails(json!({"ips": 7})).contains("not a CNI result"));
     assert!(fails(json!([])).contains("no address") || fails(json!([])).contains("not a CNI"));
     assert!(fails(json!("text")).contains("not a CNI result"));
