@@ -82,7 +82,11 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let wrong = [
         (mount(&model.id, "/vol", "nowhere"), Code::InvalidArgument, "there is nothing"),
         (mount(&model.id, "/vol", "dangling"), Code::InvalidArgument, "there is nothing"),
-        (mount(&model.id, "/vol", "model/file/x"), Code::InvalidArgument, "does not exist in the image"),
+        (
+            mount(&model.id, "/vol", "model/file/x"),
+            Code::InvalidArgument,
+            "does not exist in the image",
+        ),
         (mount(&model.id, "/vol", "ring"), Code::InvalidArgument, "does not exist in the image"),
         (mount(&gone, "/vol", ""), Code::NotFound, "pull it first"),
         (mount("nobody.test/pulled:1", "/vol", "x"), Code::NotFound, "pull it first"),

@@ -147,9 +147,18 @@ async fn what_the_engine_cannot_be_told_is_refused() {
             node(json!({"major": 1, "minor": 5})),
             "with numbers 1:5, but the host's node, which the engine copies, has 1:3",
         ),
-        (node(json!({"uid": 7})), "with uid 7, but the host's has 0"),
-        (node(json!({"gid": 7})), "with gid 7, but the host's has 0"),
-        (node(json!({"fileMode": 0o600})), "with file mode 0600, but the host's has 0666"),
+        (
+            node(json!({"uid": 7})),
+            "with uid 7, but the host's node, which the engine copies, has 0",
+        ),
+        (
+            node(json!({"gid": 7})),
+            "with gid 7, but the host's node, which the engine copies, has 0",
+        ),
+        (
+            node(json!({"fileMode": 0o600})),
+            "with file mode 0600, but the host's node, which the engine copies, has 0666",
+        ),
         (node(json!({"permissions": "rx"})), "permissions \"rx\" of \"/dev/null\" may hold only"),
         (mount("/none-such", &[]), "cannot mount /none-such: No such file"),
         (mount("proc", &[]), "\"proc\" is not an absolute path"),

@@ -110,8 +110,9 @@ fn what_is_damaged_costs_nothing_but_itself() {
         "config": "e30=", "netns": "/run/n", "cniArgs": [["a", "b"]],
         "capabilityArgs": {"dns": {}}, "result": {"ips": []}, "owner": "dockbridge",
     });
-    let rest =
-        |entry: Entry| (entry.config.is_some(), entry.arguments.len(), entry.capabilities.len());
+    let rest = |entry: CachedResult| {
+        (entry.config.is_some(), entry.arguments.len(), entry.capabilities.len())
+    };
     assert_eq!(decode(&whole).map(rest), Some((true, 1, 1)));
     for (field, damaged, left) in [
         ("cniArgs", json!({"a": "b"}), (true, 0, 1)),
