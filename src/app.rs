@@ -56,7 +56,7 @@ use crate::{
         events::Events,
         image::ImageRpc,
         listener::{ListenError, Socket},
-        meters::RpcMeters,
+        metrics::RpcMetrics,
         runtime::RuntimeRpc,
         server::{Silence, serve},
     },
@@ -386,9 +386,9 @@ async fn build(
     let sandboxes = Sandboxes::new(rooms, locks, settings.network, place, tracker);
     let config = Arc::new(shown(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let (leaving, meters) = (work.1.clone(), RpcMeters::beside(engine.meters()));
+    let (leaving, metrics) = (work.1.clone(), RpcMetrics::beside(engine.metrics()));
     let events =
-        Events::new(store.clone(), containers.clone(), leaving.clone(), meters.events.clone());
+        Events::new(store.clone(), containers.clone(), leaving.clone(), metrics.events.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
@@ -402,7 +402,7 @@ async fn build(
         checkpoints,
         leaving: work.1.clone(),
         events,
-        meters,
+        metrics,
         kept: Arc::default(),
     };
     Ok(Rooms { engine, sandboxes, runtime, image, logs, rootfs, containers })

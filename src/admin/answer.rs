@@ -14,7 +14,7 @@ use super::{
     state,
     window::Window,
 };
-use crate::telemetry::registry::Form;
+use crate::telemetry::registry::TextFormat;
 
 /// Who may ask what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn methods(path: &str, audience: Audience) -> Option<&'static str> {
 async fn metrics(request: &Request<Incoming>, window: &Window) -> Response<Full<Bytes>> {
     let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let open = accepted.is_some_and(|accepted| accepted.contains("application/openmetrics-text"));
-    let form = if open { Form::OpenMetrics } else { Form::Plain };
+    let form = if open { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
     let registry = window.registry.clone();
     // Some of it is read from files.
     match tokio::task::spawn_blocking(move || registry.text(form)).await {
@@ -92,16 +92,16 @@ fn ready(window: &Window) -> Response<Full<Bytes>> {
 
 fn tasks(window: &Window) -> Response<Full<Bytes>> {
     let runtime = Handle::current().metrics();
-    let underway: Vec<Value> = window
+    let in_progress: Vec<Value> = window
         .registry
-        .underway()
+        .in_progress()
         .into_iter()
         .map(
-            |one| json!({ "kind": one.kind, "what": one.what, "seconds": one.since.as_secs_f64() }),
+            |one| json!({ "kind": one.kind, "what": one.what, "seconds": one.elapsed.as_secs_f64() }),
         )
         .collect();
     json(&json!({
-        "underway": underway,
+        "in_progress": in_progress,
         "runtime": {
             "tasks": runtime.num_alive_tasks(),
             "workers": runtime.num_workers(),

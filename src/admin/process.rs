@@ -8,45 +8,49 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use crate::telemetry::registry::{Figure, Registry, counted};
+use crate::telemetry::registry::{Registry, Sample, counted};
 
 /// Shows memory, processor time, descriptors, threads, tasks and watches. To be called in a
 /// runtime, whose tasks are counted.
 pub fn register(registry: &mut Registry) {
-    registry.look("process_resident_memory_bytes", &[], "Resident memory of dockbridge", || {
-        of(status_bytes("VmRSS:"))
-    });
-    registry.look("process_threads", &[], "Threads of dockbridge", || of(status("Threads:")));
-    registry.look(
+    registry.register_fn(
+        "process_resident_memory_bytes",
+        &[],
+        "Resident memory of dockbridge",
+        || of(status_bytes("VmRSS:")),
+    );
+    registry
+        .register_fn("process_threads", &[], "Threads of dockbridge", || of(status("Threads:")));
+    registry.register_fn(
         "process_cpu_seconds_total",
         &[],
         "Processor time of dockbridge, in user and in system mode",
         || of(cpu_seconds()),
     );
-    registry.look("process_open_fds", &[], "Open file descriptors", || {
+    registry.register_fn("process_open_fds", &[], "Open file descriptors", || {
         of(fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))))
     });
-    registry.look(
+    registry.register_fn(
         "dockbridge_inotify_watches",
         &[],
         "Files and directories watched with inotify",
         || of(watches()),
     );
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    registry.look(
+    registry.register_fn(
         "process_start_time_seconds",
         &[],
         "Start time of dockbridge, since the Unix epoch",
-        move || Figure::only(started),
+        move || Sample::single(started),
     );
     let runtime = Handle::current();
-    registry.look("dockbridge_async_tasks", &[], "Asynchronous tasks alive", move || {
-        Figure::only(counted(runtime.metrics().num_alive_tasks()))
+    registry.register_fn("dockbridge_async_tasks", &[], "Asynchronous tasks alive", move || {
+        Sample::single(counted(runtime.metrics().num_alive_tasks()))
     });
 }
 
-fn of(figure: Option<f64>) -> Vec<Figure<0>> {
-    figure.map(Figure::only).unwrap_or_default()
+fn of(figure: Option<f64>) -> Vec<Sample<0>> {
+    figure.map(Sample::single).unwrap_or_default()
 }
 
 /// A number of `/proc/self/status`.

@@ -8,7 +8,7 @@ use crate::{
         attachment::{Attachment, NetworkStatus},
         record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     },
-    store::{meters::word, snapshot::Snapshot},
+    store::{metrics::word, snapshot::Snapshot},
 };
 
 /// Everything one snapshot shows.

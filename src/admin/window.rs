@@ -7,7 +7,7 @@ use crate::{
     store::handle::Store,
     telemetry::{
         log::LevelControl,
-        registry::{Figure, Registry},
+        registry::{Registry, Sample},
     },
 };
 
@@ -27,7 +27,7 @@ pub struct Window {
 /// Shows what runs: our version, the engine's, and the API spoken with it.
 pub fn register_build(store: &Store, registry: &mut Registry) {
     let store = store.clone();
-    registry.look(
+    registry.register_fn(
         "dockbridge_build_info",
         &["version", "engine", "api"],
         "1; the version of dockbridge, of the engine, and of the API between them",
@@ -36,7 +36,7 @@ pub fn register_build(store: &Store, registry: &mut Registry) {
             let engine = now.engine.as_ref();
             let version = engine.map(|engine| engine.version.clone()).unwrap_or_default();
             let api = engine.map(|engine| engine.api.to_string()).unwrap_or_default();
-            vec![Figure::of([env!("CARGO_PKG_VERSION"), &version, &api], 1.0)]
+            vec![Sample::labelled([env!("CARGO_PKG_VERSION"), &version, &api], 1.0)]
         },
     );
 }

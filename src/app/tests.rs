@@ -8,7 +8,7 @@ use crate::config::{
     raw::{RawValue, Source},
     resolve::resolve,
 };
-use crate::telemetry::registry::Description;
+use crate::telemetry::metric::Description;
 
 /// All metrics there are, of rooms without an engine.
 async fn shown(directory: &Path) -> Vec<Description> {
@@ -34,7 +34,7 @@ async fn every_metric_is_documented_and_nothing_else() {
     let row = |one: &Description| {
         let labels: Vec<String> = one.labels.iter().map(|label| format!("`{label}`")).collect();
         let labels = if labels.is_empty() { String::new() } else { labels.join(", ") + " " };
-        format!("| `{}` | {} | {labels}| {}", one.name, one.sort, one.help)
+        format!("| `{}` | {} | {labels}| {}", one.name, one.kind, one.help)
     };
     let shown = shown(directory.path()).await;
     let document = include_str!("../../docs/metrics.md");
@@ -69,8 +69,8 @@ fn lint(one: &Description) {
     let plain = |c: char| c.is_ascii_lowercase() || c == '_';
     assert!(name.chars().all(plain) && one.labels.iter().all(|label| label.chars().all(plain)));
     assert!(name.starts_with("dockbridge_") || PROCESS.contains(&name), "{name}");
-    assert_eq!(one.sort == "counter", name.ends_with("_total"), "{name}");
-    assert_eq!(one.sort == "histogram", name.ends_with("_duration_seconds"), "{name}");
+    assert_eq!(one.kind == "counter", name.ends_with("_total"), "{name}");
+    assert_eq!(one.kind == "histogram", name.ends_with("_duration_seconds"), "{name}");
     let words: Vec<&str> = name.trim_end_matches("_total").split('_').collect();
     let is_unit = |word: &str| matches!(word, "seconds" | "bytes");
     let units = words.iter().filter(|word| is_unit(word)).count();
@@ -153,7 +153,7 @@ async fn the_dashboard_works_with_these_names() {
 }
 
 fn is_series(name: &str, one: &Description) -> bool {
-    match one.sort {
+    match one.kind {
         "histogram" => name
             .strip_prefix(one.name)
             .is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix)),

@@ -19,7 +19,7 @@ use crate::{
     check::alive,
     error::chain,
     store::handle::Store,
-    telemetry::systemd::{News, Systemd},
+    telemetry::systemd::{Notification, Systemd},
 };
 
 /// The watch over our own socket and store; ends when dropped.
@@ -35,7 +35,7 @@ impl Watch {
     /// # Errors
     /// No thread can be had.
     pub(super) fn begin(systemd: Systemd, socket: PathBuf, store: Store) -> io::Result<Self> {
-        if !systemd.listens() {
+        if !systemd.is_present() {
             return Ok(Self { systemd, watching: None });
         }
         let over = CancellationToken::new();
@@ -51,7 +51,7 @@ impl Watch {
     /// Tells that we are about to stop, and looks no more: the socket is about to go.
     pub(super) fn stop(mut self) {
         drop(self.watching.take());
-        let _ = self.systemd.tell(News::Stopping);
+        let _ = self.systemd.notify(Notification::Stopping);
     }
 }
 
@@ -133,7 +133,7 @@ impl Watcher {
                 }
                 Silence::Hung => warn!("self check failed: the store does not answer"),
             }
-            if self.systemd.tell(News::Status(words)) {
+            if self.systemd.notify(Notification::Status(words)) {
                 self.told = Told::Silent(words);
             }
         }
@@ -144,13 +144,13 @@ impl Watcher {
             info!("self check passed: socket and store answer again");
         }
         // What systemd did not take is told at the next look: without READY it would end us.
-        self.ready = self.ready || self.systemd.tell(News::Ready);
+        self.ready = self.ready || self.systemd.notify(Notification::Ready);
         let known = matches!(&self.told, Told::Serving(told) if *told == words);
-        if !known && self.systemd.tell(News::Status(&words)) {
+        if !known && self.systemd.notify(Notification::Status(&words)) {
             self.told = Told::Serving(words);
         }
         if self.systemd.watchdog().is_some() {
-            let _ = self.systemd.tell(News::Alive);
+            let _ = self.systemd.notify(Notification::Alive);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the operator sees: the rooms behind the window, and the meters of all rooms collected.
+//! What the operator sees: the rooms behind the window, and the metrics of all rooms collected.
 
 use std::sync::Arc;
 
@@ -9,24 +9,27 @@ use crate::{
         window::{Window, register_build},
     },
     rpc::runtime::RuntimeRpc,
-    telemetry::{log::LevelControl, meter::Meters, registry::Registry},
+    telemetry::{
+        log::LevelControl,
+        registry::{RegisterMetrics, Registry},
+    },
 };
 
 /// What the operator sees of the rooms.
 pub(super) fn window(rooms: &Rooms, level: LevelControl) -> Window {
     let RuntimeRpc { store, network, .. } = &rooms.runtime;
     let mut registry = Registry::default();
-    let meters: [&dyn Meters; 8] = [
-        &rooms.runtime.meters,
-        rooms.engine.meters(),
+    let metrics: [&dyn RegisterMetrics; 8] = [
+        &rooms.runtime.metrics,
+        rooms.engine.metrics(),
         store,
-        rooms.logs.meters(),
-        network.meters(),
-        rooms.image.images.meters(),
-        rooms.runtime.containers.meters(),
-        rooms.runtime.streaming.meters(),
+        rooms.logs.metrics(),
+        network.metrics(),
+        rooms.image.images.metrics(),
+        rooms.runtime.containers.metrics(),
+        rooms.runtime.streaming.metrics(),
     ];
-    for room in meters {
+    for room in metrics {
         room.register(&mut registry);
     }
     process::register(&mut registry);

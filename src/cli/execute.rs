@@ -21,7 +21,7 @@ use crate::{
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap},
-    telemetry::{self, otlp::Collector, systemd::Systemd, trace::Spans},
+    telemetry::{self, otlp::Collector, systemd::Systemd, trace::SpanRecorder},
 };
 
 /// Runs the command. Output goes to `out`; `environment` reads a variable.
@@ -84,7 +84,7 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    let systemd = Systemd::find(environment, process::id());
+    let systemd = Systemd::from_environment(environment, process::id());
     let locks = EngineLocks::default();
     let missing = capability::missing();
     let surroundings = Surroundings { level, systemd, collector, locks, missing };
@@ -100,9 +100,9 @@ fn serve(
 }
 
 /// What records spans and what exports them, if there is a collector.
-fn tracing(settings: &TracingSettings) -> (Option<Spans>, Option<Collector>) {
+fn tracing(settings: &TracingSettings) -> (Option<SpanRecorder>, Option<Collector>) {
     let Some(endpoint) = settings.endpoint.clone() else { return (None, None) };
-    let (spans, noted) = Spans::new(settings.per_million);
+    let (spans, noted) = SpanRecorder::new(settings.per_million);
     (Some(spans), Some(Collector::new(endpoint, noted)))
 }
 

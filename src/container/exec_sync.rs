@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, warn};
 
-use super::{error::ContainerError, meters::ContainerMeters, room::Containers};
+use super::{error::ContainerError, metrics::ContainerMetrics, room::Containers};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
@@ -56,12 +56,12 @@ impl Containers {
         let (answer, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let caller =
-            Caller { begun, answer, gone, since: Instant::now(), meters: self.meters.clone() };
-        let underway = self.meters.underway.clone();
+            Caller { begun, answer, gone, since: Instant::now(), metrics: self.metrics.clone() };
+        let in_progress = self.metrics.in_progress.clone();
         self.tracker.spawn(
             async move {
                 // The command itself may hold secrets.
-                let _underway = underway.begin("exec", run.id());
+                let _in_progress = in_progress.begin("exec", run.id());
                 run.through(caller).await;
             }
             .in_current_span(),
@@ -146,13 +146,13 @@ struct Caller {
     answer: oneshot::Sender<Result<ExecOutcome, ContainerError>>,
     gone: CancellationToken,
     since: Instant,
-    meters: ContainerMeters,
+    metrics: ContainerMetrics,
 }
 
 impl Caller {
     /// Tells the outcome; who has left does not take it.
     fn told(self, outcome: Result<ExecOutcome, ContainerError>) {
-        self.meters.ran(self.since.elapsed(), outcome.as_ref().err());
+        self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
         let _ = self.answer.send(outcome);
     }
 }

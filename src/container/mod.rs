@@ -9,7 +9,7 @@ pub mod error;
 pub mod exec_sync;
 pub mod gather;
 pub mod limits;
-pub mod meters;
+pub mod metrics;
 pub mod name_conflict;
 pub mod pod_files;
 mod relabel;

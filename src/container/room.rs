@@ -10,7 +10,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    error::ContainerError, limits::resized::ResizedLimits, meters::ContainerMeters,
+    error::ContainerError, limits::resized::ResizedLimits, metrics::ContainerMetrics,
     pod_files::PodFilesRoot,
 };
 use crate::{
@@ -67,7 +67,7 @@ pub struct Containers {
     floor: Arc<Mutex<Option<Floor>>>,
     /// Which commands are under way, for the server after this one.
     pub(super) marks: Marks,
-    pub(super) meters: ContainerMeters,
+    pub(super) metrics: ContainerMetrics,
 }
 
 /// The lowest score an engine may set.
@@ -98,8 +98,8 @@ pub struct Hands {
 
 impl Containers {
     /// What is counted of commands.
-    pub const fn meters(&self) -> &ContainerMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &ContainerMetrics {
+        &self.metrics
     }
 
     /// Verbs over lower rooms; per-pod files go below `state_dir`. Work is
@@ -127,7 +127,7 @@ impl Containers {
             removing: SingleFlight::new(tracker.clone()),
             tracker: tracker.clone(),
             leaving: stopping.clone(),
-            meters: ContainerMeters::default(),
+            metrics: ContainerMetrics::default(),
             updating: SingleFlight::new(tracker.clone()),
             cgroups,
             resized,

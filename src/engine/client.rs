@@ -30,7 +30,7 @@ use super::{
     address,
     error::{Call, EngineError, Subject},
     error_response,
-    meters::EngineMeters,
+    metrics::EngineMetrics,
     request::ApiRequest,
     version::NegotiatedVersion,
 };
@@ -48,7 +48,7 @@ struct Shared {
     http: Client<UnixConnector, Full<Bytes>>,
     version: NegotiatedVersion,
     timeouts: Timeouts,
-    meters: EngineMeters,
+    metrics: EngineMetrics,
 }
 
 /// How long an answer may take.
@@ -88,8 +88,8 @@ impl Engine {
             .build(UnixConnector);
         let authority = address::authority(&socket);
         let version = NegotiatedVersion::default();
-        let meters = EngineMeters::default();
-        Self { shared: Arc::new(Shared { socket, authority, http, version, timeouts, meters }) }
+        let metrics = EngineMetrics::default();
+        Self { shared: Arc::new(Shared { socket, authority, http, version, timeouts, metrics }) }
     }
 
     /// Where the engine listens.
@@ -103,8 +103,8 @@ impl Engine {
     }
 
     /// What is counted of its calls.
-    pub fn meters(&self) -> &EngineMeters {
-        &self.shared.meters
+    pub fn metrics(&self) -> &EngineMetrics {
+        &self.shared.metrics
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {
@@ -209,11 +209,11 @@ impl Engine {
         work: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
         let span = span(&request.call);
-        let pending = self.meters().begin(&request.call, &span);
+        let pending = self.metrics().begin(&request.call, &span);
         let late = || EngineError::Deadline { call: request.call.clone(), after: request.timeout };
         let outcome = timeout(request.timeout, work.instrument(span)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(late()));
-        let took = pending.ended(outcome.as_ref().err());
+        let took = pending.finish(outcome.as_ref().err());
         match &outcome {
             Ok(_) => debug!(call = %request.call, ?took, "engine answered"),
             Err(error) => {

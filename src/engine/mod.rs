@@ -23,7 +23,7 @@ pub mod layers;
 pub mod lock;
 pub mod log_messages;
 pub mod logs;
-pub mod meters;
+pub mod metrics;
 pub mod pull;
 pub mod storage;
 

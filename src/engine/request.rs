@@ -27,7 +27,7 @@ pub(super) struct ApiRequest {
     pub(super) upgrade: bool,
     /// How long the whole answer may take; of an endless answer, its beginning.
     pub(super) timeout: Duration,
-    /// Doing it twice does no harm.
+    /// RunningOperation it twice does no harm.
     pub(super) repeatable: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    error::ImageError, joined::Joined, meters::ImageMeters, pulled::Pulled,
+    error::ImageError, joined::Joined, metrics::ImageMetrics, pulled::Pulled,
     settings::ImageSettings, stall::Pulse, usage::Gauge,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub struct Images {
     /// The pause image as it was last seen.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     gauge: Gauge,
-    pub(super) meters: ImageMeters,
+    pub(super) metrics: ImageMetrics,
     _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
@@ -62,15 +62,15 @@ impl Images {
             loads: SingleFlight::new(tracker.clone()),
             pause: Arc::default(),
             gauge,
-            meters: ImageMeters::default(),
+            metrics: ImageMetrics::default(),
             pulled,
             _background: Arc::new([measuring, following].map(AbortOnDropHandle::new)),
         }
     }
 
     /// What is counted of pulls.
-    pub const fn meters(&self) -> &ImageMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &ImageMetrics {
+        &self.metrics
     }
 
     /// Pulls an image and answers with the id it has now.

@@ -15,7 +15,7 @@ pub mod stall;
 
 mod credentials;
 mod joined;
-pub mod meters;
+pub mod metrics;
 mod pause;
 mod pull;
 mod remove;

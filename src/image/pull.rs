@@ -21,9 +21,9 @@ impl Images {
         let began = Instant::now();
         info!(image = %request.reference, "pulling");
         let before = self.store.snapshot();
-        let transfer = self.meters.begin(&request.reference);
+        let transfer = self.metrics.begin(&request.reference);
         let transferred = self.transfer(request).await;
-        transfer.ended(transferred.as_ref().err());
+        transfer.finish(transferred.as_ref().err());
         transferred?;
         // The reference, not the progress messages, says which image came: a tag may have been
         // moved, and a multi-platform index is known by another digest than its parts.
@@ -49,7 +49,7 @@ impl Images {
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), ImageError> {
         let patience = self.settings.pull_progress_deadline;
-        let mut volume = self.meters.volume();
+        let mut volume = self.metrics.volume();
         let mut watch = Watch::new(patience, self.pulse.clone(), Instant::now());
         let stalled = |stall: Stall| ImageError::Stalled {
             reference: request.reference.clone(),

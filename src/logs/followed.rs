@@ -90,8 +90,8 @@ impl Followed {
         }
         let started = match run {
             // A log of an earlier run goes on with a later one.
-            Run::Underway(start) if self.over.is_none() || self.over == Some(start) => None,
-            Run::Underway(_) => Some(None),
+            Run::InProgress(start) if self.over.is_none() || self.over == Some(start) => None,
+            Run::InProgress(_) => Some(None),
             Run::Over(start) if self.over == Some(start) => None,
             Run::Over(start) => Some(Some(start)),
         };

@@ -25,7 +25,7 @@ pub(crate) mod fuzz;
 pub mod generations;
 pub mod line;
 pub mod link;
-pub mod meters;
+pub mod metrics;
 pub mod place;
 pub mod position;
 pub mod room;

@@ -233,9 +233,9 @@ impl Pump {
         self.buffers.push(buffers);
         let id = log.subject.id.clone();
         self.tell_unwatched(outcome.unwatched);
-        self.tools.meters.converted.add(outcome.moved);
+        self.tools.metrics.converted.inc_by(outcome.moved);
         if outcome.error.is_some() {
-            self.tools.meters.errors.one();
+            self.tools.metrics.errors.inc();
         }
         let Some(followed) = self.logs.get_mut(&id) else { return };
         followed.behind = outcome.behind;
@@ -253,8 +253,8 @@ impl Pump {
 
     fn measure(&self) {
         let behind: u64 = self.logs.values().map(|log| log.behind).sum();
-        self.tools.meters.behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
-        self.tools.meters.followed.set(i64::try_from(self.logs.len()).unwrap_or(i64::MAX));
+        self.tools.metrics.behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        self.tools.metrics.followed.set(i64::try_from(self.logs.len()).unwrap_or(i64::MAX));
     }
 
     fn drop_log(&mut self, id: &ContainerId) {

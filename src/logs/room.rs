@@ -14,7 +14,7 @@ use super::{
     directories::Directories,
     error::LogError,
     link,
-    meters::LogMeters,
+    metrics::LogMetrics,
     place::LogPath,
     positions::Positions,
     progress::{Impatient, Patience, completion, opening},
@@ -38,7 +38,7 @@ use crate::{
 pub struct Logs {
     /// None when the paths are links.
     pump: Option<mpsc::Sender<Command>>,
-    meters: LogMeters,
+    metrics: LogMetrics,
     directories: Directories,
 }
 
@@ -49,8 +49,8 @@ impl Logs {
         let positions = Positions::new(directory);
         if format == ContainerLogFormat::Docker {
             task::spawn_blocking(move || positions.clear());
-            let (meters, directories) = (LogMeters::default(), Directories::default());
-            return Self { pump: None, meters, directories };
+            let (metrics, directories) = (LogMetrics::default(), Directories::default());
+            return Self { pump: None, metrics, directories };
         }
         let (watch, tidings) = match TailWatch::open() {
             Ok((watch, tidings)) => (Some(watch), Some(tidings)),
@@ -63,16 +63,16 @@ impl Logs {
             }
         };
         let (waker, woken) = mpsc::unbounded_channel();
-        let meters = LogMeters::default();
-        let tools = Tools { engine, positions, watch, woken: waker, meters: meters.clone() };
+        let metrics = LogMetrics::default();
+        let tools = Tools { engine, positions, watch, woken: waker, metrics: metrics.clone() };
         let (pump, orders) = mpsc::channel(COMMANDS);
         task::spawn(Pump::new(tools, tidings, woken).run(orders));
-        Self { pump: Some(pump), meters, directories: Directories::default() }
+        Self { pump: Some(pump), metrics, directories: Directories::default() }
     }
 
     /// What is counted of them.
-    pub const fn meters(&self) -> &LogMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &LogMetrics {
+        &self.metrics
     }
 
     /// What containers made from now on will have at their log path.

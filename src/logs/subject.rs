@@ -25,7 +25,7 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
     /// It may still write.
-    Underway(Nanos),
+    InProgress(Nanos),
     /// What it wrote is all there will be.
     Over(Nanos),
 }
@@ -48,7 +48,7 @@ impl Run {
     /// None before the first, and when nobody knows.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
-            Process::Running { started_at, .. } => Some(Self::Underway(*started_at)),
+            Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),
             Process::Exited { started_at, .. } => Some(Self::Over(*started_at)),
             Process::Created | Process::Listed(_) | Process::Unknown => None,
         }

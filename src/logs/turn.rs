@@ -9,7 +9,7 @@ use super::{
     convert::Buffers,
     error::LogError,
     follower::{Follower, Step},
-    meters::LogMeters,
+    metrics::LogMetrics,
     position::Position,
     positions::{Positions, Saved},
     relay::{End, Relay},
@@ -46,7 +46,7 @@ pub(super) struct Tools {
     pub(super) positions: Positions,
     pub(super) watch: Option<TailWatch>,
     pub(super) woken: mpsc::UnboundedSender<ContainerId>,
-    pub(super) meters: LogMeters,
+    pub(super) metrics: LogMetrics,
 }
 
 /// What a turn is for, besides writing what there is.
@@ -114,7 +114,7 @@ impl Log {
                 outcome.error = Some(error);
             }
         }
-        self.tell_losses(&tools.meters);
+        self.tell_losses(&tools.metrics);
         if outcome.state == State::More {
             outcome.behind = self.left().unwrap_or_default();
         }
@@ -228,18 +228,18 @@ impl Log {
         }
     }
 
-    fn tell_losses(&mut self, meters: &LogMeters) {
+    fn tell_losses(&mut self, metrics: &LogMetrics) {
         let Some(Writer::Follower(follower)) = &mut self.writer else { return };
         let losses = follower.take_losses();
         if losses.unreadable > 0 {
-            meters.lost.of(["lines"]).add(losses.unreadable);
+            metrics.lost.with(["lines"]).inc_by(losses.unreadable);
             warn!(
                 container = %self.subject.id, lines = losses.unreadable,
                 "lines of the engine's log cannot be read: they are left out"
             );
         }
         if losses.gaps > 0 {
-            meters.lost.of(["files"]).add(losses.gaps);
+            metrics.lost.with(["files"]).inc_by(losses.gaps);
             warn!(
                 container = %self.subject.id, gaps = losses.gaps,
                 "the engine has removed log files before they were read: lines are missing"

@@ -27,7 +27,7 @@ use super::{
         chain::{Chain, RuntimeConf},
         config::NetworkConfigList,
         config_directory::SelectedConfig,
-        meters::CniMeters,
+        metrics::CniMetrics,
         plugin::Plugins,
         plugin_error::PluginError,
         result,
@@ -104,8 +104,8 @@ impl Network {
     }
 
     /// The metrics of calls to plugins.
-    pub fn meters(&self) -> &CniMeters {
-        self.plugins.meters()
+    pub fn metrics(&self) -> &CniMetrics {
+        self.plugins.metrics()
     }
 
     /// Whether pods can be connected: by the engine they always can. Never waits for anything.

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use tokio::time::timeout;
 use tonic::Status;
 
-use crate::telemetry::underway::Doing;
+use crate::telemetry::in_progress::RunningOperation;
 
 /// What the caller states, if it is a time.
 pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
@@ -40,11 +40,13 @@ pub(super) async fn within<T>(
 /// The answer when it has passed, with the call to the engine that was waited for, as far as that
 /// shows: of those under way the one that has taken longest and began no sooner than this call; if
 /// there is none, of all.
-pub(super) fn passed(limit: Duration, calls: Vec<Doing>) -> Status {
-    let longest = calls.into_iter().max_by_key(|call| (call.since <= limit, call.since));
+pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
+    let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
         || "no call to the docker engine is under way".to_owned(),
-        |call| format!("the docker engine has not answered {:?} for {:.1?}", call.what, call.since),
+        |call| {
+            format!("the docker engine has not answered {:?} for {:.1?}", call.what, call.elapsed)
+        },
     );
     Status::deadline_exceeded(format!(
         "not done within the {limit:?} that the caller gave: {waits}"
@@ -89,12 +91,14 @@ mod tests {
 
     #[test]
     fn what_began_before_the_call_is_blamed_last() {
-        let doing = |what: &str, seconds| Doing {
+        let doing = |what: &str, seconds| RunningOperation {
             kind: "engine",
             what: what.to_owned(),
-            since: Duration::from_secs(seconds),
+            elapsed: Duration::from_secs(seconds),
         };
-        let told = |calls: Vec<Doing>| passed(Duration::from_secs(10), calls).message().to_owned();
+        let told = |calls: Vec<RunningOperation>| {
+            passed(Duration::from_secs(10), calls).message().to_owned()
+        };
         let another = || doing("stop container other", 60);
         let ours = || doing("create container ours", 9);
         assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));

@@ -32,7 +32,7 @@ use crate::{
         settings::SYNC_PATIENCE,
         snapshot::Snapshot,
     },
-    telemetry::meter::{Counter, Held as Counted},
+    telemetry::metric::{Counter, GaugeGuard},
     translate::render::{
         container::Held,
         event::{Pod, event},
@@ -81,7 +81,7 @@ impl Events {
     /// What is true now is not known yet, and does not become so in time.
     pub(super) async fn listen(
         &self,
-        listening: Counted,
+        listening: GaugeGuard,
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
         self.store.synced(SYNC_PATIENCE).await.map_err(failed)?;
         let told = self.join().await;
@@ -134,7 +134,7 @@ impl Events {
         for change in changes {
             let pod = pod(&shown, &change.sandbox, &self.containers).await;
             told.push(event(&change.id, change.step, &pod, at));
-            self.rendered.one();
+            self.rendered.inc();
         }
         feed.now = now;
         if !told.is_empty() {
@@ -162,7 +162,7 @@ impl Events {
 /// The stream of one listener.
 fn events(
     told: broadcast::Receiver<Told>,
-    listening: Counted,
+    listening: GaugeGuard,
 ) -> impl stream::Stream<Item = Result<cri::ContainerEventResponse, Status>> + Send {
     let listener = Some((told, VecDeque::new(), listening));
     stream::unfold(listener, |listener| async {
@@ -212,7 +212,7 @@ const KEPT: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::meter::Gauge;
+    use crate::telemetry::metric::Gauge;
 
     fn told(names: &[&str]) -> Told {
         let event = |name: &&str| cri::ContainerEventResponse {
@@ -226,8 +226,8 @@ mod tests {
     async fn who_does_not_read_is_told_so_and_holds_up_nobody() {
         let (teller, deaf) = broadcast::channel(2);
         let listeners = Gauge::default();
-        let mut reading = Box::pin(events(teller.subscribe(), listeners.one()));
-        let mut deaf = Box::pin(events(deaf, listeners.one()));
+        let mut reading = Box::pin(events(teller.subscribe(), listeners.inc_while_held()));
+        let mut deaf = Box::pin(events(deaf, listeners.inc_while_held()));
         for round in ["a", "b", "c"] {
             teller.send(told(&[round, "x"])).unwrap();
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, round);
@@ -236,9 +236,9 @@ mod tests {
         let end = deaf.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
         assert!(deaf.next().await.is_none());
-        assert_eq!(listeners.value(), 1);
+        assert_eq!(listeners.get(), 1);
         drop(teller);
         assert!(reading.next().await.is_none());
-        assert_eq!(listeners.value(), 0);
+        assert_eq!(listeners.get(), 0);
     }
 }

@@ -18,19 +18,19 @@ use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
 use super::{
     deadline,
-    meters::{CALL, RpcMeters, note},
+    metrics::{CALL, RpcMetrics, note},
 };
-use crate::telemetry::trace::{self, Shown};
+use crate::telemetry::trace::{self, SpanGuard};
 
 /// Wraps a service in [`Guarded`]; its calls are counted here.
 #[derive(Clone, Debug)]
-pub struct Guard(pub RpcMeters);
+pub struct Guard(pub RpcMetrics);
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, meters: self.0.clone() }
+        Guarded { inner, metrics: self.0.clone() }
     }
 }
 
@@ -38,7 +38,7 @@ impl<S> Layer<S> for Guard {
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     inner: S,
-    meters: RpcMeters,
+    metrics: RpcMetrics,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -62,19 +62,19 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let (call, ongoing) = self.meters.begin(&rpc);
+        let (call, ongoing) = self.metrics.begin(&rpc);
         let span = info_span!("rpc", name = rpc, about = field::Empty);
         if let Some(parent) = request.headers().get(TRACEPARENT).and_then(|one| one.to_str().ok()) {
-            trace::join(&span, parent);
+            trace::set_parent(&span, parent);
         }
-        let shown = Shown::by(&span);
+        let span_guard = SpanGuard::new(&span);
         let limit = deadline::stated(request.headers());
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
-        let engine = self.meters.engine.clone();
+        let engine = self.metrics.engine.clone();
         let told = async move {
             let answer = match deadline::within(limit, answer).await {
-                Err(limit) => deadline::passed(limit, engine.underway()).into_http(),
+                Err(limit) => deadline::passed(limit, engine.in_progress()).into_http(),
                 Ok(Ok(answer)) => answer?,
                 Ok(Err(panic)) => {
                     error!(
@@ -88,7 +88,7 @@ where
             let answer = corrected(answer);
             let status = Status::from_header_map(answer.headers());
             let code = status.as_ref().map_or(Code::Ok, Status::code);
-            shown.ended((code != Code::Ok).then_some(code));
+            span_guard.finish((code != Code::Ok).then_some(code));
             tell(&rpc, call.answered(code), status.as_ref());
             Ok(answer)
         };

@@ -8,7 +8,7 @@ pub mod image;
 pub mod kept;
 pub mod layer;
 pub mod listener;
-pub mod meters;
+pub mod metrics;
 pub mod portions;
 pub mod runtime;
 pub mod server;

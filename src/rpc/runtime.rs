@@ -13,7 +13,7 @@ use super::{
     events::{Events, held, pod},
     kept::Kept,
     layer::about,
-    meters::RpcMeters,
+    metrics::RpcMetrics,
     portions::portions,
     status::{failed, status},
 };
@@ -58,7 +58,7 @@ pub struct RuntimeRpc {
     /// Tells what happens.
     pub events: Events,
     /// What is counted of calls.
-    pub meters: RpcMeters,
+    pub metrics: RpcMetrics,
     /// What lists told last.
     pub kept: Arc<Kept>,
 }
@@ -305,7 +305,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::GetEventsRequest>,
     ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
-        Ok(Response::new(self.events.listen(self.meters.listeners.one()).await?))
+        Ok(Response::new(self.events.listen(self.metrics.listeners.inc_while_held()).await?))
     }
 
     async fn exec_sync(

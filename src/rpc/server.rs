@@ -47,14 +47,14 @@ pub async fn serve(
     silence: Silence,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
-    let meters = runtime.meters.clone();
+    let metrics = runtime.metrics.clone();
     let runtime = RuntimeServiceServer::new(runtime)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
     let image = ImageServiceServer::new(image)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    let guard = Guard(meters);
+    let guard = Guard(metrics);
     let (stopping, mut stopped) = tokio::sync::watch::channel(false);
     let stop = async move {
         stop.await;

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, look::Target, meters::StoreMeters,
+    command::Command, error::StoreError, look::Target, metrics::StoreMetrics,
     settings::SYNC_PATIENCE, snapshot::Snapshot,
 };
 use crate::{
@@ -24,7 +24,7 @@ pub struct Store {
     current: Arc<ArcSwap<Snapshot>>,
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
-    meters: StoreMeters,
+    metrics: StoreMetrics,
 }
 
 impl Store {
@@ -32,14 +32,14 @@ impl Store {
         current: Arc<ArcSwap<Snapshot>>,
         commands: mpsc::Sender<Command>,
         published: watch::Receiver<()>,
-        meters: StoreMeters,
+        metrics: StoreMetrics,
     ) -> Self {
-        Self { current, commands, published, meters }
+        Self { current, commands, published, metrics }
     }
 
     /// What is counted of it.
-    pub const fn meters(&self) -> &StoreMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &StoreMetrics {
+        &self.metrics
     }
 
     /// Whether the task that knows what is true still takes orders, within `patience`.

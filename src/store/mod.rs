@@ -29,7 +29,7 @@ mod lag;
 mod ledger;
 mod link;
 mod look;
-pub mod meters;
+pub mod metrics;
 mod outlet;
 mod writer;
 

@@ -13,7 +13,7 @@ use super::{
     error::StoreError,
     lag::Lag,
     ledger::{Answer, Ledger},
-    meters::StoreMeters,
+    metrics::StoreMetrics,
     snapshot::Snapshot,
 };
 use crate::{host::clock, model::engine::EngineHealth};
@@ -29,14 +29,14 @@ pub(super) struct Outlet {
     notices: Vec<oneshot::Sender<()>>,
     not_before: Instant,
     pub(super) lag: Lag,
-    pub(super) meters: StoreMeters,
+    pub(super) metrics: StoreMetrics,
 }
 
 impl Outlet {
     pub(super) fn new(
         current: &Arc<ArcSwap<Snapshot>>,
         published: watch::Sender<()>,
-        meters: StoreMeters,
+        metrics: StoreMetrics,
     ) -> Self {
         Self {
             current: Arc::clone(current),
@@ -44,7 +44,7 @@ impl Outlet {
             notices: Vec::new(),
             not_before: Instant::now(),
             lag: Lag::default(),
-            meters,
+            metrics,
         }
     }
 
@@ -67,7 +67,7 @@ impl Outlet {
             self.publish(ledger);
         }
         for late in self.lag.published(clock::nanos()) {
-            self.meters.lag.took(late);
+            self.metrics.lag.observe(late);
         }
         self.notify(ledger.take_answers());
     }
@@ -81,7 +81,7 @@ impl Outlet {
         }
         self.current.store(Arc::new(next));
         self.published.send_replace(());
-        self.meters.snapshots.one();
+        self.metrics.snapshots.inc();
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }

@@ -29,7 +29,7 @@ use super::{
     ledger::{Effect, Ledger, Listing},
     link::{self, Signal},
     look::{Target, Ticket},
-    meters::StoreMeters,
+    metrics::StoreMetrics,
     outlet::{Outlet, Reply},
     settings::StoreSettings,
     snapshot::Snapshot,
@@ -62,11 +62,11 @@ impl Store {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let looker =
             Looker { engine, gate, inquest, settings, signals: to_signals, relist: Arc::default() };
-        let meters = StoreMeters::default();
-        let outlet = Outlet::new(&current, shout, meters.clone());
+        let metrics = StoreMetrics::default();
+        let outlet = Outlet::new(&current, shout, metrics.clone());
         let writer = Writer::new(looker, signals, checkpoints, outlet);
         task::spawn(writer.run(orders));
-        Self::new(current, commands, published, meters)
+        Self::new(current, commands, published, metrics)
     }
 }
 
@@ -194,16 +194,16 @@ impl Writer {
     fn hear(&mut self, signal: Signal) {
         match signal {
             Signal::Linked(engine) => {
-                self.meters().links.one();
+                self.metrics().links.inc();
                 self.outlet.lag.begin(Nanos(clock::nanos()));
-                self.meters().heard();
+                self.metrics().heard();
                 self.ledger.describe(*engine);
                 self.ledger.linked();
             }
             Signal::Listing => self.ledger.listing(),
             Signal::Listed(listing) => {
-                self.meters().lists.one();
-                self.meters().heard();
+                self.metrics().lists.inc();
+                self.metrics().heard();
                 // The first list follows a fresh `/info`; a later one makes up for a reload
                 // whose event was lost.
                 if self.ledger.is_up() {
@@ -214,7 +214,7 @@ impl Writer {
             }
             Signal::Happened(event, at) => self.happened(event, at),
             Signal::Lost(reason) => {
-                self.meters().losses.one();
+                self.metrics().losses.inc();
                 self.ledger.lost(reason);
             }
             Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
@@ -223,8 +223,8 @@ impl Writer {
     }
 
     fn happened(&mut self, event: EngineEvent, at: Nanos) {
-        self.meters().events.one();
-        self.meters().heard();
+        self.metrics().events.inc();
+        self.metrics().heard();
         match &event {
             EngineEvent::ContainerGone { id } => {
                 self.looker.gate.tell_gone(id);
@@ -299,7 +299,7 @@ impl Writer {
     }
 
     fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
-        self.meters().looked(target, result.is_ok());
+        self.metrics().looked(target, result.is_ok());
         match (&result, target) {
             (Ok(_), _) => self.outlet.lag.seen(target.name()),
             (Err(_), Target::Container(_)) => self.looker.relist.notify_one(),
@@ -322,8 +322,8 @@ impl Writer {
         });
     }
 
-    const fn meters(&self) -> &StoreMeters {
-        &self.outlet.meters
+    const fn metrics(&self) -> &StoreMetrics {
+        &self.outlet.metrics
     }
 
     fn asking(&self) -> (Engine, Duration) {
@@ -366,7 +366,7 @@ impl Writer {
     fn pinged(&mut self, silence: Option<String>) {
         self.pinging = false;
         if silence.is_none() {
-            self.meters().heard();
+            self.metrics().heard();
         }
         if silence.is_some() {
             self.heartbeat.reset_after(SILENCE_REST);

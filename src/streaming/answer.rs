@@ -83,7 +83,7 @@ impl Desk {
         let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
         async move {
             let Some(wire) = serve::taken_over(connection).await else { return };
-            let _open = streaming.meters.begin(promise.name(), promise.about());
+            let _open = streaming.metrics.begin(promise.name(), promise.about());
             tokio::select! {
                 () = serve::serve(wire, promise, dialect, &streaming, &stop) => {}
                 () = cut_off(&stop) => debug!("a stream is cut off: dockbridge stops"),

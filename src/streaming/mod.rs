@@ -13,7 +13,7 @@ mod exec;
 pub mod forward;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-pub mod meters;
+pub mod metrics;
 mod ports;
 pub mod room;
 mod serve;

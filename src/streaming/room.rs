@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     error::StreamError,
-    meters::{StreamMeters, Token},
+    metrics::{StreamingMetrics, Token},
     token::Tokens,
     upgrade::Purpose,
 };
@@ -30,7 +30,7 @@ pub struct Streaming {
     pub(super) store: Store,
     tokens: Arc<Mutex<Tokens<Promise>>>,
     address: SocketAddr,
-    pub(super) meters: StreamMeters,
+    pub(super) metrics: StreamingMetrics,
 }
 
 /// A checked request that waits for its client. Ids are full.
@@ -44,13 +44,13 @@ pub(super) enum Promise {
 impl Streaming {
     /// Streams of containers and sandboxes in `store`, served on `address`.
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
-        let meters = StreamMeters::default();
-        Self { engine, store, tokens: Arc::default(), address, meters }
+        let metrics = StreamingMetrics::default();
+        Self { engine, store, tokens: Arc::default(), address, metrics }
     }
 
     /// What is counted of streams.
-    pub const fn meters(&self) -> &StreamMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &StreamingMetrics {
+        &self.metrics
     }
 
     /// Promises a process in a running container; the URL where it is to be had.
@@ -85,7 +85,7 @@ impl Streaming {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let promise = tokens.redeem(token, Instant::now());
         let promise = promise.filter(|promise| promise.name() == name);
-        self.meters.token(if promise.is_some() { Token::Used } else { Token::Refused });
+        self.metrics.token(if promise.is_some() { Token::Used } else { Token::Refused });
         promise
     }
 
@@ -93,7 +93,7 @@ impl Streaming {
         let name = promise.name();
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = tokens.issue(promise, Instant::now(), chance);
-        self.meters.token(if issued.is_ok() { Token::Given } else { Token::Full });
+        self.metrics.token(if issued.is_ok() { Token::Given } else { Token::Full });
         let token = issued.map_err(|_| StreamError::TooMany)?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }

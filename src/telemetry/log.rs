@@ -25,7 +25,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-use super::trace::{Spans, TRACED};
+use super::trace::{SpanRecorder, TRACED};
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<S> Filter<S> for LevelControl {
 pub fn start(
     format: Format,
     level: LevelFilter,
-    spans: Option<Spans>,
+    spans: Option<SpanRecorder>,
 ) -> Result<LevelControl, LogError> {
     let control = LevelControl::new(level);
     let lines = lines(format, control.clone(), io::stderr().is_terminal(), io::stderr);

@@ -1,14 +1,14 @@
-//! What is seen of a running dockbridge from outside: the log, signs of life for systemd, spans
-//! for a collector of traces, what is counted and timed, and what is under way.
+//! Observability of the process: the log, notifications to systemd, traces, metrics, and the
+//! operations in progress.
 
-pub mod errand;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+pub mod in_progress;
 pub mod log;
-pub mod meter;
+pub mod metric;
+pub mod operation;
 pub mod otlp;
 pub mod registry;
 pub mod signal;
 pub mod systemd;
 pub mod trace;
-pub mod underway;

@@ -1,8 +1,8 @@
-//! Takes ended spans to a collector, by OTLP over gRPC without TLS: the collector is on this node,
-//! or behind one that is.
+//! Exports finished spans by OTLP over gRPC without TLS: the collector is on this node, or behind
+//! one that is.
 //!
-//! A collector that is slow or dead is told of once, or once a minute while it takes less than
-//! there is, and costs one attempt a second with what has come meanwhile; those spans are lost.
+//! A dead collector is logged once, a slow one once a minute. It costs one attempt a second with
+//! the spans that have come meanwhile; those are lost.
 //!
 //! Our own exporter, because the crates for it bring a thread, a second reader of the environment
 //! and a new major version every few months: see docs/decisions/0021.
@@ -27,7 +27,7 @@ use tonic_prost::ProstCodec;
 use tracing::{debug, info, warn};
 
 use self::message::{ExportTraceServiceRequest, ExportTraceServiceResponse};
-use super::trace::{Ended, Noted};
+use super::trace::{FinishedSpan, SpanQueue};
 use crate::error::chain;
 
 /// The way to a collector, with what is to be taken there.
@@ -35,10 +35,10 @@ use crate::error::chain;
 pub struct Collector {
     /// `http://host:port`.
     endpoint: String,
-    noted: Noted,
+    noted: SpanQueue,
 }
 
-/// Spans that did not arrive.
+/// SpanRecorder that did not arrive.
 #[derive(Debug, Error)]
 enum Undelivered {
     #[error("it is not reached")]
@@ -51,7 +51,7 @@ enum Undelivered {
 
 impl Collector {
     /// Takes what comes out of `noted` to `endpoint` (`http://host:port`).
-    pub const fn new(endpoint: String, noted: Noted) -> Self {
+    pub const fn new(endpoint: String, noted: SpanQueue) -> Self {
         Self { endpoint, noted }
     }
 
@@ -60,7 +60,11 @@ impl Collector {
         let channel = match Endpoint::from_shared(self.endpoint.clone()) {
             Ok(endpoint) => endpoint.connect_timeout(PATIENCE).connect_lazy(),
             Err(error) => {
-                warn!(endpoint = self.endpoint, error = chain(&error), "no spans are delivered");
+                warn!(
+                    endpoint = self.endpoint,
+                    error = chain(&error),
+                    "cannot use the trace collector; exporting no spans"
+                );
                 return;
             }
         };
@@ -68,20 +72,17 @@ impl Collector {
         while !self.noted.spans.is_empty() || !over.is_cancelled() {
             let batch = self.batch(&over).await;
             if !batch.is_empty() {
-                state.note(&self.endpoint, send(channel.clone(), batch).await, self.dropped());
+                state.update(&self.endpoint, send(channel.clone(), batch).await, self.dropped());
                 if let Some(lost) = state.overflow(self.dropped(), Instant::now()) {
                     let collector = &self.endpoint;
-                    warn!(
-                        collector,
-                        lost, "spans are lost: there are more than the collector takes"
-                    );
+                    warn!(collector, lost, "the trace collector is too slow; spans were dropped");
                 }
             }
         }
     }
 
     /// What comes within a moment of the first, or all that is there when it is over.
-    async fn batch(&mut self, over: &CancellationToken) -> Vec<Ended> {
+    async fn batch(&mut self, over: &CancellationToken) -> Vec<FinishedSpan> {
         let mut batch = Vec::new();
         tokio::select! {
             biased;
@@ -105,47 +106,52 @@ impl Collector {
     }
 }
 
-/// Whether the collector took what it got last, and what did not even fit into the queue.
+/// Whether the last export failed, and which dropped spans were logged.
 #[derive(Debug, Default)]
 struct State {
     failing: bool,
-    /// So many of the dropped ones have been told of.
-    told: u64,
-    told_at: Option<Instant>,
+    /// So many of the dropped ones have been logged.
+    logged: u64,
+    logged_at: Option<Instant>,
 }
 
 impl State {
-    /// How many spans were dropped that nobody was told of yet, now and then, while the collector
-    /// does answer: the log has it already when it does not.
+    /// How many dropped spans to log now. Not more often than once a minute, and not while the
+    /// collector fails: then the failure was logged.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
-        let due = self.told_at.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
-        let lost = dropped.saturating_sub(self.told);
+        let due = self.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY);
+        let lost = dropped.saturating_sub(self.logged);
         if lost == 0 || self.failing || !due {
             return None;
         }
-        (self.told, self.told_at) = (dropped, Some(now));
+        (self.logged, self.logged_at) = (dropped, Some(now));
         Some(lost)
     }
 
-    /// Tells of changes only.
-    fn note(&mut self, collector: &str, sent: Result<(), Undelivered>, dropped: u64) {
+    /// Logs changes only.
+    fn update(&mut self, collector: &str, sent: Result<(), Undelivered>, dropped: u64) {
         match sent {
             Ok(()) if self.failing => {
-                info!(collector, dropped, "spans are delivered again");
-                self.told = dropped;
+                info!(collector, dropped, "exporting spans again");
+                self.logged = dropped;
             }
             Err(error) if !self.failing => {
                 warn!(
                     collector,
                     error = chain(&error),
-                    "spans are lost until the collector answers"
+                    "cannot export spans; dropping them until the collector answers"
                 );
                 self.failing = true;
                 return;
             }
             Ok(()) => {}
             Err(error) => {
-                debug!(collector, error = chain(&error), dropped, "spans are lost");
+                debug!(
+                    collector,
+                    error = chain(&error),
+                    dropped,
+                    "cannot export spans; dropping them"
+                );
                 return;
             }
         }
@@ -153,7 +159,7 @@ impl State {
     }
 }
 
-async fn send(channel: Channel, batch: Vec<Ended>) -> Result<(), Undelivered> {
+async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), Undelivered> {
     let sending = async {
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
@@ -171,30 +177,30 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long is waited for more spans after the first one.
 const GATHER: Duration = Duration::from_secs(1);
-/// Spans a message.
+/// Spans in one message.
 const BATCH: usize = 512;
-/// How often it is told that spans are dropped.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// How often dropped spans are logged.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    //! When it is told that spans are dropped.
+    //! When dropped spans are logged.
 
     use std::time::Instant;
 
-    use super::{State, TELL_EVERY};
+    use super::{LOG_EVERY, State};
 
     #[test]
-    fn what_did_not_fit_is_told_once_and_not_too_often() {
+    fn dropped_spans_are_logged_once_and_not_too_often() {
         let (mut state, begun) = (State::default(), Instant::now());
         assert_eq!(state.overflow(0, begun), None);
         assert_eq!(state.overflow(5, begun), Some(5));
-        assert_eq!(state.overflow(9, begun + TELL_EVERY / 2), None);
-        assert_eq!(state.overflow(9, begun + TELL_EVERY), Some(4));
-        assert_eq!(state.overflow(9, begun + 2 * TELL_EVERY), None);
+        assert_eq!(state.overflow(9, begun + LOG_EVERY / 2), None);
+        assert_eq!(state.overflow(9, begun + LOG_EVERY), Some(4));
+        assert_eq!(state.overflow(9, begun + 2 * LOG_EVERY), None);
         state.failing = true;
-        assert_eq!(state.overflow(12, begun + 3 * TELL_EVERY), None);
+        assert_eq!(state.overflow(12, begun + 3 * LOG_EVERY), None);
         state.failing = false;
-        assert_eq!(state.overflow(12, begun + 3 * TELL_EVERY), Some(3));
+        assert_eq!(state.overflow(12, begun + 3 * LOG_EVERY), Some(3));
     }
 }

@@ -1,5 +1,5 @@
-//! All that rooms have given to be seen: meters, figures that are looked up when somebody asks,
-//! and what is under way. It writes them down in the two forms that collectors read.
+//! All metrics of the process, and the operations in progress: registered by the modules that own
+//! them, written in the two text formats that collectors read.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -11,132 +11,136 @@ use prometheus_client::{
 };
 
 use super::{
-    meter::Meter,
-    underway::{Doing, Underway},
+    in_progress::{InProgress, RunningOperation},
+    metric::{Description, Metric},
 };
 
-/// What can be seen of this process.
+/// The metrics and the operations in progress of this process.
 #[derive(Debug, Default)]
 pub struct Registry {
-    shown: registry::Registry,
+    collectors: registry::Registry,
     descriptions: Vec<Description>,
-    underway: Vec<Underway>,
+    in_progress: Vec<InProgress>,
 }
 
-/// What a metric is, whatever its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// With prefix and unit, and `_total` where it counts.
-    pub name: &'static str,
-    /// What it means, in a sentence without a full stop.
-    pub help: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub sort: &'static str,
-    /// The names of its labels, in the order of their values.
-    pub labels: &'static [&'static str],
+/// The metrics of a module, as one value that its constructor makes by `Default`.
+pub trait RegisterMetrics {
+    /// Registers all of them.
+    fn register(&self, registry: &mut Registry);
 }
 
-/// A figure that was looked up.
+/// A value computed when it is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure<const N: usize> {
+pub struct Sample<const N: usize> {
     /// The values of its labels, few and bounded.
     pub labels: [String; N],
-    /// It, in the unit that the metric's name says.
+    /// In the unit that the metric's name says.
     pub value: f64,
 }
 
-impl Figure<0> {
+impl Sample<0> {
     /// One without labels.
-    pub fn only(value: f64) -> Vec<Self> {
+    pub fn single(value: f64) -> Vec<Self> {
         vec![Self { labels: [], value }]
     }
 }
 
-impl<const N: usize> Figure<N> {
-    /// One told apart by its labels.
-    pub fn of(labels: [&str; N], value: f64) -> Self {
+impl<const N: usize> Sample<N> {
+    /// One with labels.
+    pub fn labelled(labels: [&str; N], value: f64) -> Self {
         Self { labels: labels.map(str::to_owned), value }
     }
 }
 
-/// A count as the value of a figure.
+/// A count as the value of a sample.
 pub fn counted(many: usize) -> f64 {
     f64::from(u32::try_from(many).unwrap_or(u32::MAX))
 }
 
-/// The form in which metrics are written.
+/// The format in which metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum TextFormat {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The older text form of Prometheus.
-    Plain,
+    /// Prometheus' own text format, 0.0.4.
+    Prometheus,
 }
 
-impl Form {
+impl TextFormat {
     /// The media type that goes with it.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 }
 
 impl Registry {
-    /// Shows a meter without labels.
-    pub fn show<M: Meter + Clone>(&mut self, name: &'static str, help: &'static str, meter: &M) {
-        self.show_by(name, &[], help, meter);
+    /// Registers a metric without labels.
+    pub fn register<M: Metric + Clone>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        metric: &M,
+    ) {
+        self.register_family(name, &[], help, metric);
     }
 
-    /// Shows meters told apart by `labels`.
-    pub fn show_by<M: Meter + Clone>(
+    /// Registers metrics with these labels.
+    pub fn register_family<M: Metric + Clone>(
         &mut self,
         name: &'static str,
         labels: &'static [&'static str],
         help: &'static str,
-        meter: &M,
+        metric: &M,
     ) {
-        self.add(name, labels, help, Box::new(meter.clone()));
+        self.add(name, labels, help, Box::new(metric.clone()));
     }
 
-    /// Shows figures that are looked up whenever somebody asks; they count if their name says
-    /// `_total`. The values of labels must be few.
-    pub fn look<const N: usize>(
+    /// Registers samples that are computed at each scrape: counters if the name ends with
+    /// `_total`, gauges otherwise. The values of labels must be few.
+    pub fn register_fn<const N: usize>(
         &mut self,
         name: &'static str,
         labels: &'static [&'static str; N],
         help: &'static str,
-        look: impl Fn() -> Vec<Figure<N>> + Send + Sync + 'static,
+        samples: impl Fn() -> Vec<Sample<N>> + Send + Sync + 'static,
     ) {
-        self.add(name, labels, help, Box::new(Looked { counts: name.ends_with(TOTAL), look }));
+        self.add(
+            name,
+            labels,
+            help,
+            Box::new(Computed { is_counter: name.ends_with(TOTAL), samples }),
+        );
     }
 
-    /// Shows what is under way in a room.
-    pub fn watch(&mut self, underway: &Underway) {
-        self.underway.push(underway.clone());
+    /// Registers a module's operations in progress.
+    pub fn register_in_progress(&mut self, in_progress: &InProgress) {
+        self.in_progress.push(in_progress.clone());
     }
 
-    /// What is under way, longest first.
-    pub fn underway(&self) -> Vec<Doing> {
-        let mut all: Vec<Doing> = self.underway.iter().flat_map(Underway::list).collect();
-        all.sort_by_key(|one| Reverse(one.since));
+    /// The operations in progress, longest first.
+    pub fn in_progress(&self) -> Vec<RunningOperation> {
+        let mut all: Vec<RunningOperation> =
+            self.in_progress.iter().flat_map(InProgress::list).collect();
+        all.sort_by_key(|one| Reverse(one.elapsed));
         all
     }
 
-    /// What is shown, in the order in which it was given.
+    /// What is registered, in that order.
     pub fn descriptions(&self) -> &[Description] {
         &self.descriptions
     }
 
-    /// Everything as it is now.
-    pub fn text(&self, form: Form) -> String {
+    /// All metrics as text.
+    pub fn text(&self, format: TextFormat) -> String {
         let mut all = String::new();
         // Writing into a string does not fail.
-        text::encode(&mut all, &self.shown).unwrap_or_default();
-        match form {
-            Form::OpenMetrics => all,
-            Form::Plain => plain(&all),
+        text::encode(&mut all, &self.collectors).unwrap_or_default();
+        match format {
+            TextFormat::OpenMetrics => all,
+            TextFormat::Prometheus => prometheus_text(&all),
         }
     }
 
@@ -145,16 +149,16 @@ impl Registry {
         name: &'static str,
         labels: &'static [&'static str],
         help: &'static str,
-        meter: Box<dyn Meter>,
+        metric: Box<dyn Metric>,
     ) {
-        let description = Description { name, help, sort: word(meter.sort()), labels };
+        let description = Description { name, help, kind: kind_name(metric.kind()), labels };
         self.descriptions.push(description.clone());
-        self.shown.register_collector(Box::new(Shown { description, meter }));
+        self.collectors.register_collector(Box::new(Described { description, metric }));
     }
 }
 
-/// The older form names a counter with its suffix in the head too, and knows no end mark.
-fn plain(open: &str) -> String {
+/// From OpenMetrics: Prometheus' format has a counter's suffix in the head too, and no end mark.
+fn prometheus_text(open: &str) -> String {
     let counters: BTreeSet<&str> = open
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
@@ -174,8 +178,8 @@ fn plain(open: &str) -> String {
     text
 }
 
-const fn word(sort: MetricType) -> &'static str {
-    match sort {
+const fn kind_name(kind: MetricType) -> &'static str {
+    match kind {
         MetricType::Counter => "counter",
         MetricType::Gauge => "gauge",
         MetricType::Histogram => "histogram",
@@ -184,58 +188,57 @@ const fn word(sort: MetricType) -> &'static str {
 }
 
 /// A metric with its description.
-struct Shown {
+struct Described {
     description: Description,
-    meter: Box<dyn Meter>,
+    metric: Box<dyn Metric>,
 }
 
-impl Collector for Shown {
+impl Collector for Described {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Description { name, help, .. } = self.description;
         let name = name.strip_suffix(TOTAL).unwrap_or(name);
-        let to = encoder.encode_descriptor(name, help, None, self.meter.sort())?;
-        self.meter.write(&self.description, to)
+        let to = encoder.encode_descriptor(name, help, None, self.metric.kind())?;
+        self.metric.write(&self.description, to)
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
 }
 
-/// Figures that are looked up.
-struct Looked<F> {
-    counts: bool,
-    look: F,
+struct Computed<F> {
+    is_counter: bool,
+    samples: F,
 }
 
-impl<F, const N: usize> Meter for Looked<F>
+impl<F, const N: usize> Metric for Computed<F>
 where
-    F: Fn() -> Vec<Figure<N>> + Send + Sync + 'static,
+    F: Fn() -> Vec<Sample<N>> + Send + Sync + 'static,
 {
-    fn sort(&self) -> MetricType {
-        if self.counts { MetricType::Counter } else { MetricType::Gauge }
+    fn kind(&self) -> MetricType {
+        if self.is_counter { MetricType::Counter } else { MetricType::Gauge }
     }
 
     fn write(&self, description: &Description, mut to: MetricEncoder<'_>) -> fmt::Result {
-        for Figure { labels: values, value } in (self.look)() {
+        for Sample { labels: values, value } in (self.samples)() {
             let names = description.labels.iter().copied();
             let labels: Vec<(&str, String)> = names.zip(values).collect();
             let labels = labels.as_slice();
             // With none, the encoder would write an empty pair of braces.
             if labels.is_empty() {
-                return self.figure(value, to);
+                return self.encode(value, to);
             }
-            self.figure(value, to.encode_family(&labels)?)?;
+            self.encode(value, to.encode_family(&labels)?)?;
         }
         Ok(())
     }
 }
 
-impl<F> Looked<F> {
-    fn figure(&self, value: f64, to: MetricEncoder<'_>) -> fmt::Result {
-        if self.counts {
+impl<F> Computed<F> {
+    fn encode(&self, value: f64, to: MetricEncoder<'_>) -> fmt::Result {
+        if self.is_counter {
             ConstCounter::new(value).encode(to)
         } else {
             ConstGauge::new(value).encode(to)
@@ -243,5 +246,5 @@ impl<F> Looked<F> {
     }
 }
 
-/// How the name of what counts ends.
+/// How a counter's name ends.
 const TOTAL: &str = "_total";

@@ -1,8 +1,7 @@
-//! What systemd hears of us: that we are ready, what we are at, that we live, that we stop.
+//! Notifications to systemd: ready, status, watchdog, stopping (sd_notify(3)).
 //!
-//! The protocol is one datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)),
-//! so it is spoken here by hand: the crates for it read the environment by themselves, and ours is
-//! read in one place. When to say what is decided by `app`.
+//! The protocol is one datagram of lines to the socket in `NOTIFY_SOCKET`. The crates for it read
+//! the environment by themselves; ours is read in one place. `app` decides when to send what.
 
 #[cfg(test)]
 mod tests;
@@ -19,30 +18,30 @@ use std::{
 
 use tracing::{debug, warn};
 
-/// The way to systemd; leads nowhere when it did not start us, or not with `Type=notify`.
+/// The notification socket; without effect unless systemd started us with `Type=notify`.
 #[derive(Clone, Debug, Default)]
 pub struct Systemd {
     socket: Option<Arc<SocketAddr>>,
     watchdog: Option<Duration>,
 }
 
-/// Something systemd should know.
+/// A notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News<'a> {
-    /// What we are for can be used.
+pub enum Notification<'a> {
+    /// The CRI socket is served.
     Ready,
-    /// What we are at, in one line for `systemctl status`.
+    /// One line for `systemctl status`.
     Status(&'a str),
-    /// We live; has to be said more often than [`Systemd::watchdog`].
+    /// Keep-alive, to be sent more often than [`Systemd::watchdog`].
     Alive,
-    /// We were told to stop, and are about to.
+    /// A stop was requested.
     Stopping,
 }
 
 impl Systemd {
-    /// The way that the environment of process `pid` tells of: `NOTIFY_SOCKET` (a path, or `@` and
+    /// From the environment of process `pid`: `NOTIFY_SOCKET` (a path, or `@` and
     /// an abstract name), `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    pub fn find(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Self {
+    pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Self {
         let Some(name) = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Self::default();
         };
@@ -51,39 +50,39 @@ impl Systemd {
                 Self { socket: Some(Arc::new(socket)), watchdog: watchdog(environment, pid) }
             }
             Err(error) => {
-                warn!(NOTIFY_SOCKET = name, %error, "systemd will hear nothing of us");
+                warn!(NOTIFY_SOCKET = name, %error, "the notification socket of systemd cannot be used; systemd gets no notifications");
                 Self::default()
             }
         }
     }
 
-    /// Whether anybody listens.
-    pub const fn listens(&self) -> bool {
+    /// Whether there is a socket to notify.
+    pub const fn is_present(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Longer than this we must not be silent, or we are killed.
+    /// The longest time between two keep-alives before systemd kills us.
     pub const fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Tells systemd. Never waits: what it does not take now is told to the log, and has to be told
-    /// again. Whether there is nothing left to tell.
-    pub fn tell(&self, news: News<'_>) -> bool {
+    /// Sends a notification. Never waits. False if systemd did not take it: then it has to be sent
+    /// again.
+    pub fn notify(&self, notification: Notification<'_>) -> bool {
         let Some(socket) = &self.socket else { return true };
-        let told = UnixDatagram::unbound().and_then(|ours| {
+        let sent = UnixDatagram::unbound().and_then(|ours| {
             ours.set_nonblocking(true)?;
-            ours.send_to_addr(news.line().as_bytes(), socket)
+            ours.send_to_addr(notification.line().as_bytes(), socket)
         });
-        if let Err(error) = told {
-            debug!(?news, %error, "systemd did not take the news");
+        if let Err(error) = sent {
+            debug!(?notification, %error, "cannot notify systemd; retrying");
             return false;
         }
         true
     }
 }
 
-impl News<'_> {
+impl Notification<'_> {
     fn line(self) -> String {
         match self {
             Self::Ready => "READY=1".to_owned(),
@@ -118,7 +117,10 @@ pub(super) fn watchdog(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -
         Ok(0) => None,
         Ok(micros) => Some(Duration::from_micros(micros)),
         Err(_) => {
-            warn!(WATCHDOG_USEC = text, "systemd's watchdog is not understood");
+            warn!(
+                WATCHDOG_USEC = text,
+                "cannot parse the watchdog time of systemd; sending no keep-alives"
+            );
             None
         }
     }

@@ -1,9 +1,9 @@
-//! Spans on their way to a collector of traces: noted while they last, handed over when they end.
+//! Spans for a trace collector: recorded while open, queued when they end.
 //!
 //! Off unless a collector is named; then nothing here exists and the spans that only a collector
-//! would want ([`TRACED`]) are not even made. What is noted are names, ids and how it ended, never
-//! a body. Whoever takes the spans ([`super::otlp`]) may be slow or dead: the queue to it is short,
-//! and what does not fit is dropped and counted.
+//! would want ([`TRACED`]) are not even made. Recorded are names, ids and results, never a body. The
+//! exporter ([`super::otlp`]) may be slow or dead: its queue is short, and what does not fit is
+//! dropped and counted.
 
 pub mod parent;
 
@@ -41,17 +41,17 @@ pub const TRACED: &str = "traced";
 
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct FinishedSpan {
     /// The trace it belongs to.
     pub trace: [u8; 16],
     /// The span itself.
     pub span: [u8; 8],
-    /// What it is a part of.
+    /// Its parent.
     pub parent: Option<[u8; 8]>,
     /// What was done.
     pub name: String,
-    /// On whose behalf.
-    pub side: Side,
+    /// Server, client or internal.
+    pub kind: SpanKind,
     /// When it began.
     pub begun: SystemTime,
     /// How long it took.
@@ -62,40 +62,40 @@ pub struct Ended {
     pub failure: Option<String>,
 }
 
-/// Which side of a call a span shows.
+/// OpenTelemetry's span kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SpanKind {
     /// We were called.
     Server,
     /// We called somebody.
     Client,
     /// Neither.
-    Inside,
+    Internal,
 }
 
-/// Notes spans and hands them over.
+/// Records spans and queues them for the exporter.
 #[derive(Debug)]
-pub struct Spans {
-    outlet: mpsc::Sender<Ended>,
+pub struct SpanRecorder {
+    sender: mpsc::Sender<FinishedSpan>,
     dropped: Arc<AtomicU64>,
     per_million: u32,
 }
 
-/// Where the spans come out.
+/// The exporter's end of the queue.
 #[derive(Debug)]
-pub struct Noted {
-    /// Ended spans, in the order of their ends.
-    pub spans: mpsc::Receiver<Ended>,
+pub struct SpanQueue {
+    /// FinishedSpan spans, in the order of their ends.
+    pub spans: mpsc::Receiver<FinishedSpan>,
     /// How many did not fit into the queue so far.
     pub dropped: Arc<AtomicU64>,
 }
 
-impl Spans {
-    /// Notes spans whose callers ask for it, and of the others so many of a million.
-    pub fn new(per_million: u32) -> (Self, Noted) {
-        let (outlet, spans) = mpsc::channel(QUEUE);
+impl SpanRecorder {
+    /// Records spans whose callers are sampled, and of the others so many of a million.
+    pub fn new(per_million: u32) -> (Self, SpanQueue) {
+        let (sender, spans) = mpsc::channel(QUEUE);
         let dropped = Arc::<AtomicU64>::default();
-        (Self { outlet, dropped: Arc::clone(&dropped), per_million }, Noted { spans, dropped })
+        (Self { sender, dropped: Arc::clone(&dropped), per_million }, SpanQueue { spans, dropped })
     }
 
     /// As a layer that sees our own spans, no library's and no line of the log.
@@ -109,7 +109,7 @@ impl Spans {
         self.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed()
     }
 
-    fn open<S>(&self, span: &SpanRef<'_, S>) -> Open
+    fn open<S>(&self, span: &SpanRef<'_, S>) -> OpenSpan
     where
         S: for<'span> LookupSpan<'span>,
     {
@@ -117,20 +117,20 @@ impl Spans {
         let above = span.parent().and_then(|above| {
             above
                 .extensions()
-                .get::<Open>()
-                .map(|open| (open.ended.trace, open.ended.span, open.sampled))
+                .get::<OpenSpan>()
+                .map(|open| (open.finished.trace, open.finished.span, open.sampled))
         });
         let (trace, parent, sampled) = match above {
             Some((trace, parent, sampled)) => (trace, Some(parent), sampled),
             None => (rand::random(), None, rand::random_range(0..MILLION) < self.per_million),
         };
-        Open {
-            ended: Ended {
+        OpenSpan {
+            finished: FinishedSpan {
                 trace,
                 span: rand::random(),
                 parent,
                 name: kind.to_owned(),
-                side: side(kind),
+                kind: span_kind(kind),
                 begun: SystemTime::now(),
                 took: Duration::ZERO,
                 attributes: Vec::new(),
@@ -138,12 +138,12 @@ impl Spans {
             },
             sampled,
             clock: Instant::now(),
-            over: false,
+            is_over: false,
         }
     }
 }
 
-impl<S> Layer<S> for Spans
+impl<S> Layer<S> for SpanRecorder
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
@@ -156,113 +156,114 @@ where
 
     fn on_record(&self, id: &span::Id, fields: &span::Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
             fields.record(open);
         }
     }
 
     fn on_close(&self, id: span::Id, context: Context<'_, S>) {
         let Some(mut open) =
-            context.span(&id).and_then(|span| span.extensions_mut().remove::<Open>())
+            context.span(&id).and_then(|span| span.extensions_mut().remove::<OpenSpan>())
         else {
             return;
         };
         open.end();
-        if open.sampled && self.outlet.try_send(open.ended).is_err() {
+        if open.sampled && self.sender.try_send(open.finished).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Makes `span` a part of its caller's trace, if the header says which that is. To be done before
-/// anything happens in the span.
-pub fn join(span: &Span, traceparent: &str) {
-    noted(span, |open| {
+/// Makes `span` a child of the caller's span, if the header names one. To be done before anything
+/// happens in the span.
+pub fn set_parent(span: &Span, traceparent: &str) {
+    update(span, |open| {
         if let Some(Parent { trace, span, sampled }) = Parent::parse(traceparent) {
-            (open.ended.trace, open.ended.parent, open.sampled) = (trace, Some(span), sampled);
+            (open.finished.trace, open.finished.parent, open.sampled) =
+                (trace, Some(span), sampled);
         }
     });
 }
 
-/// What a span shows, until that ends: the span itself may be kept by what goes on after it.
-/// Dropped before that it has ended too, as something that was abandoned.
+/// Ends the record of a span when it is finished or dropped (then as cancelled): the span itself
+/// may be kept by what goes on after it.
 #[derive(Debug)]
-#[must_use = "what the span shows ends when this is dropped"]
-pub struct Shown(Option<Span>);
+#[must_use = "the record of the span ends when this is dropped"]
+pub struct SpanGuard(Option<Span>);
 
-impl Shown {
-    /// By this span.
-    pub fn by(span: &Span) -> Self {
+impl SpanGuard {
+    /// For this span.
+    pub fn new(span: &Span) -> Self {
         Self(Some(span.clone()))
     }
 
-    /// It has ended; `failure` is one word that says how it failed.
-    pub fn ended<T: fmt::Debug>(mut self, failure: Option<T>) {
+    /// Ends the record; `failure` is one word that says how it failed.
+    pub fn finish<T: fmt::Debug>(mut self, failure: Option<T>) {
         self.end(failure);
     }
 
     fn end<T: fmt::Debug>(&mut self, failure: Option<T>) {
         let Some(span) = self.0.take() else { return };
-        noted(&span, |open| {
-            open.ended.failure = failure.map(|word| format!("{word:?}"));
+        update(&span, |open| {
+            open.finished.failure = failure.map(|word| format!("{word:?}"));
             open.end();
         });
     }
 }
 
-impl Drop for Shown {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         self.end(Some(Kind::Cancelled));
     }
 }
 
-/// Changes what is noted of a span, if anything is.
-fn noted(span: &Span, change: impl FnOnce(&mut Open)) {
+/// Changes the record of a span, if there is one.
+fn update(span: &Span, change: impl FnOnce(&mut OpenSpan)) {
     span.with_subscriber(|(id, subscriber)| {
         let span = subscriber.downcast_ref::<Registry>().and_then(|registry| registry.span(id));
         if let Some(span) = span
-            && let Some(open) = span.extensions_mut().get_mut::<Open>()
+            && let Some(open) = span.extensions_mut().get_mut::<OpenSpan>()
         {
             change(open);
         }
     });
 }
 
-/// A span that lasts.
+/// A span that has not ended.
 #[derive(Debug)]
-struct Open {
-    ended: Ended,
+struct OpenSpan {
+    finished: FinishedSpan,
     sampled: bool,
     clock: Instant,
-    over: bool,
+    is_over: bool,
 }
 
-impl Open {
+impl OpenSpan {
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.over, true) {
-            self.ended.took = self.clock.elapsed();
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.finished.took = self.clock.elapsed();
         }
     }
 
-    fn note(&mut self, field: &Field, value: &dyn fmt::Display) {
+    fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
         let mut text = Short(String::new());
         // Its only error is that it is full.
         let _ = write!(text, "{value}");
         if field.name() == NAME {
-            self.ended.name = text.0;
+            self.finished.name = text.0;
         } else {
-            self.ended.attributes.push((field.name(), text.0));
+            self.finished.attributes.push((field.name(), text.0));
         }
     }
 }
 
-impl Visit for Open {
+impl Visit for OpenSpan {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.note(field, &format_args!("{value:?}"));
+        self.record(field, &format_args!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.note(field, &value);
+        self.record(field, &value);
     }
 }
 
@@ -281,11 +282,11 @@ impl fmt::Write for Short {
     }
 }
 
-fn side(kind: &str) -> Side {
+fn span_kind(kind: &str) -> SpanKind {
     match kind {
-        "rpc" => Side::Server,
-        "engine" => Side::Client,
-        _ => Side::Inside,
+        "rpc" => SpanKind::Server,
+        "engine" => SpanKind::Client,
+        _ => SpanKind::Internal,
     }
 }
 
@@ -294,7 +295,7 @@ const NAME: &str = "name";
 /// How targets of this crate begin.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Spans that wait for the collector: some seconds of a busy node, below a megabyte.
+/// SpanRecorder that wait for the collector: some seconds of a busy node, below a megabyte.
 const QUEUE: usize = 2048;
 /// Of one value, in bytes, or a letter more.
 const LONGEST: usize = 256;

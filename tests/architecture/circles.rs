@@ -66,8 +66,8 @@ const KNOWN: &[&str] = &[
     "stats::disks <-> stats::pods <-> stats::room <-> stats::walker",
     "stats::read::cpu <-> stats::read::group <-> stats::read::io <-> stats::read::memory <-> stats::read::tasks",
     "store::facts <-> store::facts::lists",
-    "store::handle <-> store::meters",
+    "store::handle <-> store::metrics",
     "store::inspect <-> store::link",
     "streaming::spdy::connection <-> streaming::spdy::read",
-    "telemetry::meter <-> telemetry::registry",
+    "telemetry::metric <-> telemetry::registry",
 ];

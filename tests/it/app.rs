@@ -89,7 +89,7 @@ async fn systemd_hears_of_a_whole_life() {
         "WATCHDOG_USEC" => Some("20000000".to_owned()),
         _ => None,
     };
-    let systemd = Systemd::find(&environment, std::process::id());
+    let systemd = Systemd::from_environment(&environment, std::process::id());
     let surroundings = Surroundings { systemd, ..Surroundings::default() };
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(app::run(settings(room.path(), "cri"), surroundings, async {

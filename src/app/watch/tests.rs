@@ -163,7 +163,7 @@ impl FakeSystemd {
             "WATCHDOG_USEC" => Some(self.watchdog.to_string()),
             _ => None,
         };
-        let systemd = Systemd::find(&environment, 1);
+        let systemd = Systemd::from_environment(&environment, 1);
         Watch::begin(systemd, self.socket(), self.store.clone()).unwrap()
     }
 

@@ -6,7 +6,7 @@ use super::{super::lent::MOST_LATE, *};
 use crate::{
     engine::client::{Engine, Timeouts},
     host::tail_watch::TailWatch,
-    logs::{meters::LogMeters, place::LogPath, positions::Positions},
+    logs::{metrics::LogMetrics, place::LogPath, positions::Positions},
 };
 
 /// A pump without a loop, and what tells of the files it watches.
@@ -18,7 +18,7 @@ fn pump(directory: &Path) -> (Pump, Tidings) {
         positions: Positions::new(directory.join("positions")),
         watch: Some(watch),
         woken: waker,
-        meters: LogMeters::default(),
+        metrics: LogMetrics::default(),
     };
     (Pump::new(tools, None, woken), tidings)
 }
@@ -47,7 +47,7 @@ async fn a_change_is_told_before_the_turn_is_back_that_set_the_watch() {
     let subject = subject(directory.path());
     let (id, source) = (subject.id.clone(), directory.path().join("json.log"));
     write(&source);
-    pump.observe(subject, Run::Underway(Nanos(1)));
+    pump.observe(subject, Run::InProgress(Nanos(1)));
     pump.start_turns();
     let turned = pump.turns.join_next_with_id().await.unwrap();
     write(&source);
@@ -65,7 +65,7 @@ async fn who_was_let_go_of_is_not_followed_again() {
     let observe = |pump: &mut Pump| {
         let (reply, answer) = oneshot::channel();
         let subject = Box::new(subject(directory.path()));
-        pump.obey(Command::Observe { subject, run: Run::Underway(Nanos(1)), reply });
+        pump.obey(Command::Observe { subject, run: Run::InProgress(Nanos(1)), reply });
         answer
     };
     assert!(observe(&mut pump).await.is_ok());
@@ -89,7 +89,7 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
         let (id, positions) = (subject.id.clone(), pump.tools.positions.clone());
         std::fs::create_dir_all(directory.path().join("pod/main")).unwrap();
         write(&directory.path().join("json.log"));
-        pump.observe(subject, Run::Underway(Nanos(1)));
+        pump.observe(subject, Run::InProgress(Nanos(1)));
         pump.start_turns();
         if leaves {
             pump.forget(&id, None);
@@ -148,7 +148,7 @@ async fn directories_that_hang_keep_no_other_log() {
     for subject in hung.iter().chain([&healthy]).cloned() {
         let (reply, answer) = oneshot::channel();
         let subject = Box::new(subject);
-        let order = Command::Observe { subject, run: Run::Underway(Nanos(1)), reply };
+        let order = Command::Observe { subject, run: Run::InProgress(Nanos(1)), reply };
         orders.send(order).await.unwrap();
         observed.push(answer.await.unwrap());
     }

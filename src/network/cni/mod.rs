@@ -10,7 +10,7 @@ pub mod config;
 pub mod config_directory;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-pub mod meters;
+pub mod metrics;
 pub mod plugin;
 pub mod plugin_error;
 pub mod result;

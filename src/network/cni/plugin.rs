@@ -15,7 +15,7 @@ use tokio::{sync::Semaphore, time};
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
-    meters::CniMeters,
+    metrics::CniMetrics,
     plugin_error::{Failure, PluginError},
     version::{Version, VersionReply},
 };
@@ -31,7 +31,7 @@ pub struct Plugins {
     path: String,
     versions: Mutex<HashMap<PathBuf, (Stamp, Vec<Version>)>>,
     searches: Arc<Semaphore>,
-    meters: CniMeters,
+    metrics: CniMetrics,
 }
 
 /// The environment of one call, besides `CNI_PATH`.
@@ -54,14 +54,14 @@ impl Plugins {
     pub fn new(directories: Vec<PathBuf>) -> Self {
         let names: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
-        let meters = CniMeters::default();
+        let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
-        Self { directories, path: names.join(":"), versions: Mutex::default(), searches, meters }
+        Self { directories, path: names.join(":"), versions: Mutex::default(), searches, metrics }
     }
 
     /// The metrics of their calls.
-    pub const fn meters(&self) -> &CniMeters {
-        &self.meters
+    pub const fn metrics(&self) -> &CniMetrics {
+        &self.metrics
     }
 
     /// Where plugins are searched for.
@@ -106,9 +106,9 @@ impl Plugins {
         timeout: Duration,
     ) -> Result<Vec<u8>, PluginError> {
         let span = span(kind, call);
-        let run = self.meters.begin(kind, call.command, call.container, &span);
+        let run = self.metrics.begin(kind, call.command, call.container, &span);
         let done = self.attempt(kind, call, input, timeout).instrument(span).await;
-        run.ended(done.as_ref().err());
+        run.finish(done.as_ref().err());
         done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
             command: call.command,

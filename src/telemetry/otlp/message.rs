@@ -3,7 +3,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use crate::telemetry::trace::{Ended, Side};
+use crate::telemetry::trace::{FinishedSpan, SpanKind};
 
 /// A batch.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -17,7 +17,7 @@ pub struct ExportTraceServiceRequest {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExportTraceServiceResponse {}
 
-/// Spans of one program.
+/// SpanRecorder of one program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ResourceSpans {
     /// The program.
@@ -36,7 +36,7 @@ pub struct Resource {
     pub attributes: Vec<KeyValue>,
 }
 
-/// Spans noted by one part of a program.
+/// SpanRecorder noted by one part of a program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
     /// The spans.
@@ -108,7 +108,7 @@ pub struct AnyValue {
 
 impl ExportTraceServiceRequest {
     /// These spans, as ours.
-    pub fn of(spans: impl IntoIterator<Item = Ended>) -> Self {
+    pub fn of(spans: impl IntoIterator<Item = FinishedSpan>) -> Self {
         let spans = spans.into_iter().map(Span::from).collect();
         let attributes = vec![
             KeyValue::text("service.name", "dockbridge".to_owned()),
@@ -120,8 +120,8 @@ impl ExportTraceServiceRequest {
     }
 }
 
-impl From<Ended> for Span {
-    fn from(ended: Ended) -> Self {
+impl From<FinishedSpan> for Span {
+    fn from(ended: FinishedSpan) -> Self {
         let begun = ended.begun.duration_since(UNIX_EPOCH).unwrap_or_default();
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let attributes = ended.attributes.into_iter();
@@ -130,10 +130,10 @@ impl From<Ended> for Span {
             span_id: ended.span.to_vec(),
             parent_span_id: ended.parent.map(Vec::from).unwrap_or_default(),
             name: ended.name,
-            kind: match ended.side {
-                Side::Inside => 1,
-                Side::Server => 2,
-                Side::Client => 3,
+            kind: match ended.kind {
+                SpanKind::Internal => 1,
+                SpanKind::Server => 2,
+                SpanKind::Client => 3,
             },
             start_time_unix_nano: nanos(begun),
             end_time_unix_nano: nanos(begun.saturating_add(ended.took)),

@@ -8,26 +8,30 @@ use std::{
     time::Duration,
 };
 
-use super::{News, Systemd};
+use super::{Notification, Systemd};
 
 #[test]
 fn news_arrive_as_lines_of_the_protocol() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    let systemd = Systemd::find(&environment(&[("NOTIFY_SOCKET", path.to_str().unwrap())]), 1);
-    assert!(systemd.listens() && systemd.watchdog().is_none());
-    for (news, line) in [
-        (News::Ready, "READY=1"),
-        (News::Status("serving"), "STATUS=serving"),
-        (News::Status("docker says:\nWATCHDOG=trigger"), "STATUS=docker says: WATCHDOG=trigger"),
-        (News::Alive, "WATCHDOG=1"),
-        (News::Stopping, "STOPPING=1\nSTATUS=stopping; pods keep running"),
+    let systemd =
+        Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", path.to_str().unwrap())]), 1);
+    assert!(systemd.is_present() && systemd.watchdog().is_none());
+    for (notification, line) in [
+        (Notification::Ready, "READY=1"),
+        (Notification::Status("serving"), "STATUS=serving"),
+        (
+            Notification::Status("docker says:\nWATCHDOG=trigger"),
+            "STATUS=docker says: WATCHDOG=trigger",
+        ),
+        (Notification::Alive, "WATCHDOG=1"),
+        (Notification::Stopping, "STOPPING=1\nSTATUS=stopping; pods keep running"),
     ] {
-        systemd.tell(news);
+        systemd.notify(notification);
         assert_eq!(received(&socket), line);
     }
-    systemd.tell(News::Status(&"é".repeat(5000)));
+    systemd.notify(Notification::Status(&"é".repeat(5000)));
     assert!(received(&socket).len() < 1000);
 }
 
@@ -35,7 +39,8 @@ fn news_arrive_as_lines_of_the_protocol() {
 fn an_abstract_socket_is_reached() {
     let name = format!("dockbridge-notify-{}", std::process::id());
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    Systemd::find(&environment(&[("NOTIFY_SOCKET", &format!("@{name}"))]), 1).tell(News::Ready);
+    Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", &format!("@{name}"))]), 1)
+        .notify(Notification::Ready);
     assert_eq!(received(&socket), "READY=1");
 }
 
@@ -54,7 +59,7 @@ fn the_watchdog_is_ours_or_none() {
     ];
     for (variables, expected) in cases {
         assert_eq!(
-            Systemd::find(&environment(&variables), 7).watchdog(),
+            Systemd::from_environment(&environment(&variables), 7).watchdog(),
             expected,
             "{variables:?}"
         );
@@ -64,9 +69,9 @@ fn the_watchdog_is_ours_or_none() {
 #[test]
 fn nobody_to_hear_is_no_trouble() {
     for name in ["", "vsock:2:1234", "relative", "/nowhere/notify"] {
-        let systemd = Systemd::find(&environment(&[("NOTIFY_SOCKET", name)]), 1);
-        assert_eq!(systemd.listens(), name.starts_with('/'), "{name:?}");
-        systemd.tell(News::Ready);
+        let systemd = Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", name)]), 1);
+        assert_eq!(systemd.is_present(), name.starts_with('/'), "{name:?}");
+        systemd.notify(Notification::Ready);
     }
 }
 

@@ -5,25 +5,28 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tracing::{Span, debug_span, field, info, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::{Ended, Noted, QUEUE, Shown, Side, Spans, TRACED, join, parent::Parent};
+use super::{
+    FinishedSpan, QUEUE, SpanGuard, SpanKind, SpanQueue, SpanRecorder, TRACED, parent::Parent,
+    set_parent,
+};
 
 #[test]
 fn a_span_becomes_a_part_of_its_callers_trace_and_its_children_too() {
     let mut noted = traced(0, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox", about = field::Empty);
-        join(&rpc, &header(1));
+        set_parent(&rpc, &header(1));
         rpc.in_scope(|| {
             Span::current().record("about", "default/web");
             info_span!(target: TRACED, "engine", call = %"create container x").in_scope(|| {});
             info!(secret = "hidden", "lines are not noted");
         });
-        Shown::by(&rpc).ended(Some(tonic::Code::NotFound));
+        SpanGuard::new(&rpc).finish(Some(tonic::Code::NotFound));
     });
     let (engine, rpc) = (next(&mut noted), next(&mut noted));
     assert_eq!((engine.trace, rpc.trace), ([0xab; 16], [0xab; 16]));
     assert_eq!((rpc.parent, engine.parent), (Some([0xcd; 8]), Some(rpc.span)));
-    assert_eq!((rpc.name.as_str(), rpc.side), ("RunPodSandbox", Side::Server));
-    assert_eq!((engine.name.as_str(), engine.side), ("engine", Side::Client));
+    assert_eq!((rpc.name.as_str(), rpc.kind), ("RunPodSandbox", SpanKind::Server));
+    assert_eq!((engine.name.as_str(), engine.kind), ("engine", SpanKind::Client));
     assert_eq!(rpc.attributes, [("about", "default/web".to_owned())]);
     assert_eq!(engine.attributes, [("call", "create container x".to_owned())]);
     assert_eq!((rpc.failure.as_deref(), engine.failure), (Some("NotFound"), None));
@@ -43,7 +46,7 @@ fn what_nobody_asked_for_is_left_out_as_far_as_was_said() {
     }
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "Version");
-        join(&rpc, &header(0));
+        set_parent(&rpc, &header(0));
         rpc.in_scope(|| info_span!(target: TRACED, "engine").in_scope(|| {}));
         // Others' spans, and ours that say too much.
         info_span!(target: "h2", "frame").in_scope(|| {});
@@ -55,7 +58,7 @@ fn what_nobody_asked_for_is_left_out_as_far_as_was_said() {
 #[test]
 fn a_header_that_is_none_starts_a_trace_of_its_own() {
     let mut noted = traced(1_000_000, || {
-        join(&info_span!("rpc", name = "Version"), "00-zz-cd-01");
+        set_parent(&info_span!("rpc", name = "Version"), "00-zz-cd-01");
     });
     let rpc = next(&mut noted);
     assert_eq!(rpc.parent, None);
@@ -85,7 +88,7 @@ fn values_are_cut() {
 fn a_span_that_is_kept_ends_when_it_is_told() {
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
-        Shown::by(&rpc).ended(None::<()>);
+        SpanGuard::new(&rpc).finish(None::<()>);
         linger();
     });
     let rpc = next(&mut noted);
@@ -97,7 +100,7 @@ fn a_span_that_is_kept_ends_when_it_is_told() {
 fn what_is_abandoned_ends_there_and_is_no_success() {
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
-        drop(Shown::by(&rpc));
+        drop(SpanGuard::new(&rpc));
         linger();
     });
     let rpc = next(&mut noted);
@@ -108,12 +111,12 @@ fn what_is_abandoned_ends_there_and_is_no_success() {
 #[test]
 fn without_a_collector_nothing_happens() {
     let span = info_span!("rpc", name = "Version");
-    join(&span, &header(1));
-    Shown::by(&span).ended(Some("NotFound"));
+    set_parent(&span, &header(1));
+    SpanGuard::new(&span).finish(Some("NotFound"));
     tracing::subscriber::with_default(tracing_subscriber::registry(), || {
         let span = info_span!("rpc", name = "Version");
-        join(&span, &header(1));
-        Shown::by(&span).ended(Some("NotFound"));
+        set_parent(&span, &header(1));
+        SpanGuard::new(&span).finish(Some("NotFound"));
     });
 }
 
@@ -160,14 +163,14 @@ fn header(flags: u8) -> String {
     format!("00-{}-{}-{flags:02x}", "ab".repeat(16), "cd".repeat(8))
 }
 
-fn traced(per_million: u32, work: impl FnOnce()) -> Noted {
-    let (spans, noted) = Spans::new(per_million);
+fn traced(per_million: u32, work: impl FnOnce()) -> SpanQueue {
+    let (spans, noted) = SpanRecorder::new(per_million);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     tracing::subscriber::with_default(subscriber, work);
     noted
 }
 
-fn next(noted: &mut Noted) -> Ended {
+fn next(noted: &mut SpanQueue) -> FinishedSpan {
     noted.spans.try_recv().expect("a span has ended")
 }
 

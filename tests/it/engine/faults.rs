@@ -13,9 +13,8 @@ use dockbridge::{
     },
     error::Kind,
     telemetry::{
-        meter::Meters as _,
-        registry::{Form, Registry},
-        trace::Spans,
+        registry::{RegisterMetrics as _, Registry, TextFormat},
+        trace::SpanRecorder,
     },
 };
 use serde_json::json;
@@ -195,7 +194,7 @@ async fn a_call_given_up_hangs_up() {
 /// Those who ask wait less long than the client does: what they give up must not go uncounted.
 #[tokio::test]
 async fn a_call_given_up_is_counted_and_its_span_says_so() {
-    let (spans, mut noted) = Spans::new(1_000_000);
+    let (spans, mut noted) = SpanRecorder::new(1_000_000);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     let _noting = tracing::subscriber::set_default(subscriber);
     let docker = FakeDockerd::start().await;
@@ -205,8 +204,8 @@ async fn a_call_given_up_is_counted_and_its_span_says_so() {
     let call = tokio::time::timeout(Duration::from_millis(200), engine.inspect_container(ID));
     call.await.unwrap_err();
     let mut registry = Registry::default();
-    engine.meters().register(&mut registry);
-    let text = registry.text(Form::Plain);
+    engine.metrics().register(&mut registry);
+    let text = registry.text(TextFormat::Prometheus);
     let series = "dockbridge_engine_request_duration_seconds_count{verb=\"inspect\",object=\"container\",\
                   result=\"cancelled\"} 1\n";
     assert!(text.contains(series), "{text}");

@@ -10,7 +10,7 @@ use dockbridge::{
             Collector,
             message::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span},
         },
-        trace::Spans,
+        trace::SpanRecorder,
     },
     wire::cri,
 };
@@ -158,7 +158,7 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
 /// What a dockbridge that delivers there is started in. Spans of this thread are noted while the
 /// guard is kept, and these tests have but one.
 fn surroundings(endpoint: &str, per_million: u32) -> (Surroundings, DefaultGuard) {
-    let (spans, noted) = Spans::new(per_million);
+    let (spans, noted) = SpanRecorder::new(per_million);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     let noting = tracing::subscriber::set_default(subscriber);
     let collector = Some(Collector::new(endpoint.to_owned(), noted));

@@ -1,13 +1,13 @@
 //! What is counted of the logs that are written.
 
 use crate::telemetry::{
-    meter::{By, Counter, Gauge, Meters},
-    registry::Registry,
+    metric::{Counter, Family, Gauge},
+    registry::{RegisterMetrics, Registry},
 };
 
-/// The meters of all logs. Clones count together.
+/// The metrics of all logs. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct LogMeters {
+pub struct LogMetrics {
     /// Bytes of the engine's that were converted.
     pub(super) converted: Counter,
     /// Turns that failed.
@@ -17,32 +17,32 @@ pub struct LogMeters {
     /// Logs that are followed.
     pub(super) followed: Gauge,
     /// Lines or files that were left out.
-    pub(super) lost: By<Counter, 1>,
+    pub(super) lost: Family<Counter, 1>,
 }
 
-impl Meters for LogMeters {
+impl RegisterMetrics for LogMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.show(
+        registry.register(
             "dockbridge_log_converted_bytes_total",
             "Bytes of Docker logs converted to CRI logs",
             &self.converted,
         );
-        registry.show(
+        registry.register(
             "dockbridge_log_backlog_bytes",
             "Bytes of Docker logs not yet converted, over all containers",
             &self.behind,
         );
-        registry.show(
+        registry.register(
             "dockbridge_log_tailers",
             "Containers whose log is being written",
             &self.followed,
         );
-        registry.show(
+        registry.register(
             "dockbridge_log_errors_total",
             "Failed attempts to read or write a log; each is retried",
             &self.errors,
         );
-        registry.show_by(
+        registry.register_family(
             "dockbridge_log_lost_total",
             &["kind"],
             "Losses in CRI logs: lines that could not be parsed, files that Docker removed before they were read",

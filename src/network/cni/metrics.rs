@@ -6,17 +6,16 @@ use super::plugin_error::Failure;
 use crate::{
     host::process::ProcessError,
     telemetry::{
-        errand::{DONE, Errand, Errands},
-        meter::Meters,
-        registry::Registry,
+        operation::{OK, Operation, Operations},
+        registry::{RegisterMetrics, Registry},
     },
 };
 
-/// The meters of all plugins. Clones count together.
+/// The metrics of all plugins. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct CniMeters(Errands<2>);
+pub struct CniMetrics(Operations<2>);
 
-impl CniMeters {
+impl CniMetrics {
     /// A plugin is called, which `span` shows.
     pub(super) fn begin(
         &self,
@@ -32,16 +31,16 @@ impl CniMeters {
 
 /// A plugin until its end.
 #[derive(Debug)]
-pub(super) struct Run(Errand<2>);
+pub(super) struct Run(Operation<2>);
 
 impl Run {
     /// It has ended.
-    pub(super) fn ended(self, failure: Option<&Failure>) {
-        self.0.ended(outcome(failure), failure.map(Failure::kind));
+    pub(super) fn finish(self, failure: Option<&Failure>) {
+        self.0.finish(outcome(failure), failure.map(Failure::kind));
     }
 }
 
-impl Meters for CniMeters {
+impl RegisterMetrics for CniMetrics {
     fn register(&self, registry: &mut Registry) {
         self.0.register(
             registry,
@@ -54,7 +53,7 @@ impl Meters for CniMeters {
 
 const fn outcome(failure: Option<&Failure>) -> &'static str {
     match failure {
-        None => DONE,
+        None => OK,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",
         Some(Failure::Unsearchable { .. }) => "unsearchable",
         Some(Failure::Reported { .. }) => "reported",

@@ -5,78 +5,78 @@ use std::{fmt::Display, time::Duration};
 use tonic::Code;
 
 use crate::{
-    engine::meters::EngineMeters,
+    engine::metrics::EngineMetrics,
     telemetry::{
-        meter::{By, Counter, Gauge, Meters, Timed, Timings},
-        registry::Registry,
-        underway::{Ongoing, Underway},
+        in_progress::{InProgress, InProgressGuard},
+        metric::{Counter, Family, Gauge, Histogram, Timer},
+        registry::{RegisterMetrics, Registry},
     },
 };
 
-/// The meters of the edge. Clones count together.
+/// The metrics of the edge. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct RpcMeters {
-    answered: By<Timings, 2>,
-    underway: Underway,
+pub struct RpcMetrics {
+    answered: Family<Histogram, 2>,
+    in_progress: InProgress,
     /// Those who listen to events.
     pub(super) listeners: Gauge,
     /// Events, each once, however many are told.
     pub events: Counter,
     /// What calls may wait for.
-    pub(super) engine: EngineMeters,
+    pub(super) engine: EngineMetrics,
 }
 
-impl RpcMeters {
+impl RpcMetrics {
     /// Of an edge whose calls come to this engine.
-    pub fn beside(engine: &EngineMeters) -> Self {
+    pub fn beside(engine: &EngineMetrics) -> Self {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
     /// A call begins. The name is the client's word: only those of the interface are kept.
-    pub(super) fn begin(&self, name: &str) -> (Call, Ongoing) {
+    pub(super) fn begin(&self, name: &str) -> (Call, InProgressGuard) {
         let method = known(name);
-        let call = Call(self.answered.begin([method, word(Code::Cancelled)]));
-        (call, self.underway.begin("rpc", method))
+        let call = Call(self.answered.start_timer([method, word(Code::Cancelled)]));
+        (call, self.in_progress.begin("rpc", method))
     }
 }
 
 /// A call until it is answered, or until its caller has left.
 #[derive(Debug)]
-pub(super) struct Call(Timed<2>);
+pub(super) struct Call(Timer<2>);
 
 impl Call {
     /// It was answered; how long that took. Of a stream, this is the beginning: its end shows in
     /// no header.
     pub(super) fn answered(self, code: Code) -> Duration {
-        self.0.ended(word(code))
+        self.0.finish(word(code))
     }
 }
 
-impl Meters for RpcMeters {
+impl RegisterMetrics for RpcMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.show_by(
+        registry.register_family(
             "dockbridge_cri_request_duration_seconds",
             &["method", "code"],
             "Time from a CRI call to its answer, to the beginning of its stream, or until its caller left",
             &self.answered,
         );
-        registry.show(
+        registry.register(
             "dockbridge_container_event_subscribers",
             "Clients subscribed to container events (GetContainerEvents)",
             &self.listeners,
         );
-        registry.show(
+        registry.register(
             "dockbridge_container_events_total",
             "Container events sent, each counted once however many subscribers it has",
             &self.events,
         );
-        registry.watch(&self.underway);
+        registry.register_in_progress(&self.in_progress);
     }
 }
 
 tokio::task_local! {
     /// The call that this task answers.
-    pub(super) static CALL: Ongoing;
+    pub(super) static CALL: InProgressGuard;
 }
 
 /// Notes in the list of what is under way what the call of this task is about.

@@ -1,17 +1,17 @@
 //! What is counted of streams and of the tokens that lead to them.
 
 use crate::telemetry::{
-    meter::{By, Counter, Gauge, Held, Meters},
-    registry::Registry,
-    underway::{Ongoing, Underway},
+    in_progress::{InProgress, InProgressGuard},
+    metric::{Counter, Family, Gauge, GaugeGuard},
+    registry::{RegisterMetrics, Registry},
 };
 
-/// The meters of streams. Clones count together.
+/// The metrics of streams. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct StreamMeters {
-    tokens: By<Counter, 1>,
-    open: By<Gauge, 1>,
-    underway: Underway,
+pub struct StreamingMetrics {
+    tokens: Family<Counter, 1>,
+    open: Family<Gauge, 1>,
+    in_progress: InProgress,
 }
 
 /// What becomes of tokens.
@@ -27,7 +27,7 @@ pub(super) enum Token {
     Full,
 }
 
-impl StreamMeters {
+impl StreamingMetrics {
     pub(super) fn token(&self, fate: Token) {
         let word = match fate {
             Token::Given => "issued",
@@ -35,29 +35,29 @@ impl StreamMeters {
             Token::Refused => "refused",
             Token::Full => "full",
         };
-        self.tokens.of([word]).one();
+        self.tokens.with([word]).inc();
     }
 
     /// A stream begins, `what` for people.
-    pub(super) fn begin(&self, kind: &'static str, what: String) -> (Held, Ongoing) {
-        (self.open.of([kind]).one(), self.underway.begin(kind, what))
+    pub(super) fn begin(&self, kind: &'static str, what: String) -> (GaugeGuard, InProgressGuard) {
+        (self.open.with([kind]).inc_while_held(), self.in_progress.begin(kind, what))
     }
 }
 
-impl Meters for StreamMeters {
+impl RegisterMetrics for StreamingMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.show_by(
+        registry.register_family(
             "dockbridge_streaming_tokens_total",
             &["result"],
             "Tokens for exec, attach and port-forward: issued, used, refused, or not issued because too many were open",
             &self.tokens,
         );
-        registry.show_by(
+        registry.register_family(
             "dockbridge_streaming_sessions",
             &["kind"],
             "Open sessions of exec, attach and port-forward",
             &self.open,
         );
-        registry.watch(&self.underway);
+        registry.register_in_progress(&self.in_progress);
     }
 }

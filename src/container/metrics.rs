@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::error::ContainerError;
 use crate::telemetry::{
-    meter::{By, Meters, Timings},
-    registry::Registry,
-    underway::Underway,
+    in_progress::InProgress,
+    metric::{Family, Histogram},
+    registry::{RegisterMetrics, Registry},
 };
 
-/// The meters of container verbs. Clones count together.
+/// The metrics of container verbs. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct ContainerMeters {
-    execs: By<Timings, 1>,
-    pub(super) underway: Underway,
+pub struct ContainerMetrics {
+    execs: Family<Histogram, 1>,
+    pub(super) in_progress: InProgress,
 }
 
-impl ContainerMeters {
+impl ContainerMetrics {
     /// A command has come to its end, however it went.
     pub(super) fn ran(&self, took: Duration, error: Option<&ContainerError>) {
         let outcome = match error {
@@ -25,18 +25,18 @@ impl ContainerMeters {
             Some(ContainerError::Abandoned { .. }) => "abandoned",
             Some(_) => "error",
         };
-        self.execs.of([outcome]).took(took);
+        self.execs.with([outcome]).observe(took);
     }
 }
 
-impl Meters for ContainerMeters {
+impl RegisterMetrics for ContainerMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.show_by(
+        registry.register_family(
             "dockbridge_exec_sync_duration_seconds",
             &["result"],
             "Time of a command run by ExecSync, killing it included where it timed out or was abandoned",
             &self.execs,
         );
-        registry.watch(&self.underway);
+        registry.register_in_progress(&self.in_progress);
     }
 }

@@ -8,21 +8,20 @@ use super::error::{Call, EngineError, Subject};
 use crate::{
     error::Kind,
     telemetry::{
-        errand::{DONE, Errand, Errands},
-        meter::Meters,
-        registry::Registry,
-        underway::Doing,
+        in_progress::RunningOperation,
+        operation::{OK, Operation, Operations},
+        registry::{RegisterMetrics, Registry},
     },
 };
 
-/// The meters of one engine. Clones count together.
+/// The metrics of one engine. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct EngineMeters(Errands<3>);
+pub struct EngineMetrics(Operations<3>);
 
-impl EngineMeters {
+impl EngineMetrics {
     /// The calls that wait for their answers.
-    pub fn underway(&self) -> Vec<Doing> {
-        self.0.underway().list()
+    pub fn in_progress(&self) -> Vec<RunningOperation> {
+        self.0.in_progress().list()
     }
 
     /// A call begins, which `span` shows.
@@ -34,17 +33,17 @@ impl EngineMeters {
 
 /// A call until it has ended, or begun where its answer is endless.
 #[derive(Debug)]
-pub(super) struct PendingCall(Errand<3>);
+pub(super) struct PendingCall(Operation<3>);
 
 impl PendingCall {
     /// It has ended; how long it took.
-    pub(super) fn ended(self, error: Option<&EngineError>) -> Duration {
+    pub(super) fn finish(self, error: Option<&EngineError>) -> Duration {
         let failure = error.map(EngineError::kind);
-        self.0.ended(failure.map_or(DONE, Kind::word), failure)
+        self.0.finish(failure.map_or(OK, Kind::word), failure)
     }
 }
 
-impl Meters for EngineMeters {
+impl RegisterMetrics for EngineMetrics {
     fn register(&self, registry: &mut Registry) {
         self.0.register(
             registry,

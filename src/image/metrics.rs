@@ -8,20 +8,20 @@ use crate::{
     error::Kind,
     model::reference::ImageReference,
     telemetry::{
-        errand::{DONE, Errand, Errands},
-        meter::{Counter, Meters},
-        registry::Registry,
+        metric::Counter,
+        operation::{OK, Operation, Operations},
+        registry::{RegisterMetrics, Registry},
     },
 };
 
-/// The meters of the image verbs. Clones count together.
+/// The metrics of the image verbs. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct ImageMeters {
-    pulls: Errands<1>,
+pub struct ImageMetrics {
+    pulls: Operations<1>,
     bytes: Counter,
 }
 
-impl ImageMeters {
+impl ImageMetrics {
     /// A transfer begins.
     pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
         Transfer(self.pulls.begin("pull", image.to_string(), [""]))
@@ -35,13 +35,13 @@ impl ImageMeters {
 
 /// A transfer until its end.
 #[derive(Debug)]
-pub(super) struct Transfer(Errand<1>);
+pub(super) struct Transfer(Operation<1>);
 
 impl Transfer {
     /// It has ended.
-    pub(super) fn ended(self, error: Option<&ImageError>) {
+    pub(super) fn finish(self, error: Option<&ImageError>) {
         let failure = error.map(ImageError::kind);
-        self.0.ended(failure.map_or(DONE, Kind::word), failure);
+        self.0.finish(failure.map_or(OK, Kind::word), failure);
     }
 }
 
@@ -58,12 +58,12 @@ impl Volume {
             return;
         }
         let far = self.layers.entry(progress.layer.clone()).or_default();
-        self.bytes.add(progress.current.saturating_sub(*far));
+        self.bytes.inc_by(progress.current.saturating_sub(*far));
         *far = progress.current.max(*far);
     }
 }
 
-impl Meters for ImageMeters {
+impl RegisterMetrics for ImageMetrics {
     fn register(&self, registry: &mut Registry) {
         self.pulls.register(
             registry,
@@ -71,7 +71,7 @@ impl Meters for ImageMeters {
             &["result"],
             "Time of an image pull; equal pulls at the same time are one",
         );
-        registry.show(
+        registry.register(
             "dockbridge_image_pull_bytes_total",
             "Compressed bytes of image layers pulled, as Docker reports them",
             &self.bytes,
@@ -85,13 +85,13 @@ const DOWNLOADING: &str = "Downloading";
 mod tests {
     //! Which bytes count.
 
-    use super::ImageMeters;
+    use super::ImageMetrics;
     use crate::engine::pull::PullProgress;
 
     #[test]
     fn what_is_told_again_counts_once() {
-        let meters = ImageMeters::default();
-        let mut volume = meters.volume();
+        let metrics = ImageMetrics::default();
+        let mut volume = metrics.volume();
         let told = [("a", 10), ("a", 10), ("b", 5), ("a", 30), ("a", 0), ("a", 31)];
         for (layer, current) in told {
             let (layer, status) = (layer.to_owned(), "Downloading".to_owned());
@@ -99,6 +99,6 @@ mod tests {
         }
         let (layer, status) = ("a".to_owned(), "Extracting".to_owned());
         volume.note(&PullProgress { layer, status, current: 90, total: 100 });
-        assert_eq!(meters.bytes.count(), 36);
+        assert_eq!(metrics.bytes.get(), 36);
     }
 }

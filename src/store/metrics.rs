@@ -16,27 +16,27 @@ use crate::{
         record::{Listed, Process, SandboxState},
     },
     telemetry::{
-        meter::{By, Counter, Meters, Timings},
-        registry::{Figure, Registry, counted},
+        metric::{Counter, Family, Histogram},
+        registry::{RegisterMetrics, Registry, Sample, counted},
     },
 };
 
-/// The meters of the writer. Clones count together.
+/// The metrics of the writer. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct StoreMeters {
+pub struct StoreMetrics {
     /// From an event in the engine to the snapshot that shows what came of it.
-    pub(super) lag: Timings,
+    pub(super) lag: Histogram,
     pub(super) events: Counter,
     pub(super) lists: Counter,
     pub(super) links: Counter,
     pub(super) losses: Counter,
     pub(super) snapshots: Counter,
-    looks: By<Counter, 2>,
+    looks: Family<Counter, 2>,
     /// When the engine last said something, in nanoseconds since the epoch; 0 for never.
     heard: Arc<AtomicI64>,
 }
 
-impl StoreMeters {
+impl StoreMetrics {
     /// The engine has said something: what is known of it is true now.
     pub(super) fn heard(&self) {
         self.heard.store(clock::nanos(), Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl StoreMeters {
             Target::Container(_) => "container",
             Target::Image(_) => "image",
         };
-        self.looks.of([object, if saw { "ok" } else { "error" }]).one();
+        self.looks.with([object, if saw { "ok" } else { "error" }]).inc();
     }
 
     /// How long ago the engine last said something.
@@ -59,40 +59,44 @@ impl StoreMeters {
     }
 }
 
-impl Meters for Store {
+impl RegisterMetrics for Store {
     fn register(&self, registry: &mut Registry) {
-        let meters = self.meters();
-        registry.show(
+        let metrics = self.metrics();
+        registry.register(
             "dockbridge_store_update_duration_seconds",
             "Time from a Docker event until lists and statuses show it",
-            &meters.lag,
+            &metrics.lag,
         );
-        registry.show("dockbridge_engine_events_total", "Docker events received", &meters.events);
-        registry.show(
+        registry.register(
+            "dockbridge_engine_events_total",
+            "Docker events received",
+            &metrics.events,
+        );
+        registry.register(
             "dockbridge_store_relists_total",
             "Full lists of containers fetched from Docker: one per connection, then periodically",
-            &meters.lists,
+            &metrics.lists,
         );
-        registry.show_by(
+        registry.register_family(
             "dockbridge_store_inspects_total",
             &["object", "result"],
             "Docker inspects made to update the store",
-            &meters.looks,
+            &metrics.looks,
         );
-        registry.show(
+        registry.register(
             "dockbridge_engine_event_stream_connects_total",
             "Times the Docker event stream was opened",
-            &meters.links,
+            &metrics.links,
         );
-        registry.show(
+        registry.register(
             "dockbridge_engine_event_stream_disconnects_total",
             "Times the Docker event stream ended or could not be opened",
-            &meters.losses,
+            &metrics.losses,
         );
-        registry.show(
+        registry.register(
             "dockbridge_store_snapshots_total",
             "Snapshots of the store published to readers",
-            &meters.snapshots,
+            &metrics.snapshots,
         );
         show_state(self, registry);
     }
@@ -100,46 +104,48 @@ impl Meters for Store {
 
 /// What the snapshot says whenever somebody asks.
 fn show_state(store: &Store, registry: &mut Registry) {
-    let heard = store.meters().clone();
-    registry.look(
+    let heard = store.metrics().clone();
+    registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
         "Time since Docker last sent anything; absent before its first answer",
-        move || heard.silence().map(|since| Figure::only(since.as_secs_f64())).unwrap_or_default(),
+        move || {
+            heard.silence().map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
+        },
     );
     let now = store.clone();
-    registry.look(
+    registry.register_fn(
         "dockbridge_store_synced",
         &[],
         "1 once Docker's containers have been listed",
-        move || Figure::only(f64::from(u8::from(now.snapshot().is_synced()))),
+        move || Sample::single(f64::from(u8::from(now.snapshot().is_synced()))),
     );
     let now = store.clone();
-    registry.look(
+    registry.register_fn(
         "dockbridge_store_initial_inspects_complete",
         &[],
         "1 once everything in the first list has been inspected; nothing is cleaned up before",
-        move || Figure::only(f64::from(u8::from(now.snapshot().is_complete()))),
+        move || Sample::single(f64::from(u8::from(now.snapshot().is_complete()))),
     );
     let now = store.clone();
-    registry.look(
+    registry.register_fn(
         "dockbridge_store_uninspected_objects",
         &[],
         "Containers, pods and images known from lists only: their inspect has not answered",
-        move || Figure::only(counted(now.snapshot().uninspected().count())),
+        move || Sample::single(counted(now.snapshot().uninspected().count())),
     );
     let now = store.clone();
-    registry.look(
+    registry.register_fn(
         "dockbridge_engine_reachable",
         &[],
         "1 while the Docker Engine answers",
         move || {
             let reachable = now.snapshot().health == EngineHealth::Reachable;
-            Figure::only(f64::from(u8::from(reachable)))
+            Sample::single(f64::from(u8::from(reachable)))
         },
     );
     let now = store.clone();
-    registry.look("dockbridge_pods", &["state"], "Pods by state", move || {
+    registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {
         let snapshot = now.snapshot();
         by_state(
             ["ready", "not_ready"],
@@ -150,7 +156,7 @@ fn show_state(store: &Store, registry: &mut Registry) {
         )
     });
     let now = store.clone();
-    registry.look("dockbridge_containers", &["state"], "Containers by state", move || {
+    registry.register_fn("dockbridge_containers", &["state"], "Containers by state", move || {
         let snapshot = now.snapshot();
         by_state(
             ["created", "running", "exited", "unknown"],
@@ -158,8 +164,8 @@ fn show_state(store: &Store, registry: &mut Registry) {
         )
     });
     let now = store.clone();
-    registry.look("dockbridge_images", &[], "Images on the node", move || {
-        Figure::only(counted(now.snapshot().images().len()))
+    registry.register_fn("dockbridge_images", &[], "Images on the node", move || {
+        Sample::single(counted(now.snapshot().images().len()))
     });
 }
 
@@ -176,8 +182,8 @@ pub const fn word(process: &Process) -> &'static str {
 fn by_state<const N: usize>(
     words: [&'static str; N],
     states: impl Iterator<Item = &'static str>,
-) -> Vec<Figure<1>> {
+) -> Vec<Sample<1>> {
     let states: Vec<&str> = states.collect();
     let of = |word: &&str| states.iter().filter(|state| *state == word).count();
-    words.iter().map(|word| Figure::of([word], counted(of(word)))).collect()
+    words.iter().map(|word| Sample::labelled([word], counted(of(word)))).collect()
 }

@@ -1,0 +1,112 @@
+//! The operations in progress, shown by the state endpoint and named when a deadline passes.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt::Display,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// A module's operations in progress. Clones share the list.
+#[derive(Clone, Debug, Default)]
+pub struct InProgress {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    next: AtomicU64,
+    running: Mutex<BTreeMap<u64, Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    kind: &'static str,
+    what: Cow<'static, str>,
+    start: Instant,
+}
+
+/// An operation in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningOperation {
+    /// Its kind, e.g. `pull`.
+    pub kind: &'static str,
+    /// What it is about, for people. Never a secret.
+    pub what: String,
+    /// How long it has taken so far.
+    pub elapsed: Duration,
+}
+
+/// Keeps an operation in the list until it is dropped.
+#[derive(Debug)]
+#[must_use = "listed only until it is dropped"]
+pub struct InProgressGuard {
+    shared: Arc<Shared>,
+    key: u64,
+}
+
+impl InProgress {
+    /// Adds one until the guard is dropped.
+    pub fn begin(&self, kind: &'static str, what: impl Into<Cow<'static, str>>) -> InProgressGuard {
+        let key = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let running = Running { kind, what: what.into(), start: Instant::now() };
+        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(key, running);
+        InProgressGuard { shared: Arc::clone(&self.shared), key }
+    }
+
+    /// The operations in progress, in the order in which they began.
+    pub fn list(&self) -> Vec<RunningOperation> {
+        let running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let operations = running.values().map(|one| RunningOperation {
+            kind: one.kind,
+            what: one.what.clone().into_owned(),
+            elapsed: one.start.elapsed(),
+        });
+        operations.collect()
+    }
+}
+
+impl InProgressGuard {
+    /// Adds its subject, once known, behind its name.
+    pub fn about(&self, subject: impl Display) {
+        let mut running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(one) = running.get_mut(&self.key) {
+            one.what = Cow::Owned(format!("{} {subject}", one.what));
+        }
+    }
+}
+
+impl Drop for InProgressGuard {
+    fn drop(&mut self) {
+        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Operations are listed until they end.
+
+    use super::InProgress;
+
+    #[test]
+    fn what_has_begun_is_listed_until_it_ends() {
+        let in_progress = InProgress::default();
+        let first = in_progress.begin("pull", "busybox");
+        let second = in_progress.begin("exec", format!("container {}", 7));
+        let listed = |in_progress: &InProgress| -> Vec<(&str, String)> {
+            in_progress.list().into_iter().map(|one| (one.kind, one.what)).collect()
+        };
+        let (pull, exec) = (("pull", "busybox".to_owned()), ("exec", "container 7".to_owned()));
+        assert_eq!(listed(&in_progress.clone()), [pull, exec.clone()]);
+        first.about("again");
+        assert_eq!(listed(&in_progress)[0].1, "busybox again");
+        drop(first);
+        assert_eq!(listed(&in_progress), [exec]);
+        drop(second);
+        assert!(in_progress.list().is_empty());
+    }
+}

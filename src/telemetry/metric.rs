@@ -1,0 +1,230 @@
+//! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and
+//! registers them in the [`Registry`](super::registry::Registry); nothing here is global.
+//!
+//! A label's values are `&'static str`, so no client, engine or file can make more of them. To
+//! count costs an atomic addition, to time a short lock, a label the search in a small table.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter, gauge, histogram},
+};
+
+/// What a metric is, whatever its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// With prefix and unit, and `_total` for a counter.
+    pub name: &'static str,
+    /// What it means, in a sentence without a full stop.
+    pub help: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// The names of its labels, in the order of their values.
+    pub labels: &'static [&'static str],
+}
+
+/// Counts what has happened since the process began. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(counter::Counter);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.0.inc();
+    }
+
+    /// Adds `times`.
+    pub fn inc_by(&self, times: u64) {
+        self.0.inc_by(times);
+    }
+
+    /// How often it has happened.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A value that goes up and down. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Gauge(gauge::Gauge);
+
+impl Gauge {
+    /// Sets it.
+    pub fn set(&self, value: i64) {
+        self.0.set(value);
+    }
+
+    /// Adds one until the guard is dropped.
+    pub fn inc_while_held(&self) -> GaugeGuard {
+        self.0.inc();
+        GaugeGuard(self.clone())
+    }
+
+    /// Its value.
+    pub fn get(&self) -> i64 {
+        self.0.get()
+    }
+}
+
+/// Counted by a [`Gauge`] until it is dropped.
+#[derive(Debug)]
+#[must_use = "counted only until it is dropped"]
+pub struct GaugeGuard(Gauge);
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.0.dec();
+    }
+}
+
+/// A histogram of durations, in seconds. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Histogram(histogram::Histogram);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self(histogram::Histogram::new(BOUNDS))
+    }
+}
+
+impl Histogram {
+    /// Adds one duration.
+    pub fn observe(&self, time: Duration) {
+        self.0.observe(time.as_secs_f64());
+    }
+}
+
+/// RegisterMetrics told apart by `N` labels, made when they are first needed. Clones share them.
+#[derive(Clone)]
+pub struct Family<M, const N: usize>(Arc<RwLock<BTreeMap<[&'static str; N], M>>>);
+
+impl<M, const N: usize> Default for Family<M, N> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<M: Clone + Default, const N: usize> Family<M, N> {
+    /// The metric with these label values, in the order of the label names.
+    pub fn with(&self, values: [&'static str; N]) -> M {
+        let existing = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&values).cloned();
+        existing.unwrap_or_else(|| {
+            let mut metrics = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            metrics.entry(values).or_default().clone()
+        })
+    }
+}
+
+impl<const N: usize> Family<Histogram, N> {
+    /// Starts a timer. The last label is the result; the value given here is used if the timer is
+    /// dropped before it is finished.
+    pub fn start_timer(&self, labels: [&'static str; N]) -> Timer<N> {
+        Timer { histograms: self.clone(), labels, start: Instant::now(), took: None }
+    }
+}
+
+/// Measures until it is finished or dropped.
+#[derive(Debug)]
+#[must_use = "its time ends when it is dropped"]
+pub struct Timer<const N: usize> {
+    histograms: Family<Histogram, N>,
+    labels: [&'static str; N],
+    start: Instant,
+    took: Option<Duration>,
+}
+
+impl<const N: usize> Timer<N> {
+    /// Ends it with this result. Returns how long it took.
+    pub fn finish(mut self, result: &'static str) -> Duration {
+        if let Some(last) = self.labels.last_mut() {
+            *last = result;
+        }
+        *self.took.insert(self.start.elapsed())
+    }
+}
+
+impl<const N: usize> Drop for Timer<N> {
+    fn drop(&mut self) {
+        let took = self.took.unwrap_or_else(|| self.start.elapsed());
+        self.histograms.with(self.labels).observe(took);
+    }
+}
+
+impl<M, const N: usize> fmt::Debug for Family<M, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family").field("labels", &N).finish_non_exhaustive()
+    }
+}
+
+/// What a [`Registry`](super::registry::Registry) can hold: each type of this file.
+pub trait Metric: Send + Sync + 'static {
+    /// Counter, gauge or histogram.
+    fn kind(&self) -> MetricType;
+
+    /// Writes its value now.
+    ///
+    /// # Errors
+    /// The writer's.
+    fn write(&self, description: &Description, to: MetricEncoder<'_>) -> fmt::Result;
+}
+
+impl Metric for Counter {
+    fn kind(&self) -> MetricType {
+        MetricType::Counter
+    }
+
+    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(to)
+    }
+}
+
+impl Metric for Gauge {
+    fn kind(&self) -> MetricType {
+        MetricType::Gauge
+    }
+
+    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(to)
+    }
+}
+
+impl Metric for Histogram {
+    fn kind(&self) -> MetricType {
+        MetricType::Histogram
+    }
+
+    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(to)
+    }
+}
+
+impl<M: Metric + Clone + Default, const N: usize> Metric for Family<M, N> {
+    fn kind(&self) -> MetricType {
+        M::default().kind()
+    }
+
+    fn write(&self, description: &Description, mut to: MetricEncoder<'_>) -> fmt::Result {
+        let metrics = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for (values, metric) in metrics {
+            let labels: Vec<(&str, &str)> =
+                description.labels.iter().copied().zip(values).collect();
+            metric.write(description, to.encode_family(&labels.as_slice())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bounds in seconds, from a list call to the longest wait of a kubelet.
+const BOUNDS: [f64; 17] = [
+    0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0, 120.0,
+];
+
+#[cfg(test)]
+mod tests;
