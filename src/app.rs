@@ -64,7 +64,7 @@ use crate::{
         adopt::Adopter,
         room::{SandboxRooms, Sandboxes},
     },
-    stats::room::Stats,
+    stats::service::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
     streaming::{error::BindError, room::Streaming, server::Endpoint},
     telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},

@@ -46,9 +46,9 @@ struct Found {
 #[derive(Clone, Debug)]
 pub struct Cgroup {
     proc: PathBuf,
-    unified: Option<PathBuf>,
+    v2: Option<PathBuf>,
     /// By controller, `name=systemd` among them.
-    legacy: BTreeMap<String, PathBuf>,
+    v1: BTreeMap<String, PathBuf>,
     kept: Kept,
 }
 
@@ -56,9 +56,9 @@ pub struct Cgroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Version 1.
-    Legacy,
+    V1,
     /// Version 2.
-    Unified,
+    V2,
 }
 
 /// What the table of mounts told of control groups, and what it cost to read.
@@ -152,7 +152,7 @@ impl Cgroups {
     }
 
     /// Forgets the groups of all other owners.
-    pub fn keep(&self, is_owner: impl Fn(&str) -> bool) {
+    pub fn retain(&self, is_owner: impl Fn(&str) -> bool) {
         self.found().retain(|owner, _| is_owner(owner));
     }
 
@@ -163,20 +163,15 @@ impl Cgroups {
     /// The topmost group that can be seen of each hierarchy; none where there are none.
     pub fn top(&self) -> Option<Cgroup> {
         let mounts = self.known().ok()?.mounts;
-        let (proc, mut legacy) = (self.proc.clone(), BTreeMap::new());
+        let (proc, mut v1) = (self.proc.clone(), BTreeMap::new());
         for mount in mounts.iter() {
             for option in mount.options.iter().flatten() {
-                legacy.entry(option.clone()).or_insert_with(|| mount.point.clone());
+                v1.entry(option.clone()).or_insert_with(|| mount.point.clone());
             }
         }
-        let unified = mounts.iter().find(|mount| mount.options.is_none());
-        let unified = unified.map(|mount| mount.point.clone());
-        (unified.is_some() || !legacy.is_empty()).then_some(Cgroup {
-            proc,
-            unified,
-            legacy,
-            kept: Kept::nothing(),
-        })
+        let v2 = mounts.iter().find(|mount| mount.options.is_none());
+        let v2 = v2.map(|mount| mount.point.clone());
+        (v2.is_some() || !v1.is_empty()).then_some(Cgroup { proc, v2, v1, kept: Kept::nothing() })
     }
 
     /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
@@ -186,10 +181,10 @@ impl Cgroups {
             return None;
         }
         match hierarchy {
-            Hierarchy::Legacy => Some(mounts.iter().any(|mount| mount.serves(controller))),
-            Hierarchy::Unified => {
-                let unified = mounts.iter().find(|mount| mount.options.is_none())?;
-                let listed = fs::read_to_string(unified.point.join("cgroup.controllers")).ok()?;
+            Hierarchy::V1 => Some(mounts.iter().any(|mount| mount.serves(controller))),
+            Hierarchy::V2 => {
+                let v2 = mounts.iter().find(|mount| mount.options.is_none())?;
+                let listed = fs::read_to_string(v2.point.join("cgroup.controllers")).ok()?;
                 Some(listed.split_whitespace().any(|known| known == controller))
             }
         }
@@ -198,7 +193,7 @@ impl Cgroups {
     fn locate(&self, told: &str, owner: &str, mounts: &[Mount]) -> Option<Cgroup> {
         let proc = self.proc.clone();
         let kept = Kept::of(&self.allowance);
-        let mut found = Cgroup { proc, unified: None, legacy: BTreeMap::new(), kept };
+        let mut found = Cgroup { proc, v2: None, v1: BTreeMap::new(), kept };
         for (controllers, path) in told.lines().filter_map(|line| membership(line, owner)) {
             let seen = |mount: &&Mount| match controllers {
                 "" => mount.options.is_none(),
@@ -207,14 +202,14 @@ impl Cgroups {
             let place = mounts.iter().filter(seen).find_map(|mount| mount.place_of(&path));
             match (place, controllers) {
                 (None, _) => {}
-                (place, "") => found.unified = place,
+                (place, "") => found.v2 = place,
                 (Some(place), list) => {
                     let each = list.split(',').map(|one| (one.to_owned(), place.clone()));
-                    found.legacy.extend(each);
+                    found.v1.extend(each);
                 }
             }
         }
-        (found.unified.is_some() || !found.legacy.is_empty()).then_some(found)
+        (found.v2.is_some() || !found.v1.is_empty()).then_some(found)
     }
 
     /// The table as it was read last; read now if it never was.
@@ -252,13 +247,13 @@ impl Default for Cgroups {
 impl Cgroup {
     /// Where a controller's files are, and of which sort they are.
     pub fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
-        let legacy = self.legacy.get(controller).map(|place| (Hierarchy::Legacy, place.as_path()));
-        legacy.or_else(|| self.unified().map(|place| (Hierarchy::Unified, place)))
+        let v1 = self.v1.get(controller).map(|place| (Hierarchy::V1, place.as_path()));
+        v1.or_else(|| self.v2().map(|place| (Hierarchy::V2, place)))
     }
 
     /// The directory in the hierarchy of version 2.
-    pub fn unified(&self) -> Option<&Path> {
-        self.unified.as_deref()
+    pub fn v2(&self) -> Option<&Path> {
+        self.v2.as_deref()
     }
 
     /// Those of its files that stay open.
@@ -267,17 +262,17 @@ impl Cgroup {
     }
 
     fn is_where(&self, other: &Self) -> bool {
-        self.unified == other.unified && self.legacy == other.legacy
+        self.v2 == other.v2 && self.v1 == other.v1
     }
 
     /// Whether it is still there, by the first of its directories.
     pub fn exists(&self) -> bool {
-        self.unified.iter().chain(self.legacy.values()).next().is_some_and(|place| place.is_dir())
+        self.v2.iter().chain(self.v1.values()).next().is_some_and(|place| place.is_dir())
     }
 
     /// The systemd scope that the group is, where systemd made it.
     pub fn scope(&self) -> Option<&str> {
-        let mut places = self.unified.iter().chain(self.legacy.values());
+        let mut places = self.v2.iter().chain(self.v1.values());
         places.find_map(|place| place.file_name()?.to_str().filter(|name| name.ends_with(".scope")))
     }
 }

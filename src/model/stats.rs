@@ -349,7 +349,7 @@ pub struct DiskReading {
 /// Every figure that can be told on this machine, each with some value: what is none here is none
 /// in every reading.
 #[derive(Clone, Debug, Default)]
-pub struct Specimen {
+pub struct MachineSample {
     /// Of a control group.
     pub group: GroupReading,
     /// Of processes.

@@ -10,7 +10,7 @@ use crate::{
     host::clock,
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
-    stats::room::Stats,
+    stats::service::Stats,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},

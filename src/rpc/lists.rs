@@ -78,8 +78,8 @@ impl RuntimeRpc {
     pub(super) async fn announced(&self) -> Result<Vec<cri::MetricDescriptor>, Status> {
         // Kubelet asks once, when it begins: an engine that is late must not leave it without.
         let now = self.described().await;
-        let specimen = self.stats.specimen(&now).await.map_err(failed)?;
-        Ok(render::metrics::answer::descriptors(&specimen))
+        let machine_sample = self.stats.machine_sample(&now).await.map_err(failed)?;
+        Ok(render::metrics::answer::descriptors(&machine_sample))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     host::clock,
     network::service::Network,
     sandbox::room::Sandboxes,
-    stats::room::Stats,
+    stats::service::Stats,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
     streaming::room::Streaming,
     translate::{parse, render},

@@ -1,34 +1,27 @@
-//! The disks that figures of containers name: looked at in the background, since a file system may
-//! hang, and answered from memory.
+//! The disks that figures of containers name, as [`super::disk_watcher`] saw them last.
 
 use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::{task::spawn_blocking, time::sleep};
 use tracing::debug;
 
-use super::{
-    read::{file::Files, partitions},
-    room::Memory,
-};
+use super::read::{file::Files, partitions};
 use crate::{
-    engine::storage,
     error::chain,
     host::{disk, mounts},
     model::stats::{DiskReading, Disks},
-    store::handle::Store,
 };
 
 /// What was seen last.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Option<(Instant, Arc<Disks>)>>);
+pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 
-impl Seen {
+impl DiskCache {
     /// The disks; as if there were none when nobody has seen them for long.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -40,30 +33,6 @@ impl Seen {
     pub(super) fn note(&self, disks: Disks, now: Instant) {
         let seen = Some((now, Arc::new(disks)));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
-    }
-}
-
-/// Looks until nobody wants to know any more. A look that hangs is waited for, by nobody else.
-pub(super) async fn watch(memory: Weak<Memory>, store: Store) {
-    let mut known = None;
-    while let Some(proc) = memory.upgrade().map(|memory| memory.proc.clone()) {
-        // A closed store answers at once.
-        let engine = store.wait(LOOK_EVERY, |now| now.engine.clone()).await;
-        let place = match engine {
-            Some(engine) => Some(storage::mountpoint(&engine).await),
-            None => None,
-        };
-        // Only a panic, which is told of, or the end of everything.
-        let looked = spawn_blocking(move || {
-            let disks = look(&proc, place.as_deref(), &mut known);
-            (disks, known)
-        });
-        let Ok((disks, held)) = looked.await else { return };
-        known = held;
-        if let Some(memory) = memory.upgrade() {
-            memory.disks.note(disks, Instant::now());
-        }
-        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -102,7 +71,7 @@ fn layers(
         }
     };
     let size = disk::size(place).inspect_err(|error| {
-        debug!(error = chain(error), "cannot look at the disk of the layers");
+        debug!(error = chain(error), "cannot read the file system of the writable layers");
     });
     let size = size.ok()?;
     Some(DiskReading {
@@ -113,7 +82,5 @@ fn layers(
     })
 }
 
-/// How often is looked.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// What was seen before that is nobody's figure any more.
 const STALE_AFTER: Duration = Duration::from_secs(60);

@@ -13,8 +13,9 @@ use super::{
     pods,
     read::{
         file::Files,
-        group::{self, Means, Places},
-        interfaces, partitions, processes, upper,
+        group, interfaces, partitions,
+        paths::{CgroupPaths, ReadOptions},
+        processes, upper,
     },
 };
 use crate::{
@@ -35,7 +36,7 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
     let _ = interfaces::network(&text, "eth0", Nanos(1));
-    let _ = (partitions::names(&text), upper::directory(&text), super::groups::total(&text));
+    let _ = (partitions::names(&text), upper::directory(&text), super::cgroup_reader::total(&text));
     let _ = (processes::threads(&text), processes::ulimits(&text));
 }
 
@@ -61,14 +62,17 @@ fn of_place(bytes: &[u8], place: &Path) {
 fn read(place: &Path, version: &str) {
     let cgroups = Cgroups::told_by(&place.join(version));
     let group = cgroups.of(PID, OWNER).expect("the group is there");
-    let places = Places::of(&group, u64::MAX);
+    let places = CgroupPaths::of(&group, u64::MAX);
     let (limits, _) = (group.limits(PID), group.working_set());
     assert!(limits.memory.is_none_or(|memory| memory >= -1 || version == "v1"));
     let _ = kills(&place.join("cg").join(OWNER));
-    let means =
-        Means { detail: Detail::Everything, page_sizes: vec!["2MB".to_owned()], now: || Nanos(1) };
+    let options = ReadOptions {
+        detail: Detail::Everything,
+        page_sizes: vec!["2MB".to_owned()],
+        now: || Nanos(1),
+    };
     let mut files = Files::default();
-    let reading = group::read(&places, &means, &mut files);
+    let reading = group::read(&places, &options, &mut files);
     let _ = places.processes(&mut files);
     let container = ContainerReading {
         record: Arc::clone(&WORKLOAD),

@@ -24,7 +24,7 @@ struct Layer {
 
 /// What came of a measurement.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     /// None when it failed.
     pub(super) reading: Option<LayerReading>,
     /// Where the layer is, where that is known.
@@ -69,7 +69,7 @@ impl Layers {
 
     /// Notes what came of a measurement; when nothing did, what was known before stays, but for
     /// the place. It is due again the later, the longer it took; latest where it failed.
-    pub(super) fn note(&self, id: &str, measured: Measured, now: Instant) {
+    pub(super) fn note(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ impl Layers {
     }
 
     /// Forgets all others.
-    pub(super) fn keep(&self, ids: &HashSet<&str>) {
+    pub(super) fn retain(&self, ids: &HashSet<&str>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|id, _| ids.contains(id.as_str()));
     }

@@ -2,26 +2,30 @@
 //! directories that writable layers are in. The engine is never asked.
 //!
 //! ```text
-//! Stats (room) ── groups: where a container's files are, found once
-//!              ── read:   the files' texts into figures
-//!              ── rates:  what of two readings is a rate
-//!              ── layers: what the walker measured, slowly, in the background
-//!              ── disks:  the file system layers are on, likewise
+//! service:       Stats, what the other modules call
+//! collector:     one container or pod, with what is remembered between readings
+//! cgroup_reader: finds the control group of a container
+//! read:          the texts of kernel files into figures; the formula of the working set is
+//!                `host::cgroup::working_set`
+//! layer_walker:  measures writable layers in the background
+//! disk_watcher:  looks at the file system of the layers in the background
 //! ```
 
 pub mod error;
-pub mod room;
+pub mod service;
 
+mod cgroup_reader;
+mod collector;
+mod disk_watcher;
 mod disks;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod groups;
+mod layer_walker;
 mod layers;
+mod machine_sample;
 mod pods;
 mod rates;
 mod read;
-mod specimen;
-mod walker;
 
 #[cfg(test)]
 mod tests;

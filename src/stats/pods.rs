@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    groups::Found,
+    cgroup_reader::GroupLookup,
+    collector::{Collector, ReadContext},
     read::interfaces,
-    room::{Memory, Work},
 };
 use crate::{
     model::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// What has to be known of a pod to read it.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct PodTarget {
     record: Arc<SandboxRecord>,
     /// Those that run, newest first.
     containers: Vec<Arc<ContainerRecord>>,
@@ -32,7 +32,7 @@ pub(super) struct Shape {
     grouped: bool,
 }
 
-impl Shape {
+impl PodTarget {
     /// Of one pod.
     pub(super) fn of(record: &Arc<SandboxRecord>, now: &Snapshot) -> Self {
         Self::among(record, now.containers_of(&record.id), &parents(now.sandboxes()))
@@ -61,23 +61,23 @@ impl Shape {
     }
 }
 
-impl Memory {
+impl Collector {
     /// What a pod uses; none when its pause ended meanwhile.
-    pub(super) fn pod(&self, shape: &Shape, work: &mut Work<'_>) -> Option<PodReading> {
-        let record = &shape.record;
+    pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
+        let record = &target.record;
         let id = record.id.as_str();
         let pause = match record.pid().map(|pid| (pid, self.groups.find(id, pid))) {
-            Some((_, Found::Ended)) => return None,
-            Some((pid, Found::Here(places))) => Some((pid, places)),
-            Some((_, Found::Hidden)) | None => None,
+            Some((_, GroupLookup::Ended)) => return None,
+            Some((pid, GroupLookup::Found(places))) => Some((pid, places)),
+            Some((_, GroupLookup::Hidden)) | None => None,
         };
-        let read = shape.containers.iter().filter_map(|one| self.container(one, work));
+        let read = target.containers.iter().filter_map(|one| self.container(one, work));
         let containers: Vec<ContainerReading> = read.collect();
         let blank = PodReading::blank(record);
         let Some((pid, places)) = pause else {
             return Some(PodReading { containers, ..blank });
         };
-        let group = match shape.grouped {
+        let group = match target.grouped {
             true => self.group(record.document.parent(), &places.parent(), work)?,
             false => {
                 let own = self.group(id, &places, work)?;
@@ -93,14 +93,14 @@ impl Memory {
         &self,
         record: &SandboxRecord,
         pid: u32,
-        work: &mut Work<'_>,
+        work: &mut ReadContext<'_>,
     ) -> Option<NetworkReading> {
         if record.document.network == NetworkMode::Host {
             return None;
         }
         let place = self.proc.join(pid.to_string());
         let text = work.files.text(&place, "net/dev")?;
-        let read = interfaces::network(text, interface(record), (work.means.now)());
+        let read = interfaces::network(text, interface(record), (work.options.now)());
         read.filter(|_| self.groups.cgroups().has(pid, record.id.as_str()))
     }
 }

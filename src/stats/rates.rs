@@ -41,7 +41,7 @@ impl Rates {
     }
 
     /// Forgets all others.
-    pub(super) fn keep(&self, ids: &HashSet<&str>) {
+    pub(super) fn retain(&self, ids: &HashSet<&str>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|id, _| ids.contains(id.as_str()));
     }

@@ -15,14 +15,15 @@ use std::{
 use serde_json::json;
 
 use super::{
+    cgroup_reader::read_options,
+    collector::{Collector, ReadContext},
     disks,
-    groups::means,
-    layers::{LONGEST_REST, Layers, Measured, SHORTEST_REST, Upper},
-    pods::{Shape, parents, sum},
+    layer_walker::{Job, StepResult, Storage},
+    layers::{LONGEST_REST, Layers, Measurement, SHORTEST_REST, Upper},
+    pods::{PodTarget, parents, sum},
     rates::Rates,
     read::file::Files,
-    room::{Memory, Stats, Work},
-    walker::{Job, Storage, Turn},
+    service::Stats,
 };
 use crate::{
     host::cgroup::Cgroups,
@@ -85,24 +86,25 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
     })
 }
 
-fn memory(tree: &str) -> Arc<Memory> {
+fn collector(tree: &str) -> Arc<Collector> {
     // Relative, as the mount points in the fixtures are: tests run in the crate's folder.
-    Stats::new(Cgroups::told_by(&Path::new("tests/fixtures/cgroup").join(tree).join("proc"))).memory
+    Stats::new(Cgroups::told_by(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
+        .collector
 }
 
 fn read(
-    memory: &Memory,
+    collector: &Collector,
     record: &Arc<ContainerRecord>,
     detail: Detail,
 ) -> Option<ContainerReading> {
-    let means = means(detail);
-    memory.container(record, &mut Work { means: &means, files: Files::default() })
+    let options = read_options(detail);
+    collector.container(record, &mut ReadContext { options: &options, files: Files::default() })
 }
 
 #[test]
 fn version_1_as_a_machine_shows_it() {
     for tree in ["v1", "hybrid"] {
-        let reading = read(&memory(tree), &container(ID, 42), Detail::Everything).unwrap();
+        let reading = read(&collector(tree), &container(ID, 42), Detail::Everything).unwrap();
         let group = reading.group;
         let cpu = group.cpu.unwrap();
         assert!(cpu.at.is_set());
@@ -138,8 +140,8 @@ fn version_1_as_a_machine_shows_it() {
 #[test]
 fn version_2_under_both_drivers() {
     for tree in ["v2-systemd", "v2-cgroupfs"] {
-        let memory = memory(tree);
-        let group = read(&memory, &container(ID, 42), Detail::Everything).unwrap().group;
+        let collector = collector(tree);
+        let group = read(&collector, &container(ID, 42), Detail::Everything).unwrap().group;
         let cpu = group.cpu.unwrap();
         assert_eq!((cpu.usage, cpu.user), (1_500_000_000, Some(1_000_000_000)), "{tree}");
         assert_eq!(cpu.pressure.unwrap().full.total, 1_234_000);
@@ -168,7 +170,7 @@ fn version_2_under_both_drivers() {
 #[test]
 fn statistics_leave_out_what_only_metrics_need() {
     for tree in TREES {
-        let reading = read(&memory(tree), &container(ID, 42), Detail::Usage).unwrap();
+        let reading = read(&collector(tree), &container(ID, 42), Detail::Usage).unwrap();
         let memory = reading.group.memory.unwrap();
         assert_eq!((memory.peak, memory.oom_kills), (None, None), "{tree}");
         assert!(reading.group.io.is_none_or(|io| io.devices.is_empty()));
@@ -178,7 +180,7 @@ fn statistics_leave_out_what_only_metrics_need() {
 
 #[test]
 fn processes_are_read_where_they_are_asked_for() {
-    let reading = read(&memory("v2-cgroupfs"), &container(ID, 42), Detail::Everything).unwrap();
+    let reading = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Everything).unwrap();
     let processes = reading.processes.unwrap();
     assert_eq!((processes.processes, processes.threads), (1, 0));
     assert!(reading.group.pids.is_some(), "the kernel has counted them");
@@ -189,20 +191,20 @@ fn processes_are_read_where_they_are_asked_for() {
 #[test]
 fn a_machine_tells_what_was_announced() {
     for tree in TREES {
-        let memory = memory(tree);
-        let announced = descriptors(&memory.specimen(true));
+        let collector = collector(tree);
+        let announced = descriptors(&collector.machine_sample(true));
         let announced: BTreeSet<&str> = announced.iter().map(|one| one.name.as_str()).collect();
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
-        let shape = Shape::among(&pod, &[container(ID, 42)], &parents(&all));
-        memory.layers.note(ID, measured(0), Instant::now());
-        let means = means(Detail::Everything);
-        let mut work = Work { means: &means, files: Files::default() };
-        let mut reading = memory.pod(&shape, &mut work).unwrap();
+        let target = PodTarget::among(&pod, &[container(ID, 42)], &parents(&all));
+        collector.layers.note(ID, measured(0), Instant::now());
+        let options = read_options(Detail::Everything);
+        let mut work = ReadContext { options: &options, files: Files::default() };
+        let mut reading = collector.pod(&target, &mut work).unwrap();
         // Figures of devices come with traffic.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
-        let disks = disks::look(&memory.proc, Some(Path::new("/")), &mut None);
+        let disks = disks::look(&collector.proc, Some(Path::new("/")), &mut None);
         let answer = render::metrics::answer::pod(&reading, &disks, "pause:1");
         let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
         let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
@@ -229,7 +231,7 @@ fn an_empty_machine_announces_what_its_controllers_keep() {
     {
         fs::write(cg.join("cgroup.controllers"), controllers).unwrap();
         let stats = Stats::new(Cgroups::told_by(&root.path().join("proc")));
-        let announced = descriptors(&stats.memory.specimen(false));
+        let announced = descriptors(&stats.collector.machine_sample(false));
         let has = |name: &str| announced.iter().any(|one| one.name == format!("container_{name}"));
         assert!(has("cpu_usage_seconds_total") && has("fs_reads_total") && has("fs_limit_bytes"));
         let told = [has("memory_failcnt"), has("spec_cpu_quota"), has("threads_max")];
@@ -240,7 +242,7 @@ fn an_empty_machine_announces_what_its_controllers_keep() {
 
 #[test]
 fn disks_are_forgotten_when_nobody_could_look_for_long() {
-    let (seen, begin) = (disks::Seen::default(), Instant::now());
+    let (seen, begin) = (disks::DiskCache::default(), Instant::now());
     assert_eq!(*seen.at(begin), Disks::default());
     let root = tempfile::tempdir().unwrap();
     machine(root.path(), "upperdir=x");
@@ -267,22 +269,22 @@ fn disks_are_forgotten_when_nobody_could_look_for_long() {
 
 #[test]
 fn what_ended_is_left_out_and_what_is_hidden_is_not() {
-    let memory = memory("hybrid");
-    assert!(read(&memory, &container(ID, 43), Detail::Usage).is_none(), "the process has ended");
-    let hidden = read(&memory, &container(OTHER, 42), Detail::Usage).unwrap();
+    let collector = collector("hybrid");
+    assert!(read(&collector, &container(ID, 43), Detail::Usage).is_none(), "the process has ended");
+    let hidden = read(&collector, &container(OTHER, 42), Detail::Usage).unwrap();
     assert_eq!(hidden.group, GroupReading::default(), "never a stranger's figures");
 }
 
 #[test]
 fn a_pod_with_a_group_of_its_own() {
     for tree in TREES {
-        let memory = memory(tree);
+        let collector = collector(tree);
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
-        let shape = Shape::among(&pod, &[], &parents(&all));
-        let means = means(Detail::Usage);
-        let mut work = Work { means: &means, files: Files::default() };
-        let reading = memory.pod(&shape, &mut work).unwrap();
+        let target = PodTarget::among(&pod, &[], &parents(&all));
+        let options = read_options(Detail::Usage);
+        let mut work = ReadContext { options: &options, files: Files::default() };
+        let reading = collector.pod(&target, &mut work).unwrap();
         let usage = reading.group.cpu.unwrap().usage;
         let wanted = match tree {
             "v1" | "hybrid" => told(tree, "cg/cpuacct/kubepods/burstable/pod6f2a/cpuacct.usage"),
@@ -304,7 +306,7 @@ fn told(tree: &str, file: &str) -> u64 {
 /// Whoever is in the same parent is no part of the pod: then its own groups are added up.
 #[test]
 fn a_pod_among_strangers() {
-    let own = read(&memory("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
+    let own = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
     let (pod, stranger) = (sandbox("6f2a", "/shared/"), sandbox("77", "/shared"));
     let (nowhere, root) = (sandbox("6f2a", ""), sandbox("6f2a", "/"));
     for (pod, all) in [
@@ -312,11 +314,11 @@ fn a_pod_among_strangers() {
         (&nowhere, vec![Arc::clone(&nowhere)]),
         (&root, vec![Arc::clone(&root)]),
     ] {
-        let memory = memory("v2-cgroupfs");
-        let means = means(Detail::Usage);
-        let mut work = Work { means: &means, files: Files::default() };
-        let shape = Shape::among(pod, &[], &parents(&all));
-        let group = memory.pod(&shape, &mut work).unwrap().group;
+        let collector = collector("v2-cgroupfs");
+        let options = read_options(Detail::Usage);
+        let mut work = ReadContext { options: &options, files: Files::default() };
+        let target = PodTarget::among(pod, &[], &parents(&all));
+        let group = collector.pod(&target, &mut work).unwrap().group;
         assert_eq!(group.cpu.as_ref().unwrap().usage, own.cpu.as_ref().unwrap().usage);
         assert_eq!(group.memory.as_ref().unwrap().available, None, "limits do not add up");
     }
@@ -370,23 +372,23 @@ fn rates_need_two_readings_some_time_apart() {
     assert_eq!(rates.next("a", 7, after(6000)), None, "another group by the same name");
     assert_eq!(rates.next("b", 7, after(6000)), None);
     assert_eq!(rates.next("a", u64::MAX, after(7000)), Some(u64::MAX - 7));
-    rates.keep(&HashSet::from(["b"]));
+    rates.retain(&HashSet::from(["b"]));
     assert_eq!(rates.len(), 1);
 }
 
 #[test]
 fn only_what_runs_is_remembered() {
-    let memory = memory("v2-cgroupfs");
+    let collector = collector("v2-cgroupfs");
     let (pod, one) = (sandbox("6f2a", "/p"), container(ID, 42));
-    read(&memory, &one, Detail::Usage).unwrap();
-    memory.layers.note(ID, measured(0), Instant::now());
-    memory.keep(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
-    let group = || memory.groups.cgroups().remembered(42, ID);
-    assert!(group().is_some() && memory.rates.len() == 1);
-    assert!(memory.layers.of(ID).is_some());
-    memory.keep(&[], &[]);
-    assert!(group().is_none() && memory.rates.len() == 0);
-    assert_eq!(memory.layers.of(ID), None);
+    read(&collector, &one, Detail::Usage).unwrap();
+    collector.layers.note(ID, measured(0), Instant::now());
+    collector.retain(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
+    let group = || collector.groups.cgroups().remembered(42, ID);
+    assert!(group().is_some() && collector.rates.len() == 1);
+    assert!(collector.layers.of(ID).is_some());
+    collector.retain(&[], &[]);
+    assert!(group().is_none() && collector.rates.len() == 0);
+    assert_eq!(collector.layers.of(ID), None);
 }
 
 #[test]
@@ -394,7 +396,7 @@ fn layers_are_due_a_while_after_they_were_tried() {
     let (layers, begin) = (Layers::default(), Instant::now());
     assert!(layers.is_due(ID, begin));
     let upper = Some(Upper { pid: 7, directory: "/x".into() });
-    layers.note(ID, Measured { upper, ..measured(7) }, begin);
+    layers.note(ID, Measurement { upper, ..measured(7) }, begin);
     let second = Duration::from_secs(1);
     let rests = |rest| {
         let (early, late) = (begin + rest - second, begin + rest);
@@ -402,21 +404,21 @@ fn layers_are_due_a_while_after_they_were_tried() {
     };
     assert!(rests(SHORTEST_REST), "soon enough for kubelet to see who fills a disk");
     assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
-    layers.note(ID, Measured::default(), begin);
+    layers.note(ID, Measurement::default(), begin);
     assert!(rests(LONGEST_REST), "a failure is not tried again at once");
     assert_eq!(layers.of(ID).map(|layer| layer.bytes), Some(7), "what was known stays");
     assert_eq!(layers.upper(ID, 7), None, "but not where it was");
     for (took, rest) in [(1, 20), (2, 30)] {
-        layers.note(ID, Measured { took: second * took, ..measured(8) }, begin);
+        layers.note(ID, Measurement { took: second * took, ..measured(8) }, begin);
         assert!(rests(second * rest), "what takes {took} s rests {rest} s");
     }
     layers.note(OTHER, measured(5), begin);
     assert_eq!(layers.bytes(), 13);
 }
 
-fn measured(bytes: u64) -> Measured {
+fn measured(bytes: u64) -> Measurement {
     let reading = Some(LayerReading { bytes, ..LayerReading::default() });
-    Measured { reading, ..Measured::default() }
+    Measurement { reading, ..Measurement::default() }
 }
 
 /// A machine whose process 7 is in `ID`'s group, with an overlay on its root.
@@ -463,8 +465,8 @@ fn a_layer_is_measured_in_steps() {
         let reading = loop {
             steps += 1;
             match job.go_on(&proc, 1) {
-                Turn::More(same) => job = same,
-                Turn::Done { id, measured: Measured { reading, upper: found, .. } } => {
+                StepResult::More(same) => job = same,
+                StepResult::Done { id, measured: Measurement { reading, upper: found, .. } } => {
                     assert_eq!(
                         (id.as_str(), found),
                         (ID, Some(Upper { pid: 7, directory: upper.clone() }))
@@ -496,7 +498,7 @@ fn a_layer_of_nobody_we_know_is_not_measured() {
         };
         let turn = job.go_on(&proc, 100);
         assert!(
-            matches!(&turn, Turn::Done { measured, .. } if measured.reading.is_none() && measured.upper.is_none()),
+            matches!(&turn, StepResult::Done { measured, .. } if measured.reading.is_none() && measured.upper.is_none()),
             "{turn:?}"
         );
     }

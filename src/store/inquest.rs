@@ -322,7 +322,7 @@ pub(super) fn by(verdict: Verdict, mut record: ContainerRecord) -> ContainerReco
 fn around(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let group = cgroups.of(pid, id).ok()?;
     let (hierarchy, place) = group.directory("memory")?;
-    let above = place.parent().filter(|_| hierarchy == Hierarchy::Unified)?;
+    let above = place.parent().filter(|_| hierarchy == Hierarchy::V2)?;
     Some(above.to_owned())
 }
 

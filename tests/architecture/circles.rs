@@ -63,8 +63,6 @@ fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<Stri
 const KNOWN: &[&str] = &[
     "app <-> app::own <-> app::window",
     "sandbox::adopt <-> sandbox::room",
-    "stats::disks <-> stats::pods <-> stats::room <-> stats::walker",
-    "stats::read::cpu <-> stats::read::group <-> stats::read::io <-> stats::read::memory <-> stats::read::tasks",
     "store::facts <-> store::facts::lists",
     "store::handle <-> store::metrics",
     "store::inspect <-> store::link",

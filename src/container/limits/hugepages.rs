@@ -21,8 +21,8 @@ impl Containers {
             return Ok(());
         }
         let hierarchy = match engine.cgroup_version {
-            2 => Hierarchy::Unified,
-            _ => Hierarchy::Legacy,
+            2 => Hierarchy::V2,
+            _ => Hierarchy::V1,
         };
         let cgroups = self.cgroups.clone();
         let look = move || {

@@ -203,7 +203,7 @@ fn a_known_group_is_told_as_it_is_now() {
     }
     fs::remove_dir_all(&group).unwrap();
     assert_eq!(told(), None, "the container has ended");
-    cgroups.keep(|_| false);
+    cgroups.retain(|_| false);
     assert!(Place::remembered(&cgroups, 42, ID).is_none());
 }
 

@@ -34,6 +34,15 @@ impl Limits {
 /// No limit.
 pub const UNLIMITED: i64 = -1;
 
+/// The working set of a cgroup as kubelet and cAdvisor define it: usage without the page cache that
+/// was not used lately (`inactive_file`), which the kernel can reclaim at once.
+pub const fn working_set(usage: u64, inactive_file: Option<u64>) -> u64 {
+    match inactive_file {
+        Some(inactive) => usage.saturating_sub(inactive),
+        None => usage,
+    }
+}
+
 impl Cgroup {
     /// The limits of the group, and the OOM score of process `pid`. Reads a dozen small files.
     pub fn limits(&self, pid: u32) -> Limits {
@@ -62,16 +71,16 @@ impl Cgroup {
         }
     }
 
-    /// Memory in bytes that cannot be had back cheaply: all but the page cache nobody used lately.
+    /// The working set in bytes, see [`working_set`].
     pub fn working_set(&self) -> Option<i64> {
         let (usage, idle) = match self.directory("memory")?.0 {
-            Hierarchy::Legacy => ("memory.usage_in_bytes", "total_inactive_file"),
-            Hierarchy::Unified => ("memory.current", "inactive_file"),
+            Hierarchy::V1 => ("memory.usage_in_bytes", "total_inactive_file"),
+            Hierarchy::V2 => ("memory.current", "inactive_file"),
         };
-        let usage: i64 = self.text("memory", usage)?.parse().ok()?;
+        let usage = self.text("memory", usage)?.parse().ok()?;
         let stat = self.text("memory", "memory.stat")?;
         let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
-        Some(usage.saturating_sub(idle.unwrap_or(0)).max(0))
+        i64::try_from(working_set(usage, idle)).ok()
     }
 
     /// The OOM score of a process of the group; none when it has gone.
@@ -90,10 +99,10 @@ impl Cgroup {
     fn cpu_quota(&self) -> (Option<i64>, Option<i64>) {
         match self.directory("cpu").map(|(hierarchy, _)| hierarchy) {
             None => (None, None),
-            Some(Hierarchy::Legacy) => {
+            Some(Hierarchy::V1) => {
                 (self.bytes("cpu", "cpu.cfs_quota_us"), self.bytes("cpu", "cpu.cfs_period_us"))
             }
-            Some(Hierarchy::Unified) => {
+            Some(Hierarchy::V2) => {
                 let text = self.text("cpu", "cpu.max").unwrap_or_default();
                 let mut parts = text.split(' ');
                 (parts.next().and_then(number), parts.next().and_then(number))
@@ -103,22 +112,22 @@ impl Cgroup {
 
     fn cpu_weight(&self) -> Option<CpuWeight> {
         match self.directory("cpu")?.0 {
-            Hierarchy::Legacy => self.bytes("cpu", "cpu.shares").map(CpuWeight::Shares),
-            Hierarchy::Unified => self.bytes("cpu", "cpu.weight").map(CpuWeight::Weight),
+            Hierarchy::V1 => self.bytes("cpu", "cpu.shares").map(CpuWeight::Shares),
+            Hierarchy::V2 => self.bytes("cpu", "cpu.weight").map(CpuWeight::Weight),
         }
     }
 
     fn memory(&self) -> Option<i64> {
         match self.directory("memory")?.0 {
-            Hierarchy::Legacy => self.bytes("memory", "memory.limit_in_bytes"),
-            Hierarchy::Unified => self.bytes("memory", "memory.max"),
+            Hierarchy::V1 => self.bytes("memory", "memory.limit_in_bytes"),
+            Hierarchy::V2 => self.bytes("memory", "memory.max"),
         }
     }
 
     fn memory_and_swap(&self, memory: Option<i64>) -> Option<i64> {
         match self.directory("memory")?.0 {
-            Hierarchy::Legacy => self.bytes("memory", "memory.memsw.limit_in_bytes"),
-            Hierarchy::Unified => match (memory?, self.bytes("memory", "memory.swap.max")?) {
+            Hierarchy::V1 => self.bytes("memory", "memory.memsw.limit_in_bytes"),
+            Hierarchy::V2 => match (memory?, self.bytes("memory", "memory.swap.max")?) {
                 (UNLIMITED, _) | (_, UNLIMITED) => Some(UNLIMITED),
                 (memory, swap) => Some(memory.saturating_add(swap)),
             },

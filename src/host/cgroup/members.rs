@@ -24,7 +24,7 @@ impl Cgroup {
     fn processes(&self) -> io::Result<BTreeSet<u32>> {
         // Controllers that are mounted together have one directory.
         let places: BTreeSet<&Path> =
-            self.unified.iter().chain(self.legacy.values()).map(PathBuf::as_path).collect();
+            self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
         let (mut found, mut seen) = (BTreeSet::new(), false);
         for place in places {
             seen |= gather(place, &mut found);

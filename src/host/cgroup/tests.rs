@@ -69,7 +69,7 @@ fn version_2_under_systemd() {
     unified(&machine, &format!("cg{path}"));
     let group = machine.cgroups().of(42, ID).unwrap();
     let (hierarchy, place) = group.directory("memory").unwrap();
-    assert_eq!(hierarchy, Hierarchy::Unified);
+    assert_eq!(hierarchy, Hierarchy::V2);
     assert_eq!(machine.below(place), format!("cg{path}").replace("ID", ID));
     assert_eq!(group.scope(), Some(format!("docker-{ID}.scope").as_str()));
     let limits = group.limits(42);
@@ -103,7 +103,7 @@ fn version_2_seen_from_within_a_container() {
     );
     unified(&machine, "with blank/cg/kubepods/pod1/ID");
     let group = machine.cgroups().of(42, ID).unwrap();
-    let place = machine.below(group.unified().unwrap()).to_owned();
+    let place = machine.below(group.v2().unwrap()).to_owned();
     assert_eq!(place, format!("with blank/cg/kubepods/pod1/{ID}"));
     assert_eq!(group.scope(), None);
 }
@@ -132,9 +132,9 @@ fn what_was_found_is_found_again() {
 
     machine.file("proc/42/cgroup", &format!("0::/moved/{ID}\n"));
     let moved = cgroups.of(42, ID).unwrap();
-    assert_eq!(machine.below(moved.unified().unwrap()), format!("cg/moved/{ID}"));
+    assert_eq!(machine.below(moved.v2().unwrap()), format!("cg/moved/{ID}"));
     assert!(Arc::ptr_eq(&moved, &cgroups.remembered(42, ID).unwrap()));
-    cgroups.keep(|owner| owner != ID);
+    cgroups.retain(|owner| owner != ID);
     assert!(cgroups.remembered(42, ID).is_none());
 }
 
@@ -164,8 +164,8 @@ fn version_1_with_controllers_mounted_together() {
         machine.file(&format!("cg/{file}"), text);
     }
     let group = machine.cgroups().of(42, ID).unwrap();
-    assert_eq!(group.directory("memory").unwrap().0, Hierarchy::Legacy);
-    assert_eq!((group.unified(), group.directory("hugetlb")), (None, None));
+    assert_eq!(group.directory("memory").unwrap().0, Hierarchy::V1);
+    assert_eq!((group.v2(), group.directory("hugetlb")), (None, None));
     let limits = group.limits(42);
     assert_eq!((limits.cpu_quota, limits.cpu_weight), (Some(-1), Some(CpuWeight::Shares(512))));
     assert_eq!((limits.memory, limits.memory_and_swap), (Some(64 << 20), Some(UNLIMITED)));
@@ -184,13 +184,13 @@ fn hybrid_with_systemd_scopes() {
     machine.file("cg/unified/system.slice/docker-ID.scope/cgroup.controllers", "hugetlb\n");
     let cgroups = machine.cgroups();
     let group = cgroups.of(42, ID).unwrap();
-    assert_eq!(group.directory("memory").unwrap().0, Hierarchy::Legacy);
-    assert_eq!(group.directory("hugetlb").unwrap().0, Hierarchy::Unified);
+    assert_eq!(group.directory("memory").unwrap().0, Hierarchy::V1);
+    assert_eq!(group.directory("hugetlb").unwrap().0, Hierarchy::V2);
     assert!(group.scope().unwrap().starts_with("docker-"));
     machine.file("cg/unified/cgroup.controllers", "hugetlb misc\n");
-    assert_eq!(cgroups.has_controller(Hierarchy::Legacy, "memory"), Some(true));
-    assert_eq!(cgroups.has_controller(Hierarchy::Legacy, "hugetlb"), Some(false));
-    assert_eq!(cgroups.has_controller(Hierarchy::Unified, "hugetlb"), Some(true));
+    assert_eq!(cgroups.has_controller(Hierarchy::V1, "memory"), Some(true));
+    assert_eq!(cgroups.has_controller(Hierarchy::V1, "hugetlb"), Some(false));
+    assert_eq!(cgroups.has_controller(Hierarchy::V2, "hugetlb"), Some(true));
 }
 
 #[test]

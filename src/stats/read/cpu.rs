@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     file::{Files, GroupFiles},
-    group::Places,
+    paths::CgroupPaths,
     text::{count, flat, limit, pressure},
 };
 use crate::{
@@ -17,34 +17,35 @@ use crate::{
 
 /// What a group used; none when it is gone or nobody counts.
 pub(super) fn read(
-    places: &Places,
+    places: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
 ) -> Option<CpuReading> {
     let (hierarchy, place) = places.cpu_usage.as_ref()?;
     let mut reading = match hierarchy {
-        Hierarchy::Unified => unified(files.text(place, "cpu.stat")?)?,
-        Hierarchy::Legacy => {
+        Hierarchy::V2 => v2(files.text(place, "cpu.stat")?)?,
+        Hierarchy::V1 => {
             let usage = files.count(place, "cpuacct.usage")?;
             CpuReading { usage, ..CpuReading::default() }
         }
     };
     reading.at = now();
-    if *hierarchy == Hierarchy::Legacy && detail == Detail::Everything {
-        if let Some(text) = files.seldom.text(place, "cpuacct.stat") {
+    if *hierarchy == Hierarchy::V1 && detail == Detail::Everything {
+        if let Some(text) = files.uncached.text(place, "cpuacct.stat") {
             modes(text, &mut reading);
         }
-        let bandwidth = places.cpu.as_ref().and_then(|place| files.seldom.text(place, "cpu.stat"));
+        let bandwidth =
+            places.cpu.as_ref().and_then(|place| files.uncached.text(place, "cpu.stat"));
         if let Some(text) = bandwidth {
             throttling(text, &mut reading);
         }
     }
     if detail == Detail::Everything {
         match (&places.cpu, hierarchy) {
-            (Some(place), _) => legacy_limits(place, &mut reading, files.seldom),
-            (None, Hierarchy::Unified) => unified_limits(place, &mut reading, files.seldom),
-            (None, Hierarchy::Legacy) => {}
+            (Some(place), _) => v1_limits(place, &mut reading, files.uncached),
+            (None, Hierarchy::V2) => v2_limits(place, &mut reading, files.uncached),
+            (None, Hierarchy::V1) => {}
         }
     }
     let told = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
@@ -53,7 +54,7 @@ pub(super) fn read(
 }
 
 /// `cpu.stat` of version 2, in microseconds.
-pub(super) fn unified(text: &str) -> Option<CpuReading> {
+pub(super) fn v2(text: &str) -> Option<CpuReading> {
     let (mut reading, mut usage) = (CpuReading::default(), None);
     for (name, value) in flat(text) {
         let nanos = value.saturating_mul(MICRO);
@@ -95,14 +96,14 @@ pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
     }
 }
 
-fn legacy_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+fn v1_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
     reading.quota = files.limit(place, "cpu.cfs_quota_us");
     reading.period = files.count(place, "cpu.cfs_period_us");
     reading.shares = files.count(place, "cpu.shares");
 }
 
 /// `cpu.max` is a quota and a period.
-fn unified_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+fn v2_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
     let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
     if let Some((quota, period)) = both {
         (reading.quota, reading.period) = (limit(quota), count(period));

@@ -72,18 +72,18 @@ impl Files {
 pub(in crate::stats) struct GroupFiles<'a> {
     kept: &'a Kept,
     /// The others.
-    pub(super) seldom: &'a mut Files,
+    pub(super) uncached: &'a mut Files,
 }
 
 impl<'a> GroupFiles<'a> {
     /// Of a group of which these stay open.
-    pub(super) const fn of(kept: &'a Kept, seldom: &'a mut Files) -> Self {
-        Self { kept, seldom }
+    pub(super) const fn of(kept: &'a Kept, uncached: &'a mut Files) -> Self {
+        Self { kept, uncached }
     }
 
     /// The text of a file; none when it is absent or cannot be read.
     pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
-        let Files { path, bytes, starved, .. } = &mut *self.seldom;
+        let Files { path, bytes, starved, .. } = &mut *self.uncached;
         path.clear();
         path.push(directory);
         path.push(name);

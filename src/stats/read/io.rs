@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     file::{Files, GroupFiles},
-    group::Places,
+    paths::CgroupPaths,
     text::{nested, operations, pressure},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// What a group did; none when nothing is told of it.
 pub(super) fn read(
-    places: &Places,
+    places: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
@@ -26,10 +26,10 @@ pub(super) fn read(
     let pressure = told.and_then(pressure);
     let at = now();
     let devices = match (&places.io, detail) {
-        (Some((Hierarchy::Unified, place)), Detail::Everything) => {
-            files.seldom.text(place, "io.stat").map(unified)
+        (Some((Hierarchy::V2, place)), Detail::Everything) => {
+            files.uncached.text(place, "io.stat").map(v2)
         }
-        (Some((Hierarchy::Legacy, place)), Detail::Everything) => legacy(place, files.seldom),
+        (Some((Hierarchy::V1, place)), Detail::Everything) => v1(place, files.uncached),
         _ => None,
     };
     if pressure.is_none() && devices.is_none() {
@@ -39,7 +39,7 @@ pub(super) fn read(
 }
 
 /// `io.stat` of version 2.
-pub(super) fn unified(text: &str) -> Vec<DeviceReading> {
+pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     let mut devices = Devices::default();
     for (device, name, value) in nested(text) {
         let reading = devices.of(device);
@@ -58,7 +58,7 @@ pub(super) fn unified(text: &str) -> Vec<DeviceReading> {
 
 /// Version 1 counts bytes and requests in two files, named after the part of the kernel that
 /// counts; the throttling layer counts whatever the scheduler is.
-fn legacy(place: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
+fn v1(place: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
     let mut devices = Devices::default();
     bytes(files.text(place, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);
     if let Some(text) = files.text(place, "blkio.throttle.io_serviced_recursive") {

@@ -1,14 +1,14 @@
-//! Memory and swap of a control group.
+//! Collector and swap of a control group.
 
 use std::path::Path;
 
 use super::{
     file::{Files, GroupFiles},
-    group::Places,
+    paths::CgroupPaths,
     text::{flat, pressure},
 };
 use crate::{
-    host::cgroup::Hierarchy,
+    host::cgroup::{Hierarchy, limits::working_set},
     model::{
         stats::{Detail, Limit, MemoryReading, SwapReading},
         time::Nanos,
@@ -17,7 +17,7 @@ use crate::{
 
 /// What a group uses, and the swap it uses; none when it is gone or nobody counts.
 pub(super) fn read(
-    places: &Places,
+    places: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
@@ -27,11 +27,11 @@ pub(super) fn read(
     let usage = files.count(place, names.usage)?;
     let at = now();
     let stat = match hierarchy {
-        Hierarchy::Legacy => legacy(files.text(place, "memory.stat")?),
-        Hierarchy::Unified => unified(files.text(place, "memory.stat")?),
+        Hierarchy::V1 => v1(files.text(place, "memory.stat")?),
+        Hierarchy::V2 => v2(files.text(place, "memory.stat")?),
     };
     let limit = files.limit(place, names.limit);
-    let working_set = usage.saturating_sub(stat.reading.inactive_file.unwrap_or_default());
+    let working_set = working_set(usage, stat.reading.inactive_file);
     let stated = limit.and_then(Limit::value);
     let below_machine = stated.filter(|limit| *limit < places.machine_memory);
     let mut reading = MemoryReading {
@@ -43,11 +43,11 @@ pub(super) fn read(
         ..stat.reading
     };
     let swap = match hierarchy {
-        Hierarchy::Unified => unified_swap(place, &mut reading, files),
-        Hierarchy::Legacy => legacy_swap(stat.swap, &mut reading, place, files),
+        Hierarchy::V2 => v2_swap(place, &mut reading, files),
+        Hierarchy::V1 => v1_swap(stat.swap, &mut reading, place, files),
     };
     if detail == Detail::Everything {
-        details(*hierarchy, place, &mut reading, files.seldom);
+        details(*hierarchy, place, &mut reading, files.uncached);
     }
     let told = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
     reading.pressure = told.and_then(pressure);
@@ -63,7 +63,7 @@ pub(super) struct Stat {
 }
 
 /// Of version 1: what is below the group counts, so the totals are taken.
-pub(super) fn legacy(text: &str) -> Stat {
+pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
     for (name, value) in flat(text) {
@@ -85,7 +85,7 @@ pub(super) fn legacy(text: &str) -> Stat {
 }
 
 /// Of version 2, where everything is a total.
-pub(super) fn unified(text: &str) -> Stat {
+pub(super) fn v2(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
     let (mut stacks, mut slab) = (None, None);
@@ -126,7 +126,7 @@ pub(super) fn oom_control(text: &str) -> Option<u64> {
     flat(text).find(|(name, _)| *name == "oom_kill").map(|(_, value)| value)
 }
 
-fn unified_swap(
+fn v2_swap(
     place: &Path,
     reading: &mut MemoryReading,
     files: &mut GroupFiles<'_>,
@@ -143,7 +143,7 @@ fn unified_swap(
 }
 
 /// Version 1 limits memory and swap together.
-fn legacy_swap(
+fn v1_swap(
     usage: Option<u64>,
     reading: &mut MemoryReading,
     place: &Path,
@@ -159,14 +159,14 @@ fn legacy_swap(
 
 fn details(hierarchy: Hierarchy, place: &Path, reading: &mut MemoryReading, files: &mut Files) {
     match hierarchy {
-        Hierarchy::Unified => {
+        Hierarchy::V2 => {
             reading.peak = files.count(place, "memory.peak");
             reading.reserved = files.limit(place, "memory.min");
             if let Some(text) = files.text(place, "memory.events") {
                 events(text, reading);
             }
         }
-        Hierarchy::Legacy => {
+        Hierarchy::V1 => {
             reading.peak = files.count(place, "memory.max_usage_in_bytes");
             reading.reserved = files.limit(place, "memory.soft_limit_in_bytes");
             reading.limit_hits = files.count(place, "memory.failcnt");
@@ -184,9 +184,7 @@ struct Names {
 
 const fn names(hierarchy: Hierarchy) -> Names {
     match hierarchy {
-        Hierarchy::Legacy => {
-            Names { usage: "memory.usage_in_bytes", limit: "memory.limit_in_bytes" }
-        }
-        Hierarchy::Unified => Names { usage: "memory.current", limit: "memory.max" },
+        Hierarchy::V1 => Names { usage: "memory.usage_in_bytes", limit: "memory.limit_in_bytes" },
+        Hierarchy::V2 => Names { usage: "memory.current", limit: "memory.max" },
     }
 }

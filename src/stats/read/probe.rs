@@ -11,7 +11,8 @@ use std::{
 
 use super::{
     file::Files,
-    group::{self, Means, Places},
+    group,
+    paths::{CgroupPaths, ReadOptions},
 };
 use crate::{
     host::cgroup::{Hierarchy, kept::Kept},
@@ -26,12 +27,12 @@ use crate::{
 /// What such a group tells. `top` is the topmost; `kept` says whether there is a controller, for
 /// those that no group has yet.
 pub(in crate::stats) fn group(
-    top: &Places,
-    means: &Means,
+    top: &CgroupPaths,
+    options: &ReadOptions,
     kept: impl Fn(&str) -> bool,
     files: &mut Files,
 ) -> GroupReading {
-    let mut reading = group::read(&lower(top, means), means, files);
+    let mut reading = group::read(&lower(top, options), options, files);
     if let Some(cpu) = reading.cpu.as_mut().filter(|cpu| cpu.period.is_none() && kept("cpu")) {
         assume_quota(cpu);
     }
@@ -54,11 +55,11 @@ pub(in crate::stats) fn group(
 }
 
 /// For each controller a directory that has the files of a container's.
-fn lower(top: &Places, means: &Means) -> Places {
-    let size = means.page_sizes.first();
-    let named = |known: &Option<(Hierarchy, PathBuf)>, legacy: &str, unified: &str| {
+fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
+    let size = options.page_sizes.first();
+    let named = |known: &Option<(Hierarchy, PathBuf)>, v1: &str, v2: &str| {
         let (hierarchy, place) = known.as_ref()?;
-        let file = if *hierarchy == Hierarchy::Legacy { legacy } else { unified };
+        let file = if *hierarchy == Hierarchy::V1 { v1 } else { v2 };
         Some((*hierarchy, first_with(place, file).unwrap_or_else(|| place.clone())))
     };
     let plain = |known: &Option<PathBuf>, file: &str| {
@@ -66,7 +67,7 @@ fn lower(top: &Places, means: &Means) -> Places {
         Some(first_with(place, file).unwrap_or_else(|| place.clone()))
     };
     let pages = |file: &str| size.map(|size| format!("hugetlb.{size}.{file}")).unwrap_or_default();
-    Places {
+    CgroupPaths {
         cpu_usage: named(&top.cpu_usage, "cpuacct.usage", "cpu.max"),
         cpu: plain(&top.cpu, "cpu.cfs_quota_us"),
         memory: named(&top.memory, "memory.usage_in_bytes", "memory.current"),
@@ -123,5 +124,5 @@ fn usual_memory() -> MemoryReading {
     }
 }
 
-/// Groups that are looked at for a file: the first that the system made has it.
+/// CgroupReader that are looked at for a file: the first that the system made has it.
 const MOST_LOOKS: usize = 256;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     file::{Files, GroupFiles},
-    group::Places,
+    paths::CgroupPaths,
 };
 use crate::{
     host::cgroup::Hierarchy,
@@ -16,7 +16,7 @@ use crate::{
 
 /// How many tasks there are; none when nobody counts.
 pub(super) fn tasks(
-    places: &Places,
+    places: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
@@ -26,26 +26,26 @@ pub(super) fn tasks(
     let at = now();
     let limit = match detail {
         Detail::Usage => None,
-        Detail::Everything => files.seldom.limit(place, "pids.max"),
+        Detail::Everything => files.uncached.limit(place, "pids.max"),
     };
     Some(PidsReading { at, tasks, limit })
 }
 
 /// What is used of huge pages of these sizes; sizes nobody counts are left out.
 pub(super) fn hugepages(
-    places: &Places,
+    places: &CgroupPaths,
     sizes: &[String],
     files: &mut Files,
 ) -> Vec<HugepageReading> {
     let Some((hierarchy, place)) = &places.hugepages else { return Vec::new() };
     let read = |size: &String| match hierarchy {
-        Hierarchy::Unified => unified(place, size, files),
-        Hierarchy::Legacy => legacy(place, size, files),
+        Hierarchy::V2 => v2(place, size, files),
+        Hierarchy::V1 => v1(place, size, files),
     };
     sizes.iter().filter_map(read).collect()
 }
 
-fn unified(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
+fn v2(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
     let usage = files.count(place, &format!("hugetlb.{size}.current"))?;
     let events = files.text(place, &format!("hugetlb.{size}.events"));
     let limit_hits = events.and_then(|text| {
@@ -54,7 +54,7 @@ fn unified(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReadin
     Some(HugepageReading { size: size.to_owned(), usage, peak: None, limit_hits })
 }
 
-fn legacy(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
+fn v1(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
     let usage = files.count(place, &format!("hugetlb.{size}.usage_in_bytes"))?;
     let peak = files.count(place, &format!("hugetlb.{size}.max_usage_in_bytes"));
     let limit_hits = files.count(place, &format!("hugetlb.{size}.failcnt"));

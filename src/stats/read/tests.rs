@@ -40,8 +40,8 @@ fn processor_time_of_version_2() {
         throttled: Some(40_000),
         ..CpuReading::default()
     };
-    assert_eq!(cpu::unified(text), Some(wanted));
-    assert_eq!(cpu::unified("user_usec 3\n"), None, "nothing without the usage");
+    assert_eq!(cpu::v2(text), Some(wanted));
+    assert_eq!(cpu::v2("user_usec 3\n"), None, "nothing without the usage");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn memory_of_version_1_counts_what_is_below() {
     let text = "cache 1\nrss 2\ninactive_file 3\npgfault 6\ntotal_cache 10\ntotal_rss 20\n\
                 total_inactive_file 30\ntotal_active_file 40\ntotal_mapped_file 50\n\
                 total_pgfault 60\ntotal_pgmajfault 70\ntotal_swap 80\n";
-    let stat = memory::legacy(text);
+    let stat = memory::v1(text);
     let wanted = MemoryReading {
         cache: Some(10),
         rss: Some(20),
@@ -80,14 +80,14 @@ fn memory_of_version_1_counts_what_is_below() {
 fn memory_of_version_2() {
     let newer = "anon 1\nfile 2\nkernel 3\nkernel_stack 100\nslab 200\nfile_mapped 4\n\
                  inactive_file 5\nactive_file 6\npgfault 7\npgmajfault 8\n";
-    let stat = memory::unified(newer).reading;
+    let stat = memory::v2(newer).reading;
     assert_eq!((stat.rss, stat.cache, stat.kernel), (Some(1), Some(2), Some(3)));
     assert_eq!(
         (stat.mapped_file, stat.inactive_file, stat.active_file),
         (Some(4), Some(5), Some(6))
     );
     assert_eq!((stat.faults, stat.major_faults), (Some(7), Some(8)));
-    let older = memory::unified("anon 1\nkernel_stack 100\nslab 200\n").reading;
+    let older = memory::v2("anon 1\nkernel_stack 100\nslab 200\n").reading;
     assert_eq!(older.kernel, Some(300), "before 5.18 there is no sum");
     let mut reading = MemoryReading::default();
     memory::events("low 0\nhigh 9\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n", &mut reading);
@@ -110,7 +110,7 @@ fn pressure() {
 
 #[test]
 fn devices() {
-    let unified = "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=7\n\
+    let v2 = "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=7\n\
                    253:1 wbytes=8\nweird\n:0 rbytes=1\n8:x rbytes=1\n";
     let whole = DeviceReading {
         major: 8,
@@ -123,9 +123,9 @@ fn devices() {
         discards: 6,
     };
     let part = DeviceReading { major: 253, minor: 1, written_bytes: 8, ..DeviceReading::default() };
-    assert_eq!(io::unified(unified), [whole, part]);
+    assert_eq!(io::v2(v2), [whole, part]);
 
-    let mut legacy = io::Devices::default();
+    let mut v1 = io::Devices::default();
     let of = |unit: [u32; 3]| {
         let [read, write, discard] = unit;
         format!(
@@ -133,9 +133,9 @@ fn devices() {
              8:0 Total 99\nTotal 99\n"
         )
     };
-    io::bytes(&of([1, 2, 5]), &mut legacy);
-    io::requests(&of([3, 4, 6]), &mut legacy);
-    assert_eq!(legacy.read(), [whole]);
+    io::bytes(&of([1, 2, 5]), &mut v1);
+    io::requests(&of([3, 4, 6]), &mut v1);
+    assert_eq!(v1.read(), [whole]);
 }
 
 #[test]
@@ -236,12 +236,12 @@ proptest! {
         let mut cpu_reading = CpuReading::default();
         cpu::modes(&text, &mut cpu_reading);
         cpu::throttling(&text, &mut cpu_reading);
-        let _ = cpu::unified(&text);
-        let _ = memory::legacy(&text);
-        let _ = memory::unified(&text);
+        let _ = cpu::v2(&text);
+        let _ = memory::v1(&text);
+        let _ = memory::v2(&text);
         memory::events(&text, &mut MemoryReading::default());
         let _ = memory::oom_control(&text);
-        let _ = io::unified(&text);
+        let _ = io::v2(&text);
         let mut devices = io::Devices::default();
         io::bytes(&text, &mut devices);
         io::requests(&text, &mut devices);

@@ -12,10 +12,11 @@ use crate::{
     host::cgroup::Cgroups,
     model::stats::{ContainerReading, Detail, PodReading},
     stats::{
-        groups::means,
-        pods::{Shape, parents},
+        cgroup_reader::read_options,
+        collector::{Collector, ReadContext},
+        pods::{PodTarget, parents},
         read::file::Files,
-        room::{Memory, Stats, Work},
+        service::Stats,
     },
     translate::render::stats,
 };
@@ -45,12 +46,12 @@ fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
 }
 
 fn all(root: &Path) -> (Option<ContainerReading>, Option<PodReading>) {
-    let memory: Arc<Memory> = Stats::new(Cgroups::told_by(&root.join("proc"))).memory;
+    let collector: Arc<Collector> = Stats::new(Cgroups::told_by(&root.join("proc"))).collector;
     let (one, pod) = (container(ID, 42), sandbox("6f2a", "/p"));
-    let shape = Shape::among(&pod, &[Arc::clone(&one)], &parents(std::slice::from_ref(&pod)));
-    let means = means(Detail::Everything);
-    let mut work = Work { means: &means, files: Files::default() };
-    (read(&memory, &one, Detail::Everything), memory.pod(&shape, &mut work))
+    let target = PodTarget::among(&pod, &[Arc::clone(&one)], &parents(std::slice::from_ref(&pod)));
+    let options = read_options(Detail::Everything);
+    let mut work = ReadContext { options: &options, files: Files::default() };
+    (read(&collector, &one, Detail::Everything), collector.pod(&target, &mut work))
 }
 
 fn is_whole(reading: &ContainerReading) -> bool {

@@ -8,14 +8,14 @@ use super::{
 use crate::{
     model::{
         record::SandboxRecord,
-        stats::{ContainerReading, Disks, PodReading, Specimen},
+        stats::{ContainerReading, Disks, MachineSample, PodReading},
     },
     wire::cri,
 };
 
-/// What a machine like the specimen's can tell.
-pub fn descriptors(specimen: &Specimen) -> Vec<cri::MetricDescriptor> {
-    let subject = Subject::specimen(specimen);
+/// What a machine like the machine_sample's can tell.
+pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor> {
+    let subject = Subject::machine_sample(machine_sample);
     let mut found = Vec::new();
     let mut can_tell = |row: &'static Row| {
         found.clear();

@@ -1,7 +1,7 @@
 //! The kernel's figures as CRI's metrics, under the names cAdvisor made known.
 //!
 //! One table is both: what is announced, and how each sample is had from a reading. A row that
-//! finds nothing in a [`crate::model::stats::Specimen`] of this machine is not announced; one that
+//! finds nothing in a [`crate::model::stats::MachineSample`] of this machine is not announced; one that
 //! finds nothing in a reading tells nothing, and never 0 for what nobody knows.
 //!
 //! ```text

@@ -4,8 +4,8 @@ use crate::{
     model::{
         record::Process,
         stats::{
-            ContainerReading, Disks, GroupReading, LayerReading, NetworkReading, PodReading,
-            Pressure, ProcessReading, Specimen,
+            ContainerReading, Disks, GroupReading, LayerReading, MachineSample, NetworkReading,
+            PodReading, Pressure, ProcessReading,
         },
         time::Nanos,
     },
@@ -103,14 +103,14 @@ impl<'a> Subject<'a> {
     }
 
     /// All of this at once, as a machine can tell it.
-    pub(super) const fn specimen(specimen: &'a Specimen) -> Self {
-        let (processes, layer) = (Some(&specimen.processes), specimen.layer.as_ref());
+    pub(super) const fn machine_sample(machine_sample: &'a MachineSample) -> Self {
+        let (processes, layer) = (Some(&machine_sample.processes), machine_sample.layer.as_ref());
         Self {
-            group: Some(&specimen.group),
+            group: Some(&machine_sample.group),
             started: Some(Nanos(1)),
             container: Some(Own { processes, layer }),
-            network: Some(&specimen.network),
-            disks: &specimen.disks,
+            network: Some(&machine_sample.network),
+            disks: &machine_sample.disks,
         }
     }
 }

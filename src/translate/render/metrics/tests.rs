@@ -19,9 +19,9 @@ use crate::{
         record::{ContainerRecord, Process, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, DeviceReading, DiskReading, Disks, GroupReading,
-            HugepageReading, InterfaceReading, IoReading, LayerReading, Limit, MemoryReading,
-            NetworkReading, PidsReading, PodReading, Pressure, ProcessReading, Specimen, Stall,
-            SwapReading, TrafficReading,
+            HugepageReading, InterfaceReading, IoReading, LayerReading, Limit, MachineSample,
+            MemoryReading, NetworkReading, PidsReading, PodReading, Pressure, ProcessReading,
+            Stall, SwapReading, TrafficReading,
         },
         time::Nanos,
     },
@@ -203,8 +203,8 @@ fn full() -> PodReading {
     }
 }
 
-fn specimen() -> Specimen {
-    Specimen {
+fn machine_sample() -> MachineSample {
+    MachineSample {
         group: full_group(0),
         processes: processes(),
         layer: Some(layer()),
@@ -225,7 +225,7 @@ fn names(answer: &cri::PodSandboxMetrics) -> BTreeSet<&str> {
 
 #[test]
 fn what_is_announced_is_told_with_labels_that_fit() {
-    let announced = descriptors(&specimen());
+    let announced = descriptors(&machine_sample());
     assert_eq!(announced.len(), rows().count(), "a full machine has everything");
     let answer = pod(&full(), &disks(), PAUSE);
     let told = names(&answer);
@@ -320,7 +320,7 @@ fn what_nobody_knows_is_not_told_as_nothing() {
     (blank.containers[0].processes, blank.containers[0].layer) = (None, None);
     let answer = pod(&blank, &Disks::default(), PAUSE);
     assert_eq!(names(&answer), BTreeSet::from(["container_start_time_seconds"]));
-    let blank_group = Specimen { group: GroupReading::default(), ..specimen() };
+    let blank_group = MachineSample { group: GroupReading::default(), ..machine_sample() };
     let announced = descriptors(&blank_group);
     assert!(announced.iter().all(|one| !one.name.contains("memory")), "{announced:?}");
     // A part without its parts.

@@ -2,7 +2,8 @@
 
 use super::read::{
     file::Files,
-    group::{self, Means, Places},
+    group,
+    paths::{CgroupPaths, ReadOptions},
 };
 use crate::{
     host::{cgroup::Cgroups, clock},
@@ -14,23 +15,23 @@ use crate::{
 
 /// The groups of this machine.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(super) struct CgroupReader {
     cgroups: Cgroups,
     machine_memory: u64,
 }
 
 /// What came of the search for a group.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// Here it is.
-    Here(Box<Places>),
+pub(super) enum GroupLookup {
+    /// Its paths.
+    Found(Box<CgroupPaths>),
     /// The process runs, and no group of its container can be seen.
     Hidden,
     /// The process has ended.
     Ended,
 }
 
-impl Groups {
+impl CgroupReader {
     /// On a machine with that much memory.
     pub(super) fn of(cgroups: Cgroups, files: &mut Files) -> Self {
         let memory = files.text(cgroups.proc(), "meminfo").and_then(total);
@@ -43,30 +44,34 @@ impl Groups {
     }
 
     /// The group of the container `id`, whose main process is `pid`.
-    pub(super) fn find(&self, id: &str, pid: u32) -> Found {
+    pub(super) fn find(&self, id: &str, pid: u32) -> GroupLookup {
         let known = self.cgroups.remembered(pid, id);
         let Some(group) = known.or_else(|| self.cgroups.of(pid, id).ok()) else {
             let runs = self.cgroups.proc().join(pid.to_string()).exists();
-            return if runs { Found::Hidden } else { Found::Ended };
+            return if runs { GroupLookup::Hidden } else { GroupLookup::Ended };
         };
-        Found::Here(Box::new(Places::of(&group, self.machine_memory)))
+        GroupLookup::Found(Box::new(CgroupPaths::of(&group, self.machine_memory)))
     }
 
     /// Reads a group; none when it ended meanwhile.
-    pub(super) fn read(places: &Places, means: &Means, files: &mut Files) -> Option<GroupReading> {
-        let reading = group::read(places, means, files);
+    pub(super) fn read(
+        places: &CgroupPaths,
+        options: &ReadOptions,
+        files: &mut Files,
+    ) -> Option<GroupReading> {
+        let reading = group::read(places, options, files);
         let whole = reading.cpu.is_some() && reading.memory.is_some();
         (whole || places.exists()).then_some(reading)
     }
 }
 
 /// What a reading of this detail takes.
-pub(super) fn means(detail: Detail) -> Means {
+pub(super) fn read_options(detail: Detail) -> ReadOptions {
     let page_sizes = match detail {
         Detail::Usage => Vec::new(),
         Detail::Everything => crate::host::cgroup::hugetlb::page_sizes(),
     };
-    Means { detail, page_sizes, now }
+    ReadOptions { detail, page_sizes, now }
 }
 
 /// Never unset, whatever the clock says.

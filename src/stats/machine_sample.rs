@@ -1,30 +1,30 @@
 //! What can be told on this machine at all: asked before there is any pod, and true for all.
 
 use super::{
-    groups::{means, now},
-    read::{file::Files, group::Places, probe},
-    room::Memory,
+    cgroup_reader::{now, read_options},
+    collector::Collector,
+    read::{file::Files, paths::CgroupPaths, probe},
 };
 use crate::{
     host::cgroup::Hierarchy,
     model::stats::{
-        Detail, DiskReading, Disks, InterfaceReading, LayerReading, NetworkReading, ProcessReading,
-        Specimen,
+        Detail, DiskReading, Disks, InterfaceReading, LayerReading, MachineSample, NetworkReading,
+        ProcessReading,
     },
 };
 
-impl Memory {
+impl Collector {
     /// Every figure with some value, where the machine keeps it. Reads some dozen files.
-    pub(super) fn specimen(&self, layers: bool) -> Specimen {
-        let (means, mut files) = (means(Detail::Everything), Files::default());
+    pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
+        let (options, mut files) = (read_options(Detail::Everything), Files::default());
         let cgroups = self.groups.cgroups();
         let kept = |controller: &str| {
             let keeps = |hierarchy| cgroups.has_controller(hierarchy, controller) == Some(true);
-            keeps(Hierarchy::Legacy) || keeps(Hierarchy::Unified)
+            keeps(Hierarchy::V1) || keeps(Hierarchy::V2)
         };
-        let top = cgroups.top().map(|top| Places::of(&top, u64::MAX)).unwrap_or_default();
-        Specimen {
-            group: probe::group(&top, &means, kept, &mut files),
+        let top = cgroups.top().map(|top| CgroupPaths::of(&top, u64::MAX)).unwrap_or_default();
+        MachineSample {
+            group: probe::group(&top, &options, kept, &mut files),
             processes: ProcessReading {
                 descriptors: Some(0),
                 sockets: Some(0),

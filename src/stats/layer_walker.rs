@@ -17,10 +17,10 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    groups,
-    layers::{Measured, Upper},
+    cgroup_reader,
+    collector::Collector,
+    layers::{Measurement, Upper},
     read::{file::Files, upper},
-    room::Memory,
 };
 use crate::{
     engine::storage,
@@ -35,34 +35,34 @@ use crate::{
 };
 
 /// Walks until nobody wants to know any more.
-pub(super) async fn walk(memory: Weak<Memory>, store: Store) {
-    let mut rounds = Rounds::default();
-    while let Some(memory) = memory.upgrade() {
+pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
+    let mut rounds = Schedule::default();
+    while let Some(collector) = collector.upgrade() {
         let now = store.snapshot();
         if rounds.is_time(&now) {
-            rounds.look(&memory, now).await;
+            rounds.look(&collector, now).await;
         }
         let jobs = rounds.next();
         if jobs.is_empty() {
-            drop(memory);
+            drop(collector);
             rounds.idle(&store).await;
             continue;
         }
         let began = Instant::now();
-        let proc = memory.proc.clone();
+        let proc = collector.proc.clone();
         let step = STEP.div_ceil(jobs.len());
         let turns = move || jobs.into_iter().map(|job| job.go_on(&proc, step)).collect::<Vec<_>>();
         // Only a panic, which is told of, or the end of everything.
         let Ok(turns) = spawn_blocking(turns).await else { return };
-        rounds.note(turns, &memory);
-        drop(memory);
+        rounds.note(turns, &collector);
+        drop(collector);
         sleep(began.elapsed().max(SHORTEST_STEP) * REST).await;
     }
 }
 
 /// Whose turn it is.
 #[derive(Default)]
-struct Rounds {
+struct Schedule {
     looked: Option<Instant>,
     /// What was seen then.
     seen: Option<Arc<Snapshot>>,
@@ -107,12 +107,12 @@ enum Begun {
 
 /// What came of a step.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum StepResult {
     More(Job),
-    Done { id: String, measured: Measured },
+    Done { id: String, measured: Measurement },
 }
 
-impl Rounds {
+impl Schedule {
     /// Whether to look again: sooner when there is news.
     fn is_time(&self, now: &Arc<Snapshot>) -> bool {
         let news = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, now));
@@ -121,7 +121,7 @@ impl Rounds {
     }
 
     /// Enlists what is due.
-    async fn look(&mut self, memory: &Memory, now: Arc<Snapshot>) {
+    async fn look(&mut self, collector: &Collector, now: Arc<Snapshot>) {
         let at = Instant::now();
         (self.looked, self.seen) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
@@ -129,43 +129,43 @@ impl Rounds {
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
-            !self.busy.contains(id) && memory.layers.is_due(id, at)
+            !self.busy.contains(id) && collector.layers.is_due(id, at)
         };
         let due: Vec<_> = running.filter(is_due).collect();
         if due.is_empty() {
             return;
         }
-        let storage = self.storage(engine, memory).await;
+        let storage = self.storage(engine, collector).await;
         for record in due {
             let id = record.id.as_str();
             self.busy.insert(id.to_owned());
-            let upper = record.process.pid().and_then(|pid| memory.layers.upper(id, pid));
+            let upper = record.process.pid().and_then(|pid| collector.layers.upper(id, pid));
             let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
             self.fresh.push_back(Job { record, storage, upper, walk: None, took: Duration::ZERO });
         }
     }
 
     /// What the engine says of layers, looked at anew from time to time.
-    async fn storage(&mut self, engine: &Arc<EngineInfo>, memory: &Memory) -> Arc<Storage> {
+    async fn storage(&mut self, engine: &Arc<EngineInfo>, collector: &Collector) -> Arc<Storage> {
         if let Some((at, of, known)) = &self.storage
             && Arc::ptr_eq(of, engine)
             && at.elapsed() < STORAGE_REFRESH
         {
             return Arc::clone(known);
         }
-        let storage = Arc::new(Storage::of(engine, memory.groups.cgroups().clone()).await);
+        let storage = Arc::new(Storage::of(engine, collector.groups.cgroups().clone()).await);
         self.storage = Some((Instant::now(), Arc::clone(engine), Arc::clone(&storage)));
         storage
     }
 
     /// Takes in what came of some steps.
-    fn note(&mut self, turns: Vec<Turn>, memory: &Memory) {
+    fn note(&mut self, turns: Vec<StepResult>, collector: &Collector) {
         for turn in turns {
             match turn {
-                Turn::More(job) => self.open.push_back(job),
-                Turn::Done { id, measured } => {
+                StepResult::More(job) => self.open.push_back(job),
+                StepResult::Done { id, measured } => {
                     self.busy.remove(&id);
-                    memory.layers.note(&id, measured, Instant::now());
+                    collector.layers.note(&id, measured, Instant::now());
                 }
             }
         }
@@ -203,15 +203,15 @@ impl Storage {
 
 impl Job {
     /// Looks at this many files.
-    pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> Turn {
+    pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> StepResult {
         let (id, began) = (self.record.id.to_string(), Instant::now());
         let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
-            None => return Turn::Done { id, measured: Measured::default() },
+            None => return StepResult::Done { id, measured: Measurement::default() },
             Some(Begun::Counted(size)) => size,
             Some(Begun::Walk(mut walk)) => match walk.step(entries) {
                 None => {
                     let took = self.took + began.elapsed();
-                    return Turn::More(Self { walk: Some(walk), took, ..self });
+                    return StepResult::More(Self { walk: Some(walk), took, ..self });
                 }
                 Some(size) => size,
             },
@@ -219,10 +219,10 @@ impl Job {
         let took = self.took + began.elapsed();
         let mountpoint = self.storage.mountpoint.clone();
         let (bytes, inodes) = (size.bytes, size.inodes);
-        let reading = LayerReading { at: groups::now(), mountpoint, bytes, inodes };
+        let reading = LayerReading { at: cgroup_reader::now(), mountpoint, bytes, inodes };
         let upper = self.record.process.pid().zip(self.upper);
         let upper = upper.map(|(pid, directory)| Upper { pid, directory });
-        Turn::Done { id, measured: Measured { reading: Some(reading), upper, took } }
+        StepResult::Done { id, measured: Measurement { reading: Some(reading), upper, took } }
     }
 
     fn begin(&mut self, proc: &Path) -> Option<Begun> {

@@ -1,0 +1,101 @@
+//! Where the files of a control group are, by controller and version.
+
+use std::path::{Path, PathBuf};
+
+use super::file::Files;
+use crate::{
+    host::cgroup::{Cgroup, Hierarchy, kept::Kept},
+    model::{stats::Detail, time::Nanos},
+};
+
+/// Where the files of a group are; each controller may have a hierarchy of its own.
+#[derive(Clone, Debug, Default)]
+pub(in crate::stats) struct CgroupPaths {
+    /// Who counts processor time.
+    pub(super) cpu_usage: Option<(Hierarchy, PathBuf)>,
+    /// Who keeps the quota, on version 1.
+    pub(super) cpu: Option<PathBuf>,
+    pub(super) memory: Option<(Hierarchy, PathBuf)>,
+    pub(super) io: Option<(Hierarchy, PathBuf)>,
+    pub(super) pids: Option<PathBuf>,
+    pub(super) hugepages: Option<(Hierarchy, PathBuf)>,
+    /// Version 2 tells pressure whatever its controllers are, also beside version 1.
+    pub(super) pressure: Option<PathBuf>,
+    /// Memory of the machine in bytes: a higher limit is none.
+    pub(super) machine_memory: u64,
+    /// Those of the files that stay open.
+    pub(super) kept: Kept,
+}
+
+/// What does not change from group to group.
+#[derive(Clone, Debug)]
+pub(in crate::stats) struct ReadOptions {
+    /// How much to read.
+    pub(in crate::stats) detail: Detail,
+    /// Sizes of huge pages.
+    pub(in crate::stats) page_sizes: Vec<String>,
+    /// The clock.
+    pub(in crate::stats) now: fn() -> Nanos,
+}
+
+impl CgroupPaths {
+    /// Those of a group that was found.
+    pub(in crate::stats) fn of(group: &Cgroup, machine_memory: u64) -> Self {
+        let owned = |(hierarchy, place): (Hierarchy, &Path)| (hierarchy, place.to_owned());
+        let v1 = |controller| {
+            let (hierarchy, place) = group.directory(controller)?;
+            (hierarchy == Hierarchy::V1).then(|| place.to_owned())
+        };
+        let io = v1("blkio").map(|place| (Hierarchy::V1, place));
+        Self {
+            cpu_usage: group.directory("cpuacct").map(owned),
+            cpu: v1("cpu"),
+            memory: group.directory("memory").map(owned),
+            io: io.or_else(|| group.directory("io").map(owned)),
+            pids: group.directory("pids").map(|(_, place)| place.to_owned()),
+            hugepages: group.directory("hugetlb").map(owned),
+            pressure: group.v2().map(Path::to_owned),
+            machine_memory,
+            kept: group.kept().clone(),
+        }
+    }
+
+    /// Those of the group around this one.
+    pub(in crate::stats) fn parent(&self) -> Self {
+        let above = |place: &PathBuf| place.parent().map(Path::to_owned);
+        let both = |known: &Option<(Hierarchy, PathBuf)>| {
+            let (hierarchy, place) = known.as_ref()?;
+            Some((*hierarchy, above(place)?))
+        };
+        Self {
+            cpu_usage: both(&self.cpu_usage),
+            cpu: self.cpu.as_ref().and_then(above),
+            memory: both(&self.memory),
+            io: both(&self.io),
+            pids: self.pids.as_ref().and_then(above),
+            hugepages: both(&self.hugepages),
+            pressure: self.pressure.as_ref().and_then(above),
+            machine_memory: self.machine_memory,
+            kept: self.kept.clone(),
+        }
+    }
+
+    /// Whether the group is still there.
+    pub(in crate::stats) fn exists(&self) -> bool {
+        self.any().is_some_and(Path::is_dir)
+    }
+
+    /// The processes of the group itself.
+    pub(in crate::stats) fn processes(&self, files: &mut Files) -> Vec<u32> {
+        let text = self.any().and_then(|place| files.text(place, "cgroup.procs"));
+        let lines = text.unwrap_or_default().lines();
+        lines.filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// One of its directories.
+    fn any(&self) -> Option<&Path> {
+        let placed = [&self.memory, &self.cpu_usage, &self.io];
+        let first = placed.into_iter().flatten().map(|(_, place)| place).next();
+        first.or(self.pids.as_ref()).or(self.pressure.as_ref()).map(PathBuf::as_path)
+    }
+}

@@ -1,0 +1,205 @@
+//! [`Stats`]: what containers and pods of a snapshot use.
+//!
+//! Files of the kernel are read on blocking threads, a few side by side. What ends between the
+//! snapshot and the reading is left out.
+
+use std::{
+    sync::{Arc, Weak},
+    thread::available_parallelism,
+    time::{Duration, Instant},
+};
+
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    cgroup_reader::read_options,
+    collector::{Collector, ReadContext},
+    disk_watcher,
+    error::StatsError,
+    layer_walker,
+    pods::PodTarget,
+    read::file::Files,
+};
+use crate::{
+    host::cgroup::Cgroups,
+    model::{
+        filter::{ContainerFilter, SandboxFilter},
+        record::{ContainerRecord, Process, SandboxRecord},
+        stats::{ContainerReading, Detail, Disks, MachineSample, PodReading},
+    },
+    store::{handle::Store, snapshot::Snapshot},
+};
+
+/// What containers and pods use. Clones share what is remembered.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    pub(super) collector: Arc<Collector>,
+}
+
+impl Stats {
+    /// Reads these groups; measures writable layers until the last handle is gone. From then on
+    /// only groups of containers that run are remembered.
+    pub fn start(store: Store, cgroups: Cgroups) -> Self {
+        let stats = Self::new(cgroups);
+        tokio::spawn(layer_walker::walk(Arc::downgrade(&stats.collector), store.clone()));
+        tokio::spawn(disk_watcher::watch(Arc::downgrade(&stats.collector), store.clone()));
+        tokio::spawn(forget(Arc::downgrade(&stats.collector), store));
+        stats
+    }
+
+    /// Without the tasks in the background.
+    pub(super) fn new(cgroups: Cgroups) -> Self {
+        Self { collector: Arc::new(Collector::new(cgroups, workers())) }
+    }
+
+    /// What one container uses; nothing but its layer while it does not run.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn container(
+        &self,
+        record: &Arc<ContainerRecord>,
+    ) -> Result<ContainerReading, StatsError> {
+        let read =
+            self.spread(vec![Arc::clone(record)], Detail::Usage, Collector::container).await?;
+        Ok(read.into_iter().next().unwrap_or_else(|| self.collector.blank(record)))
+    }
+
+    /// What the running containers use that are asked for, newest first.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn containers(
+        &self,
+        now: &Snapshot,
+        filter: &ContainerFilter,
+        detail: Detail,
+    ) -> Result<Vec<ContainerReading>, StatsError> {
+        let runs = |record: &&Arc<ContainerRecord>| record.process.is_running();
+        let asked = now.containers().iter().filter(runs).filter(|record| filter.matches(record));
+        self.spread(asked.cloned().collect(), detail, Collector::container).await
+    }
+
+    /// What one pod uses; nothing but its containers' share while its pause does not run.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn pod(
+        &self,
+        now: &Snapshot,
+        record: &Arc<SandboxRecord>,
+    ) -> Result<PodReading, StatsError> {
+        let target = PodTarget::of(record, now);
+        let read = self.spread(vec![target], Detail::Usage, Collector::pod).await?;
+        Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
+    }
+
+    /// What the pods use that are asked for and whose pause runs, newest first.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn pods(
+        &self,
+        now: &Snapshot,
+        filter: &SandboxFilter,
+        detail: Detail,
+    ) -> Result<Vec<PodReading>, StatsError> {
+        let runs =
+            |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
+        let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
+        let targets = PodTarget::all(asked, now);
+        self.spread(targets, detail, Collector::pod).await
+    }
+
+    /// The disks that figures name, as seen some seconds ago.
+    pub fn disks(&self) -> Arc<Disks> {
+        self.collector.disks.at(Instant::now())
+    }
+
+    /// Bytes that running containers wrote to their layers, each as measured last.
+    pub fn layer_bytes(&self) -> u64 {
+        self.collector.layers.bytes()
+    }
+
+    /// What can be told on this machine at all, whether or not there is any pod.
+    ///
+    /// # Errors
+    /// See [`StatsError`].
+    pub async fn machine_sample(&self, now: &Snapshot) -> Result<MachineSample, StatsError> {
+        let collector = Arc::clone(&self.collector);
+        // Only overlays have a directory that can be measured.
+        let overlay = |driver: &str| driver.contains(OVERLAY);
+        let layers = now.engine.as_ref().is_none_or(|engine| overlay(&engine.storage_driver));
+        Ok(tokio::task::spawn_blocking(move || collector.machine_sample(layers)).await?)
+    }
+
+    /// Reads `subjects` on a few threads; their order stays.
+    async fn spread<T, R>(
+        &self,
+        subjects: Vec<T>,
+        detail: Detail,
+        read: fn(&Collector, &T, &mut ReadContext<'_>) -> Option<R>,
+    ) -> Result<Vec<R>, StatsError>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
+        let share = subjects.len().div_ceil(workers()).max(SMALLEST_SHARE);
+        let options = Arc::new(read_options(detail));
+        let threads = match detail {
+            Detail::Usage => &self.collector.threads,
+            Detail::Everything => &self.collector.thorough,
+        };
+        let mut subjects = subjects.into_iter();
+        let mut reading = JoinSet::new();
+        for place in 0.. {
+            let part: Vec<T> = subjects.by_ref().take(share).collect();
+            if part.is_empty() {
+                break;
+            }
+            let (collector, options) = (Arc::clone(&self.collector), Arc::clone(&options));
+            // The semaphore is never closed.
+            let permit = Arc::clone(threads).acquire_owned().await.ok();
+            reading.spawn_blocking(move || {
+                let mut work = ReadContext { options: &options, files: Files::default() };
+                let read = part.iter().filter_map(|one| read(&collector, one, &mut work)).collect();
+                drop(permit);
+                if work.files.starved { Err(StatsError::Starved) } else { Ok((place, read)) }
+            });
+        }
+        let mut parts: Vec<(u32, Vec<R>)> = Vec::new();
+        while let Some(part) = reading.join_next().await {
+            parts.push(part??);
+        }
+        parts.sort_by_key(|(place, _)| *place);
+        Ok(parts.into_iter().flat_map(|(_, read)| read).collect())
+    }
+}
+
+/// Forgets what has ended, soon after the store shows it. Waits for no file system: what is kept
+/// of those that run must not grow when one hangs.
+async fn forget(collector: Weak<Collector>, store: Store) {
+    let mut seen: Option<Arc<Snapshot>> = None;
+    loop {
+        let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
+        let news = store.when(|now| is_news(now).then(|| Arc::clone(now))).await;
+        let Some((now, collector)) = news.zip(collector.upgrade()) else { return };
+        collector.retain(now.containers(), now.sandboxes());
+        seen = Some(now);
+        drop(collector);
+        sleep(TOGETHER).await;
+    }
+}
+
+/// More threads than this would only wait for each other.
+fn workers() -> usize {
+    available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
+}
+
+/// In the names of all such storage drivers and snapshotters.
+const OVERLAY: &str = "overlay";
+/// Ends that come together are forgotten together.
+const TOGETHER: Duration = Duration::from_secs(1);
+const MOST_WORKERS: usize = 4;
+/// Fewer are read sooner than another thread wakes up.
+const SMALLEST_SHARE: usize = 8;
