@@ -66,7 +66,7 @@ use crate::{
     },
     stats::service::Stats,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
-    streaming::{error::BindError, room::Streaming, server::Endpoint},
+    streaming::{error::BindError, server::Endpoint, service::Streaming},
     telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
 };
 

@@ -27,7 +27,7 @@ use crate::{
     sandbox::room::Sandboxes,
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
-    streaming::room::Streaming,
+    streaming::service::Streaming,
     translate::{parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
 };

@@ -12,7 +12,7 @@ use super::{
         outcome::Outcome,
         session::{End, InputEnd, Process, copy},
     },
-    room::Streaming,
+    service::Streaming,
 };
 use crate::{
     error::chain,
@@ -94,7 +94,7 @@ impl Process for Main<'_> {
 
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.streaming.engine.resize_container(self.id.as_str(), size).await {
-            tracing::debug!(container = %self.id, %error, "the terminal keeps its size");
+            tracing::debug!(container = %self.id, %error, "cannot resize the terminal; it keeps its size");
         }
     }
 }

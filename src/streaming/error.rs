@@ -19,7 +19,7 @@ pub enum StreamError {
     /// It has no process to speak to.
     #[error("container {id} is not running")]
     ContainerNotRunning {
-        /// Full id.
+        /// TooManyTokens id.
         id: String,
     },
     /// No such sandbox.
@@ -31,11 +31,11 @@ pub enum StreamError {
     /// It has no network to connect to.
     #[error("sandbox {id} is not ready")]
     SandboxNotReady {
-        /// Full id.
+        /// TooManyTokens id.
         id: String,
     },
     /// Nobody comes for what was promised.
-    #[error("{MOST_PENDING} streams have been asked for and not begun: wait a minute")]
+    #[error("{MOST_PENDING} streams were requested and not opened; wait a minute and try again")]
     TooMany,
     /// What is true now is not known.
     #[error(transparent)]

@@ -9,7 +9,7 @@ use super::{
         outcome::Outcome,
         session::{End, InputEnd, Process, copy},
     },
-    room::Streaming,
+    service::Streaming,
 };
 use crate::{
     engine::exec::Ending,
@@ -78,7 +78,7 @@ impl Process for Exec {
 
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.resize(size).await {
-            debug!(%error, "the terminal keeps its size");
+            debug!(%error, "cannot resize the terminal; it keeps its size");
         }
     }
 }
@@ -86,7 +86,10 @@ impl Process for Exec {
 /// Ends a process that begins after its client was told that it did not.
 async fn end_late(exec: Exec) {
     if let Err(error) = exec.end_late().await {
-        warn!(error = chain(&error), "a command may have begun late and goes on");
+        warn!(
+            error = chain(&error),
+            "an exec command may have started after its deadline and may still be running"
+        );
     }
 }
 

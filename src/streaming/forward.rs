@@ -5,7 +5,7 @@
 
 mod dial;
 pub(super) mod pairing;
-mod place;
+mod pod_network;
 mod relay;
 
 use std::{sync::Arc, time::Duration};
@@ -17,21 +17,21 @@ use tokio::{
 use tracing::{debug, info};
 
 use self::{
-    pairing::{Half, Joined, Pairing, Role},
-    place::Place,
+    pairing::{PairStream, Pairing, PairingResult, StreamType},
+    pod_network::PodNetwork,
 };
 use super::{
     channel::{Reader, Writer},
     spdy::{
         connection::Connection,
-        stream::{Offer, Stream},
+        stream::{OfferedStream, Stream},
     },
 };
 use crate::{error::chain, model::record::SandboxRecord};
 
 /// A connection to be forwarded.
 #[derive(Debug)]
-pub struct Pair {
+pub struct StreamPair {
     /// Where in the sandbox it leads; not 0.
     pub port: u16,
     /// What is forwarded.
@@ -47,7 +47,7 @@ pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
 }
 
 /// Forwards the connections of a WebSocket client, until all have ended.
-pub async fn over_channels(pairs: Vec<Pair>, sandbox: &Arc<SandboxRecord>) {
+pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
     for pair in pairs {
         running.spawn(forward(pair, Arc::clone(sandbox)));
@@ -78,9 +78,9 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, patie
 }
 
 /// Forwards one connection until both its directions have ended.
-async fn forward(pair: Pair, sandbox: Arc<SandboxRecord>) {
-    let Pair { port, data: (reader, mut writer), mut error } = pair;
-    let socket = match Place::of(&sandbox) {
+async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>) {
+    let StreamPair { port, data: (reader, mut writer), mut error } = pair;
+    let socket = match PodNetwork::of(&sandbox) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
         None => Err("the pod has no network any more".to_owned()),
     };
@@ -89,7 +89,7 @@ async fn forward(pair: Pair, sandbox: Arc<SandboxRecord>) {
         Err(reason) => Err(reason),
     };
     let Err(reason) = result else { return };
-    debug!(sandbox = %sandbox.id, port, reason, "a connection could not be forwarded");
+    debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
     // kubelet's words for it, which name the pod by its sandbox; its uid is not known here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
     // A client that has left need not be told.
@@ -99,35 +99,35 @@ async fn forward(pair: Pair, sandbox: Arc<SandboxRecord>) {
 }
 
 /// Takes a stream the client offers; a pair when it was the second of two.
-fn join(offer: Offer, pairing: &mut Pairing<Stream>) -> Option<Pair> {
-    let half = match Half::read(offer.id(), |name| offer.header(name)) {
+fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<StreamPair> {
+    let half = match PairStream::read(offer.id(), |name| offer.header(name)) {
         Ok(half) => half,
         Err(reason) => {
-            info!(reason, "a stream of a port-forward is refused");
+            info!(reason, "refused a port-forward stream");
             return None;
         }
     };
     // The client opens the second only when it knows that the first is accepted.
     match pairing.join(half, std::time::Instant::now(), || offer.accept()) {
-        Joined::Waits => None,
-        Joined::Twice => {
-            info!("a stream of a port-forward is refused: there is one like it already");
+        PairingResult::Waits => None,
+        PairingResult::Twice => {
+            info!("refused a port-forward stream: its request already has one of this type");
             None
         }
-        Joined::Paired { port, error, data } => {
+        PairingResult::Paired { port, error, data } => {
             let (reader, writer) = data.split();
             let (_, error) = error.split();
             let data = (Reader::Spdy(reader), Writer::Spdy(writer));
-            Some(Pair { port, data, error: Writer::Spdy(error) })
+            Some(StreamPair { port, data, error: Writer::Spdy(error) })
         }
     }
 }
 
 fn expire(pairing: &mut Pairing<Stream>) {
     for (role, stream) in pairing.expire(std::time::Instant::now()) {
-        info!(?role, "a stream of a port-forward stayed alone");
+        info!(?role, "closed a port-forward stream: its pair was never opened");
         let (_, mut sender) = stream.split();
-        if role == Role::Error {
+        if role == StreamType::Error {
             let text = "timed out waiting for the data stream";
             tokio::spawn(async move {
                 let _ = sender.send(text.into()).await;

@@ -13,11 +13,11 @@ use tokio_tungstenite::tungstenite::{
 
 use super::{
     command::size::SizeBuffer,
-    forward::pairing::{Half, Joined, Pairing},
+    forward::pairing::{PairStream, Pairing, PairingResult},
     ports,
     token::Tokens,
     upgrade::{Encoding, Purpose, negotiate},
-    websocket::message::{Format, LARGEST_MESSAGE, Said, limits},
+    websocket::message::{ClientMessage, Format, LARGEST_MESSAGE, limits},
 };
 use crate::fuzz::portions;
 
@@ -46,9 +46,13 @@ pub(crate) fn upgrade(bytes: &[u8]) {
             Err(refusal) => assert!(refusal.response::<Bytes>().status().is_client_error()),
         }
         let text = |name: &str| request.headers().get(name)?.to_str().ok();
-        if let Ok(half) = Half::read(1, text) {
+        if let Ok(half) = PairStream::read(1, text) {
             assert_eq!(pairing.join(half.clone(), std::time::Instant::now(), || ()), {
-                if purpose == Purpose::Command { Joined::Waits } else { Joined::Twice }
+                if purpose == Purpose::Command {
+                    PairingResult::Waits
+                } else {
+                    PairingResult::Twice
+                }
             });
         }
     }
@@ -94,11 +98,11 @@ pub(crate) fn websocket(bytes: &[u8]) {
     ]) {
         for format in FORMATS {
             let length = message.len();
-            if let Ok(Said::Data(channel, said)) = format.read(message.clone()) {
+            if let Ok(ClientMessage::Data(channel, said)) = format.read(message.clone()) {
                 assert!(said.len() < length, "more came out than went in");
                 if usize::from(channel) < format.channels() {
                     let again = format.read(format.write(channel, &said));
-                    assert_eq!(again, Ok(Said::Data(channel, said)));
+                    assert_eq!(again, Ok(ClientMessage::Data(channel, said)));
                 }
             }
         }

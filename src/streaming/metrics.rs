@@ -24,7 +24,7 @@ pub(super) enum Token {
     /// Brought back too late, twice, under another name, or made up.
     Refused,
     /// Not given: too many are open.
-    Full,
+    TooManyTokens,
 }
 
 impl StreamingMetrics {
@@ -33,7 +33,7 @@ impl StreamingMetrics {
             Token::Given => "issued",
             Token::Used => "used",
             Token::Refused => "refused",
-            Token::Full => "full",
+            Token::TooManyTokens => "full",
         };
         self.tokens.with([word]).inc();
     }

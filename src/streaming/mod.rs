@@ -4,22 +4,22 @@
 //! SPDY/3.1 or WebSocket. Nothing here outlives its connection, and a peer that is slow, dead or
 //! hostile costs one task and bounded memory.
 
-mod answer;
 mod attach;
 pub mod channel;
+pub mod client_connection;
 pub mod command;
+mod dispatch;
 pub mod error;
 mod exec;
 pub mod forward;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod http_handler;
 pub mod metrics;
 mod ports;
-pub mod room;
-mod serve;
 pub mod server;
+pub mod service;
 pub mod spdy;
 pub mod token;
 pub mod upgrade;
 pub mod websocket;
-pub mod wire;

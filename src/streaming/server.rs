@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{answer::Desk, error::BindError, room::Streaming};
+use super::{error::BindError, http_handler::HttpHandler, service::Streaming};
 use crate::concurrency::connection_limit::ConnectionLimit;
 
 /// A bound address.
@@ -34,8 +34,7 @@ impl Endpoint {
         if !bound.ip().is_loopback() {
             warn!(
                 address = %bound,
-                "streams are served beyond this host, to anybody who guesses a token: keep \
-                 --streaming-addr on loopback unless a firewall guards it"
+                "the streaming server can be reached from other hosts; set --streaming-addr to a loopback address, or protect it with a firewall"
             );
         }
         Ok(Self { listener, address: bound })
@@ -49,7 +48,7 @@ impl Endpoint {
     /// Serves until `stop`, then lets streams end for a short while. Everything runs on
     /// `tracker`.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
-        let desk = Arc::new(Desk::new(streaming, tracker.clone(), stop.clone()));
+        let desk = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
             // Who has a token shows it at once.
             let mut strangers = ConnectionLimit::new(MOST_STRANGERS);
@@ -87,7 +86,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => return stream,
             Err(error) => {
                 // Out of descriptors, most likely.
-                warn!(%error, "cannot take a connection for a stream");
+                warn!(%error, "cannot accept a streaming connection");
                 sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -95,7 +94,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
 }
 
 /// Reads one request and answers it; streams go on without us.
-async fn receive(stream: TcpStream, desk: Arc<Desk>) {
+async fn receive(stream: TcpStream, desk: Arc<HttpHandler>) {
     // Keystrokes are small. Without it they are merely late.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -111,8 +110,8 @@ async fn receive(stream: TcpStream, desk: Arc<Desk>) {
         .with_upgrades();
     match timeout(REQUEST_PATIENCE, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a client of the streams spoke no HTTP"),
-        Err(_) => debug!("a client of the streams did not take its answer"),
+        Ok(Err(error)) => debug!(%error, "a streaming client sent invalid HTTP"),
+        Err(_) => debug!("a streaming client did not read its response"),
     }
 }
 

@@ -20,7 +20,7 @@ struct Pending<T> {
 
 /// As many promises as may be open are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct TooManyTokens;
 
 impl<T> Default for Tokens<T> {
     fn default() -> Self {
@@ -33,18 +33,18 @@ impl<T> Tokens<T> {
     /// guess, again when a token happens to be taken.
     ///
     /// # Errors
-    /// [`Full`] when [`MOST_PENDING`] promises are open.
+    /// [`TooManyTokens`] when [`MOST_PENDING`] promises are open.
     pub fn issue(
         &mut self,
         promise: T,
         now: Instant,
         mut chance: impl FnMut() -> [u8; 6],
-    ) -> Result<String, Full> {
+    ) -> Result<String, TooManyTokens> {
         if self.pending.len() >= MOST_PENDING {
             self.pending.retain(|_, pending| now < pending.until);
         }
         if self.pending.len() >= MOST_PENDING {
-            return Err(Full);
+            return Err(TooManyTokens);
         }
         let token = loop {
             let token = URL_SAFE_NO_PAD.encode(chance());

@@ -21,7 +21,7 @@ pub enum Purpose {
 
 /// The protocol agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum Protocol {
     /// Streams of a SPDY connection. Port-forward knows one version only.
     Spdy(Version),
     /// Numbered channels of a WebSocket.
@@ -58,7 +58,7 @@ pub enum Encoding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
     /// What is spoken from now on.
-    pub dialect: Dialect,
+    pub dialect: Protocol,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -108,7 +108,7 @@ fn spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
     let (name, version) = found.ok_or(Refusal::NoSpdyVersion(purpose))?;
     Ok(Upgrade {
-        dialect: Dialect::Spdy(*version),
+        dialect: Protocol::Spdy(*version),
         headers: vec![
             (UPGRADE, HeaderValue::from_static(SPDY)),
             (STREAM_VERSION, HeaderValue::from_static(name)),
@@ -139,14 +139,14 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
 fn subprotocol(
     headers: &HeaderMap,
     purpose: Purpose,
-) -> Result<(Option<&'static str>, Dialect), Refusal> {
+) -> Result<(Option<&'static str>, Protocol), Refusal> {
     let ours = match purpose {
         Purpose::Command => &COMMAND_SUBPROTOCOLS[..],
         Purpose::Forward => &FORWARD_SUBPROTOCOLS[..],
     };
     let mut wanted = words(headers, &SEC_WEBSOCKET_PROTOCOL).peekable();
     if wanted.peek().is_none() {
-        return Ok((None, Dialect::Channels(Version::V1, Encoding::Binary)));
+        return Ok((None, Protocol::Channels(Version::V1, Encoding::Binary)));
     }
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
     found.map(|(name, dialect)| (Some(*name), *dialect)).ok_or(Refusal::NoSubprotocol)
@@ -253,18 +253,18 @@ const COMMAND_VERSIONS: [(&str, Version); 4] = [
 
 const FORWARD_VERSIONS: [(&str, Version); 1] = [("portforward.k8s.io", Version::V1)];
 
-const COMMAND_SUBPROTOCOLS: [(&str, Dialect); 5] = [
-    ("v5.channel.k8s.io", Dialect::Channels(Version::V5, Encoding::Binary)),
-    ("v4.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Binary)),
-    ("v4.base64.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Base64)),
-    ("channel.k8s.io", Dialect::Channels(Version::V1, Encoding::Binary)),
-    ("base64.channel.k8s.io", Dialect::Channels(Version::V1, Encoding::Base64)),
+const COMMAND_SUBPROTOCOLS: [(&str, Protocol); 5] = [
+    ("v5.channel.k8s.io", Protocol::Channels(Version::V5, Encoding::Binary)),
+    ("v4.channel.k8s.io", Protocol::Channels(Version::V4, Encoding::Binary)),
+    ("v4.base64.channel.k8s.io", Protocol::Channels(Version::V4, Encoding::Base64)),
+    ("channel.k8s.io", Protocol::Channels(Version::V1, Encoding::Binary)),
+    ("base64.channel.k8s.io", Protocol::Channels(Version::V1, Encoding::Base64)),
 ];
 
-const FORWARD_SUBPROTOCOLS: [(&str, Dialect); 3] = [
-    ("v4.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Binary)),
-    ("v4.base64.channel.k8s.io", Dialect::Channels(Version::V4, Encoding::Base64)),
-    ("SPDY/3.1+portforward.k8s.io", Dialect::Tunnel),
+const FORWARD_SUBPROTOCOLS: [(&str, Protocol); 3] = [
+    ("v4.channel.k8s.io", Protocol::Channels(Version::V4, Encoding::Binary)),
+    ("v4.base64.channel.k8s.io", Protocol::Channels(Version::V4, Encoding::Base64)),
+    ("SPDY/3.1+portforward.k8s.io", Protocol::Tunnel),
 ];
 
 #[cfg(test)]

@@ -66,6 +66,5 @@ const KNOWN: &[&str] = &[
     "store::facts <-> store::facts::lists",
     "store::handle <-> store::metrics",
     "store::inspect <-> store::link",
-    "streaming::spdy::connection <-> streaming::spdy::read",
     "telemetry::metric <-> telemetry::registry",
 ];

@@ -26,7 +26,7 @@ use dockbridge::{
     model::{document::SandboxDocument, id::SandboxId, record::SandboxRecord, time::Nanos},
     streaming::{
         forward,
-        spdy::connection::{Connection, Limits},
+        spdy::{connection::Connection, limits::Limits},
     },
 };
 use flate2::{Compress, Compression, FlushCompress};

@@ -8,13 +8,13 @@ use crate::{
     model::stream::Streams,
     streaming::{
         channel::{Reader, Writer},
+        client_connection::ClientConnection,
         spdy::stream::Gone,
         upgrade::{Encoding, Version},
         websocket::{
             message::Format,
             socket::{Socket, route},
         },
-        wire::Wire,
     },
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// # Errors
 /// The client has gone already.
 pub async fn open(
-    wire: Wire,
+    wire: ClientConnection,
     streams: Streams,
     version: Version,
     encoding: Encoding,

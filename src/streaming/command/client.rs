@@ -10,10 +10,10 @@ use crate::{
     model::stream::{Streams, TerminalSize},
     streaming::{
         channel::{Reader, Writer},
+        client_connection::DisconnectWatch,
         spdy::connection::Connection,
         upgrade::Version,
         websocket::socket::Socket,
-        wire::Watch,
     },
 };
 
@@ -37,7 +37,7 @@ pub struct Client {
     /// The connection.
     pub line: Line,
     /// Whether it still takes what it is sent.
-    pub watch: Watch,
+    pub watch: DisconnectWatch,
 }
 
 /// What all the streams of a client live on.

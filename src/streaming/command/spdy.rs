@@ -8,17 +8,18 @@ use crate::{
     model::stream::Streams,
     streaming::{
         channel::{Reader, Writer},
+        client_connection::{ClientConnection, DisconnectWatch},
         spdy::{
-            connection::{Connection, Limits},
-            stream::{Offer, Stream},
+            connection::Connection,
+            limits::Limits,
+            stream::{OfferedStream, Stream},
         },
         upgrade::Version,
-        wire::{Watch, Wire},
     },
 };
 
 /// Waits until the client has opened every stream it has to; none when it leaves before.
-pub async fn open(wire: Wire, streams: Streams, version: Version) -> Option<Client> {
+pub async fn open(wire: ClientConnection, streams: Streams, version: Version) -> Option<Client> {
     let watch = wire.watch();
     let mut connection = Connection::start(wire, Limits::default());
     let mut open = Open::new(Expected::of(streams, version));
@@ -45,7 +46,7 @@ impl Open {
 
     /// Accepts a stream that is wanted. The client does not go on before it is accepted, so
     /// this cannot wait for the others.
-    fn take(&mut self, offer: Offer) {
+    fn take(&mut self, offer: OfferedStream) {
         let Expected { stdin, stdout, stderr, resize } = self.expected;
         let (wanted, place) = match offer.header(STREAM_TYPE) {
             Some("stdin") => (stdin, &mut self.stdin),
@@ -71,7 +72,12 @@ impl Open {
     }
 
     /// The client with these streams; none without the one for the outcome.
-    fn client(self, connection: Connection, version: Version, watch: Watch) -> Option<Client> {
+    fn client(
+        self,
+        connection: Connection,
+        version: Version,
+        watch: DisconnectWatch,
+    ) -> Option<Client> {
         let mut idle = Vec::new();
         let mut reader = |stream: Stream| {
             let (receiver, sender) = stream.split();

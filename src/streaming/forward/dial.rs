@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::place::Place;
+use super::pod_network::PodNetwork;
 use crate::host::{error::HostError, netns, processes::Processes};
 
 /// Nobody could be connected to.
@@ -43,7 +43,7 @@ pub(super) enum DialError {
 
 /// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`PATIENCE`] for each
 /// at most.
-pub(super) async fn connect(place: Place, port: u16) -> Result<TcpStream, DialError> {
+pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let opened = spawn_blocking(move || open_in(&place)).await.map_err(io::Error::other)??;
     let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
         Ok(stream) => return Ok(stream),
@@ -61,12 +61,12 @@ struct Sockets {
 }
 
 /// The thread inside ends with this call: a port that swallows the question must not hold one.
-fn open_in(place: &Place) -> Result<Sockets, DialError> {
+fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
     let open = || Ok(Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() });
     match place {
-        Place::Host => Ok(open()?),
-        Place::Pinned(path) => Ok(netns::within(path, open)?),
-        Place::OfProcess { pid, container } => {
+        PodNetwork::Host => Ok(open()?),
+        PodNetwork::Pinned(path) => Ok(netns::within(path, open)?),
+        PodNetwork::OfProcess { pid, container } => {
             let table = Processes::new(PROCESS_TABLE);
             let who = || {
                 let found = table.one(*pid).filter(|_| table.is_grouped_under(*pid, container));

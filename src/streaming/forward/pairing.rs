@@ -8,7 +8,7 @@ use std::{
 
 /// What a stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::streaming) enum Role {
+pub(in crate::streaming) enum StreamType {
     /// Failures, in words.
     Error,
     /// What is forwarded.
@@ -17,9 +17,9 @@ pub(in crate::streaming) enum Role {
 
 /// One stream of a pair, by its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::streaming) struct Half {
+pub(in crate::streaming) struct PairStream {
     key: Key,
-    role: Role,
+    role: StreamType,
     port: u16,
 }
 
@@ -33,7 +33,7 @@ enum Key {
     Stream(u32),
 }
 
-impl Half {
+impl PairStream {
     /// Reads the headers of stream `id`.
     ///
     /// # Errors
@@ -43,16 +43,16 @@ impl Half {
         header: impl Fn(&str) -> Option<&'a str>,
     ) -> Result<Self, &'static str> {
         let role = match header("streamType") {
-            Some("error") => Role::Error,
-            Some("data") => Role::Data,
+            Some("error") => StreamType::Error,
+            Some("data") => StreamType::Data,
             _ => return Err("its type is neither error nor data"),
         };
         let port = header("port").and_then(|port| port.parse().ok()).filter(|port| *port != 0);
         let port = port.ok_or("its port is not between 1 and 65535")?;
         let key = match (header("requestID").filter(|id| !id.is_empty()), role) {
             (Some(request), _) => Key::Request(request.to_owned()),
-            (None, Role::Error) => Key::Stream(id),
-            (None, Role::Data) => Key::Stream(id.saturating_sub(2)),
+            (None, StreamType::Error) => Key::Stream(id),
+            (None, StreamType::Data) => Key::Stream(id.saturating_sub(2)),
         };
         Ok(Self { key, role, port })
     }
@@ -61,13 +61,13 @@ impl Half {
 /// Streams that wait for their partners.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S> {
-    waiting: HashMap<Key, Waiting<S>>,
+    waiting: HashMap<Key, Unpaired<S>>,
     patience: Duration,
 }
 
 #[derive(Debug)]
-struct Waiting<S> {
-    role: Role,
+struct Unpaired<S> {
+    role: StreamType,
     port: u16,
     stream: S,
     expiry: Instant,
@@ -75,7 +75,7 @@ struct Waiting<S> {
 
 /// What became of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::streaming) enum Joined<S> {
+pub(in crate::streaming) enum PairingResult<S> {
     /// Its partner is still to come.
     Waits,
     /// One of its kind waits already; it was not accepted.
@@ -100,22 +100,24 @@ impl<S> Pairing<S> {
     /// Adds a stream, which is accepted when it fits.
     pub(in crate::streaming) fn join(
         &mut self,
-        half: Half,
+        half: PairStream,
         now: Instant,
         accept: impl FnOnce() -> S,
-    ) -> Joined<S> {
-        let Half { key, role, port } = half;
+    ) -> PairingResult<S> {
+        let PairStream { key, role, port } = half;
         if self.waiting.get(&key).is_some_and(|first| first.role == role) {
-            return Joined::Twice;
+            return PairingResult::Twice;
         }
         let Some(first) = self.waiting.remove(&key) else {
             let expiry = now + self.patience;
-            self.waiting.insert(key, Waiting { role, port, stream: accept(), expiry });
-            return Joined::Waits;
+            self.waiting.insert(key, Unpaired { role, port, stream: accept(), expiry });
+            return PairingResult::Waits;
         };
         match role {
-            Role::Data => Joined::Paired { port, error: first.stream, data: accept() },
-            Role::Error => Joined::Paired { port: first.port, error: accept(), data: first.stream },
+            StreamType::Data => PairingResult::Paired { port, error: first.stream, data: accept() },
+            StreamType::Error => {
+                PairingResult::Paired { port: first.port, error: accept(), data: first.stream }
+            }
         }
     }
 
@@ -125,7 +127,7 @@ impl<S> Pairing<S> {
     }
 
     /// Takes out the streams that have waited long enough.
-    pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(Role, S)> {
+    pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(StreamType, S)> {
         let late = self.waiting.extract_if(|_, waiting| waiting.expiry <= now);
         late.map(|(_, waiting)| (waiting.role, waiting.stream)).collect()
     }

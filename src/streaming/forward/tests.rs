@@ -11,7 +11,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{dial, pair_up, place::Place};
+use super::{dial, pair_up, pod_network::PodNetwork};
 use crate::{
     host::netns::{self, resident::Resident},
     model::{
@@ -21,7 +21,7 @@ use crate::{
         record::{Process, SandboxRecord},
         time::Nanos,
     },
-    streaming::spdy::connection::{Connection, Limits},
+    streaming::spdy::{connection::Connection, limits::Limits},
 };
 
 fn sandbox(network: &str) -> SandboxRecord {
@@ -239,10 +239,12 @@ async fn a_connection_is_made_inside_a_namespace() {
     netns::raise_loopback(&path).unwrap();
     let listener = netns::within(&path, || Blocking::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let of =
-        |container: &str| Place::OfProcess { pid: resident.tid, container: container.to_owned() };
+    let of = |container: &str| PodNetwork::OfProcess {
+        pid: resident.tid,
+        container: container.to_owned(),
+    };
     // Every group is below the first.
-    for place in [of("/"), Place::Pinned(path.clone())] {
+    for place in [of("/"), PodNetwork::Pinned(path.clone())] {
         let mut ours = dial::connect(place, port).await.unwrap();
         ours.write_all(b"inside").await.unwrap();
         drop(ours);
@@ -256,7 +258,7 @@ async fn a_connection_is_made_inside_a_namespace() {
 #[tokio::test]
 async fn a_pid_that_is_in_another_container_leads_nowhere() {
     let (listener, port) = listener("127.0.0.1:0").await;
-    let place = Place::OfProcess { pid: std::process::id(), container: "ab".repeat(32) };
+    let place = PodNetwork::OfProcess { pid: std::process::id(), container: "ab".repeat(32) };
     let error = dial::connect(place, port).await.unwrap_err();
     assert!(matches!(error, dial::DialError::Ended), "{error}");
     drop(listener);
@@ -278,14 +280,14 @@ async fn what_a_client_sent_before_it_left_reaches_the_pod() {
 #[test]
 fn a_pods_network_is_found() {
     let record = sandbox("host");
-    assert_eq!(Place::of(&record), Some(Place::Host));
+    assert_eq!(PodNetwork::of(&record), Some(PodNetwork::Host));
     let mut record = sandbox("docker");
     let container = record.id.as_str().to_owned();
-    assert_eq!(Place::of(&record), Some(Place::OfProcess { pid: 42, container }));
+    assert_eq!(PodNetwork::of(&record), Some(PodNetwork::OfProcess { pid: 42, container }));
     record.process = None;
-    assert_eq!(Place::of(&record), None);
+    assert_eq!(PodNetwork::of(&record), None);
     let mut record = sandbox("cni");
-    assert_eq!(Place::of(&record), None);
+    assert_eq!(PodNetwork::of(&record), None);
     record.attachment = Some(Attachment::Released);
-    assert_eq!(Place::of(&record), None);
+    assert_eq!(PodNetwork::of(&record), None);
 }

@@ -11,41 +11,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    control_frames::ControlQueue,
     error::Malformed,
-    frame::{DATA_SIZE, Farewell},
-    orders::Orders,
-    read::Reading,
-    stream::Offer,
-    write::Writing,
+    frame::{DATA_SIZE, GoAwayReason},
+    frame_reader::FrameReader,
+    frame_writer::FrameWriter,
+    limits::Limits,
+    stream::OfferedStream,
 };
-
-/// What a peer may make us hold. Going beyond the first two ends the connection; a stream too
-/// many is refused; readers that lag make the connection stop reading.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a header block, inflated.
-    pub header_bytes: usize,
-    /// Headers in a block.
-    pub headers: usize,
-    /// Streams open at once.
-    pub streams: usize,
-    /// Bytes that the reader of one stream is not done with.
-    pub queued_per_stream: usize,
-    /// Bytes that the readers of all streams are not done with.
-    pub queued: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            header_bytes: 8 * 1024,
-            headers: 100,
-            streams: 1000,
-            queued_per_stream: 1024 * 1024,
-            queued: 4 * 1024 * 1024,
-        }
-    }
-}
 
 /// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or
 /// when the peer breaks the protocol; then every receiver and sender of its streams ends, too.
@@ -53,7 +26,7 @@ impl Default for Limits {
 /// Dropped, it still writes what its senders had handed over, for a few seconds.
 #[derive(Debug)]
 pub struct Connection {
-    offers: mpsc::Receiver<Offer>,
+    offers: mpsc::Receiver<OfferedStream>,
     task: JoinHandle<()>,
 }
 
@@ -68,7 +41,7 @@ impl Connection {
     }
 
     /// The next stream the peer opens; none when the connection is over. Cancel-safe.
-    pub async fn accept(&mut self) -> Option<Offer> {
+    pub async fn accept(&mut self) -> Option<OfferedStream> {
         self.offers.recv().await
     }
 
@@ -91,18 +64,18 @@ enum End {
     Broken(Malformed),
 }
 
-async fn run<I>(io: I, limits: Limits, offers: mpsc::Sender<Offer>)
+async fn run<I>(io: I, limits: Limits, offers: mpsc::Sender<OfferedStream>)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let over = CancellationToken::new();
     let wakes_all = over.clone().drop_guard();
     let (mut reader, writer) = split(io);
-    let (orders, waiting) = Orders::new();
+    let (orders, waiting) = ControlQueue::new();
     let (outbox, frames) = mpsc::channel(OUTBOX);
-    let mut writing = Writing::new(writer, waiting, frames);
+    let mut writing = FrameWriter::new(writer, waiting, frames);
     let (end, last) = {
-        let mut reading = Reading::new(limits, over, offers.clone(), (orders, outbox));
+        let mut reading = FrameReader::new(limits, over, offers.clone(), (orders, outbox));
         let end = tokio::select! {
             end = read(&mut reader, &mut reading) => end,
             Err(error) = writing.run() => End::Lost(error),
@@ -118,9 +91,9 @@ where
         }
         End::Broken(error) => {
             tracing::info!(%error, "the client broke the spdy protocol");
-            Farewell::Broken
+            GoAwayReason::Broken
         }
-        End::Done => Farewell::Done,
+        End::Done => GoAwayReason::Done,
     };
     if in_time(FLUSH, writing.close(last, farewell)).await {
         in_time(LINGER, discard(&mut reader)).await;
@@ -128,7 +101,7 @@ where
 }
 
 /// Reads until the peer ends it, or breaks the protocol.
-async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut Reading) -> End
+async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut FrameReader) -> End
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

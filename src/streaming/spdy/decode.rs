@@ -15,7 +15,7 @@ use super::{
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// It opens a stream.
-    Open(Opening),
+    Open(SynStream),
     /// It takes no part in a stream any more.
     Reset(u32),
     /// It wants an echo, or gives one.
@@ -26,7 +26,7 @@ pub(super) enum Frame {
 
 /// A stream as the peer opens it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Opening {
+pub(super) struct SynStream {
     pub(super) id: u32,
     /// The peer sends nothing on it.
     pub(super) last: bool,
@@ -145,7 +145,7 @@ impl Decoder {
                 // The stream it belongs to, the priority and the slot are nothing to us.
                 let headers = self.block(body.get(6..).unwrap_or_default())?;
                 let (last, one_way) = (flags & FLAG_LAST != 0, flags & FLAG_ONE_WAY != 0);
-                Some(Frame::Open(Opening { id, last, one_way, headers }))
+                Some(Frame::Open(SynStream { id, last, one_way, headers }))
             }
             Kind::SynReply | Kind::Headers => {
                 self.block(body)?;

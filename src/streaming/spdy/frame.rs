@@ -62,14 +62,14 @@ impl Kind {
 
 /// Why a stream is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum ResetReason {
     /// Nothing was done with it.
     Refused,
     /// It is not wanted any more.
     Cancel,
 }
 
-impl Status {
+impl ResetReason {
     const fn code(self) -> u32 {
         match self {
             Self::Refused => 3,
@@ -80,7 +80,7 @@ impl Status {
 
 /// Why the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Farewell {
+pub(super) enum GoAwayReason {
     /// All is done.
     Done,
     /// The peer broke the protocol.
@@ -110,7 +110,7 @@ pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
 }
 
 /// Ends a stream in both directions.
-pub(super) fn reset(id: u32, status: Status, out: &mut BytesMut) {
+pub(super) fn reset(id: u32, status: ResetReason, out: &mut BytesMut) {
     control(Kind::Reset, 8, out);
     out.put_u32(id);
     out.put_u32(status.code());
@@ -123,12 +123,12 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
 }
 
 /// Says that streams above `last` were not looked at, and that the connection ends.
-pub(super) fn go_away(last: u32, farewell: Farewell, out: &mut BytesMut) {
+pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);
     out.put_u32(match farewell {
-        Farewell::Done => 0,
-        Farewell::Broken => 1,
+        GoAwayReason::Done => 0,
+        GoAwayReason::Broken => 1,
     });
 }
 

@@ -9,10 +9,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{
-    connection::{Connection, Limits},
+    connection::Connection,
     decode::{Decoder, Frame},
     error::Malformed,
-    frame::{self, Status},
+    frame::{self, ResetReason},
+    limits::Limits,
 };
 use crate::fuzz::portions;
 
@@ -120,7 +121,7 @@ fn put(frame: Frame, frames: &mut Vec<Frame>) {
 fn write(frame: &Frame, out: &mut BytesMut) -> bool {
     match frame {
         Frame::Open(_) => return false,
-        Frame::Reset(id) => frame::reset(*id, Status::Cancel, out),
+        Frame::Reset(id) => frame::reset(*id, ResetReason::Cancel, out),
         Frame::Ping(id) => frame::ping(*id, out),
         Frame::Data { id, bytes, last } => {
             frame::data(*id, *last, bytes.len(), out);

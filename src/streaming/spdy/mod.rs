@@ -8,21 +8,22 @@
 //!
 //! # Memory
 //!
-//! One connection holds at most [`connection::Limits::queued`] bytes that its users are not done
+//! One connection holds at most [`limits::Limits::queued`] bytes that its users are not done
 //! with, and as much again in buffers that pieces of them share (4 MiB each); the headers of
-//! [`connection::Limits::streams`] streams nobody has looked at yet (8 MiB); 1 MiB that the peer
+//! [`limits::Limits::streams`] streams nobody has looked at yet (8 MiB); 1 MiB that the peer
 //! has not taken yet; a read buffer; and two compression states of about 300 KiB together. What
 //! its users keep for themselves comes on top.
 
 pub mod connection;
+mod control_frames;
 mod decode;
 mod dictionary;
 mod error;
 mod frame;
+mod frame_reader;
+mod frame_writer;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod header;
-mod orders;
-mod read;
+pub mod limits;
 pub mod stream;
-mod write;

@@ -10,19 +10,19 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    frame::{self, Status},
+    control_frames::{ControlFrame, ControlQueue},
+    frame::{self, ResetReason},
     header::Headers,
-    orders::{Order, Orders},
 };
 
 /// A stream that the peer wants to open. Dropped, it is refused.
 #[derive(Debug)]
-pub struct Offer {
+pub struct OfferedStream {
     headers: Headers,
     answer: Option<Stream>,
 }
 
-impl Offer {
+impl OfferedStream {
     pub(super) fn new(headers: Headers, stream: Stream) -> Self {
         Self { headers, answer: Some(stream) }
     }
@@ -42,7 +42,7 @@ impl Offer {
         let Some(stream) = self.answer.take() else { return Stream::over() };
         if !stream.handle.life.has_ended() {
             stream.handle.life.accepted.store(true, Ordering::Release);
-            stream.handle.order(Order::Reply(stream.handle.id));
+            stream.handle.order(ControlFrame::Reply(stream.handle.id));
         }
         stream
     }
@@ -53,26 +53,26 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
+impl Drop for OfferedStream {
     fn drop(&mut self) {
         if let Some(stream) = self.answer.take() {
-            stream.handle.reset(Status::Refused);
+            stream.handle.reset(ResetReason::Refused);
         }
     }
 }
 
-/// An open stream. When both halves are gone before the stream has ended, the peer is told.
+/// An open stream. When both halves are gone before the stream ended, the peer is told.
 #[derive(Debug)]
 pub struct Stream {
-    handle: Arc<Handle>,
-    inbox: mpsc::UnboundedReceiver<Piece>,
+    handle: Arc<SharedStream>,
+    inbox: mpsc::UnboundedReceiver<Chunk>,
     outbox: mpsc::Sender<Outgoing>,
 }
 
 impl Stream {
     pub(super) fn new(
-        handle: Handle,
-        inbox: mpsc::UnboundedReceiver<Piece>,
+        handle: SharedStream,
+        inbox: mpsc::UnboundedReceiver<Chunk>,
         outbox: mpsc::Sender<Outgoing>,
     ) -> Self {
         Self { handle: Arc::new(handle), inbox, outbox }
@@ -91,9 +91,9 @@ impl Stream {
 
     /// One whose connection has ended.
     fn over() -> Self {
-        let life = Arc::new(Life::new(CancellationToken::new()));
+        let life = Arc::new(StreamState::new(CancellationToken::new()));
         life.end();
-        let handle = Handle::new(0, life, Orders::new().0);
+        let handle = SharedStream::new(0, life, ControlQueue::new().0);
         Self::new(handle, mpsc::unbounded_channel().1, mpsc::channel(1).0)
     }
 }
@@ -101,10 +101,10 @@ impl Stream {
 /// What the peer sends. Dropped, what still comes is discarded.
 #[derive(Debug)]
 pub struct Receiver {
-    handle: Arc<Handle>,
-    inbox: mpsc::UnboundedReceiver<Piece>,
+    handle: Arc<SharedStream>,
+    inbox: mpsc::UnboundedReceiver<Chunk>,
     /// What the last bytes take, until others are asked for.
-    held: Option<Room>,
+    held: Option<QueueSpace>,
 }
 
 impl Receiver {
@@ -118,7 +118,7 @@ impl Receiver {
             piece = self.inbox.recv() => piece,
             () = self.handle.life.gone.cancelled() => self.inbox.try_recv().ok(),
         };
-        let Piece { bytes, room } = piece?;
+        let Chunk { bytes, room } = piece?;
         self.held = Some(room);
         Some(bytes)
     }
@@ -128,7 +128,7 @@ impl Receiver {
 /// has gone too: that the stream broke off or, when nothing was ever to be sent, that it ended.
 #[derive(Debug)]
 pub struct Sender {
-    handle: Arc<Handle>,
+    handle: Arc<SharedStream>,
     outbox: mpsc::Sender<Outgoing>,
 }
 
@@ -157,7 +157,7 @@ impl Sender {
     /// Tells the peer that the stream broke off, in both directions. What was sent and is still
     /// on its way is discarded. Nothing happens when the stream had ended already.
     pub fn reset(&mut self) {
-        self.handle.reset(Status::Cancel);
+        self.handle.reset(ResetReason::Cancel);
     }
 
     /// Resolves when nothing can be sent any more: reset, or the connection is over.
@@ -191,14 +191,14 @@ pub struct Gone;
 
 /// Bytes on their way to a reader, with the room they take.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Chunk {
     pub(super) bytes: Bytes,
-    pub(super) room: Room,
+    pub(super) room: QueueSpace,
 }
 
 /// A share of what the stream, and of what the connection may queue.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct QueueSpace {
     pub(super) _stream: OwnedSemaphorePermit,
     pub(super) _connection: OwnedSemaphorePermit,
 }
@@ -207,14 +207,14 @@ pub(super) struct Room {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) id: u32,
-    pub(super) life: Arc<Life>,
+    pub(super) life: Arc<StreamState>,
     pub(super) bytes: Bytes,
     pub(super) last: bool,
 }
 
 /// How far a stream has come; shared by the connection and the stream's users.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct StreamState {
     /// The peer knows that we take part.
     pub(super) accepted: AtomicBool,
     /// The peer sends nothing more.
@@ -227,7 +227,7 @@ pub(super) struct Life {
     pub(super) gone: CancellationToken,
 }
 
-impl Life {
+impl StreamState {
     pub(super) fn new(gone: CancellationToken) -> Self {
         let [accepted, received_last, sent_last, aborted] = [const { AtomicBool::new(false) }; 4];
         Self { accepted, received_last, sent_last, aborted, gone }
@@ -247,32 +247,32 @@ impl Life {
 
 /// What both halves of a stream share. The peer is told when the last half goes.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct SharedStream {
     id: u32,
-    life: Arc<Life>,
+    life: Arc<StreamState>,
     used: AtomicBool,
-    orders: Orders,
+    orders: ControlQueue,
 }
 
-impl Handle {
-    pub(super) fn new(id: u32, life: Arc<Life>, orders: Orders) -> Self {
+impl SharedStream {
+    pub(super) fn new(id: u32, life: Arc<StreamState>, orders: ControlQueue) -> Self {
         Self { id, life, used: AtomicBool::new(false), orders }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: ControlFrame) {
         self.orders.put(order);
     }
 
-    fn reset(&self, status: Status) {
+    fn reset(&self, status: ResetReason) {
         if self.life.has_ended() || self.life.aborted.swap(true, Ordering::AcqRel) {
             return;
         }
         self.life.end();
-        self.order(Order::Reset(self.id, status));
+        self.order(ControlFrame::Reset(self.id, status));
     }
 }
 
-impl Drop for Handle {
+impl Drop for SharedStream {
     fn drop(&mut self) {
         // Behind our own end a reset could overtake what we sent before it.
         if self.life.sent_last.load(Ordering::Acquire) {
@@ -281,9 +281,9 @@ impl Drop for Handle {
         let quiet = !self.used.load(Ordering::Acquire);
         if quiet && self.life.received_last.load(Ordering::Acquire) {
             self.life.sent_last.store(true, Ordering::Release);
-            self.order(Order::End(self.id));
+            self.order(ControlFrame::End(self.id));
         } else {
-            self.reset(Status::Cancel);
+            self.reset(ResetReason::Cancel);
         }
     }
 }

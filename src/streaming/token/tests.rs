@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Full, LIFETIME, MOST_PENDING, Tokens};
+use super::{LIFETIME, MOST_PENDING, Tokens, TooManyTokens};
 
 fn counter(from: u64) -> impl FnMut() -> [u8; 6] {
     let mut next = from;
@@ -63,10 +63,10 @@ fn more_than_a_thousand_are_refused_until_some_are_used_or_old() {
     for _ in 1..MOST_PENDING {
         issue(&mut tokens, now).unwrap();
     }
-    assert_eq!(issue(&mut tokens, now), Err(Full));
+    assert_eq!(issue(&mut tokens, now), Err(TooManyTokens));
     tokens.redeem(&first, now).unwrap();
     assert!(issue(&mut tokens, now).is_ok());
-    assert_eq!(issue(&mut tokens, now), Err(Full));
+    assert_eq!(issue(&mut tokens, now), Err(TooManyTokens));
     assert!(issue(&mut tokens, now + LIFETIME).is_ok());
 }
 

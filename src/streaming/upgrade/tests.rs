@@ -4,8 +4,8 @@ use http::{Request, Response};
 use proptest::prelude::*;
 
 use super::{
-    Dialect::{Channels, Spdy, Tunnel},
     Encoding::{Base64, Binary},
+    Protocol::{Channels, Spdy, Tunnel},
     Purpose::{Command, Forward},
     Refusal, Upgrade,
     Version::{V1, V2, V3, V4, V5},

@@ -20,7 +20,7 @@ pub struct Format {
 
 /// What a message of the client says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ClientMessage {
     /// Bytes for a channel; perhaps none.
     Data(u8, Bytes),
     /// Nothing more will come on a channel.
@@ -48,23 +48,23 @@ impl Format {
     ///
     /// # Errors
     /// Base64 that is none.
-    pub fn read(self, message: Message) -> Result<Said, Malformed> {
+    pub fn read(self, message: Message) -> Result<ClientMessage, Malformed> {
         let mut bytes = match message {
             Message::Binary(bytes) => bytes,
             Message::Text(text) => Bytes::from(text),
-            _ => return Ok(Said::Nothing),
+            _ => return Ok(ClientMessage::Nothing),
         };
-        let Some(&first) = bytes.first() else { return Ok(Said::Nothing) };
+        let Some(&first) = bytes.first() else { return Ok(ClientMessage::Nothing) };
         let payload = bytes.split_off(1);
         match self.encoding {
-            Encoding::Binary if self.closes && first == CLOSE => {
-                Ok(payload.first().map_or(Said::Nothing, |channel| Said::End(*channel)))
-            }
-            Encoding::Binary => Ok(Said::Data(first, payload)),
+            Encoding::Binary if self.closes && first == CLOSE => Ok(payload
+                .first()
+                .map_or(ClientMessage::Nothing, |channel| ClientMessage::End(*channel))),
+            Encoding::Binary => Ok(ClientMessage::Data(first, payload)),
             Encoding::Base64 => {
                 let channel = first.checked_sub(ZERO).ok_or(Malformed)?;
                 let plain = STANDARD.decode(payload).map_err(|_| Malformed)?;
-                Ok(Said::Data(channel, plain.into()))
+                Ok(ClientMessage::Data(channel, plain.into()))
             }
         }
     }

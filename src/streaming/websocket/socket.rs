@@ -22,10 +22,10 @@ use tokio_tungstenite::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::message::{Format, LARGEST_MESSAGE, Said, limits};
+use super::message::{ClientMessage, Format, LARGEST_MESSAGE, limits};
 use crate::streaming::{
+    client_connection::{ClientConnection, DisconnectWatch},
     spdy::stream::Gone,
-    wire::{Watch, Wire},
 };
 
 /// A connection of channels. Dropped, nothing is read from it any more.
@@ -45,17 +45,17 @@ pub struct Outgoing {
 /// Reads one channel. Dropped, what still comes is discarded.
 #[derive(Debug)]
 pub struct Incoming {
-    queue: mpsc::Receiver<Piece>,
+    queue: mpsc::Receiver<Chunk>,
     held: Option<OwnedSemaphorePermit>,
 }
 
 /// Where the bytes of a channel go.
 #[derive(Clone, Debug)]
-pub struct Route(mpsc::Sender<Piece>);
+pub struct ChannelSender(mpsc::Sender<Chunk>);
 
 /// Bytes on their way to a reader, with the room they take.
 #[derive(Debug)]
-struct Piece {
+struct Chunk {
     bytes: Bytes,
     room: OwnedSemaphorePermit,
 }
@@ -64,23 +64,27 @@ struct Piece {
 #[derive(Debug)]
 struct Outlet {
     format: Format,
-    sink: Mutex<SplitSink<WebSocketStream<Wire>, Message>>,
+    sink: Mutex<SplitSink<WebSocketStream<ClientConnection>, Message>>,
     gone: CancellationToken,
 }
 
 /// Where the reading task puts what comes.
 struct Dealer {
     format: Format,
-    routes: Vec<Option<Route>>,
+    routes: Vec<Option<ChannelSender>>,
     room: Arc<Semaphore>,
-    watch: Watch,
+    watch: DisconnectWatch,
     gone: CancellationToken,
 }
 
 impl Socket {
     /// Speaks WebSocket on `wire` from now on. What comes on channel n goes to the n-th of
     /// `routes`; without one it is discarded.
-    pub async fn open(wire: Wire, format: Format, routes: Vec<Option<Route>>) -> Self {
+    pub async fn open(
+        wire: ClientConnection,
+        format: Format,
+        routes: Vec<Option<ChannelSender>>,
+    ) -> Self {
         let watch = wire.watch();
         let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
         let (sink, stream) = socket.split();
@@ -128,7 +132,7 @@ impl Incoming {
     /// The next bytes, never empty; none at the end. Cancel-safe. Those before count as done with.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.held = None;
-        let Piece { bytes, room } = self.queue.recv().await?;
+        let Chunk { bytes, room } = self.queue.recv().await?;
         self.held = Some(room);
         Some(bytes)
     }
@@ -153,7 +157,7 @@ impl Outlet {
 
 async fn read(
     mut dealer: Dealer,
-    mut stream: SplitStream<WebSocketStream<Wire>>,
+    mut stream: SplitStream<WebSocketStream<ClientConnection>>,
     outlet: Arc<Outlet>,
 ) {
     let fault = loop {
@@ -179,15 +183,17 @@ async fn read(
 }
 
 impl Dealer {
-    async fn deal(&mut self, said: Said) {
+    async fn deal(&mut self, said: ClientMessage) {
         match said {
-            Said::Data(channel, bytes) if !bytes.is_empty() => self.put(channel, bytes).await,
-            Said::End(channel) => {
+            ClientMessage::Data(channel, bytes) if !bytes.is_empty() => {
+                self.put(channel, bytes).await;
+            }
+            ClientMessage::End(channel) => {
                 if let Some(route) = self.routes.get_mut(usize::from(channel)) {
                     *route = None;
                 }
             }
-            Said::Data(..) | Said::Nothing => {}
+            ClientMessage::Data(..) | ClientMessage::Nothing => {}
         }
     }
 
@@ -214,7 +220,7 @@ impl Dealer {
 
 /// Waits for room, and for the reader to have taken what came before; false when there is no
 /// reader any more.
-async fn put(route: &Route, bytes: Bytes, room: Arc<Semaphore>) -> bool {
+async fn put(route: &ChannelSender, bytes: Bytes, room: Arc<Semaphore>) -> bool {
     let cost = u32::try_from(bytes.len().min(MOST_WAITING)).unwrap_or(u32::MAX);
     let place = tokio::select! {
         place = async {
@@ -224,7 +230,7 @@ async fn put(route: &Route, bytes: Bytes, room: Arc<Semaphore>) -> bool {
         () = route.0.closed() => None,
     };
     let Some((place, room)) = place else { return false };
-    place.send(Piece { bytes, room });
+    place.send(Chunk { bytes, room });
     true
 }
 
@@ -239,9 +245,9 @@ fn fault(error: &Error) -> CloseCode {
 
 /// The way of a channel: where the reading task puts what comes, and its reader. One message
 /// waits in between.
-pub fn route() -> (Route, Incoming) {
+pub fn route() -> (ChannelSender, Incoming) {
     let (route, queue) = mpsc::channel(1);
-    (Route(route), Incoming { queue, held: None })
+    (ChannelSender(route), Incoming { queue, held: None })
 }
 
 /// Bytes of all channels that have come and are not done with.

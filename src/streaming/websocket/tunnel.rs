@@ -16,18 +16,18 @@ use tokio_tungstenite::{
 };
 
 use super::message::limits;
-use crate::streaming::wire::Wire;
+use crate::streaming::client_connection::ClientConnection;
 
 /// The bytes within the messages. Where one message ends and another begins means nothing.
 #[derive(Debug)]
 pub struct Tunnel {
-    socket: WebSocketStream<Wire>,
+    socket: WebSocketStream<ClientConnection>,
     ahead: Bytes,
 }
 
 impl Tunnel {
     /// Speaks WebSocket on `wire` from now on.
-    pub async fn open(wire: Wire) -> Self {
+    pub async fn open(wire: ClientConnection) -> Self {
         let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
         Self { socket, ahead: Bytes::new() }
     }

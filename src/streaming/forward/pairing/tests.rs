@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Half, Joined, Pairing, Role};
+use super::{PairStream, Pairing, PairingResult, StreamType};
 
-fn half(id: u32, kind: &str, port: &str, request: Option<&str>) -> Result<Half, &'static str> {
-    Half::read(id, |name| match name {
+fn half(
+    id: u32,
+    kind: &str,
+    port: &str,
+    request: Option<&str>,
+) -> Result<PairStream, &'static str> {
+    PairStream::read(id, |name| match name {
         "streamType" => Some(kind),
         "port" => Some(port),
         "requestID" => request,
@@ -34,11 +39,11 @@ fn pairs_are_found_by_request_in_any_order() {
     let now = Instant::now();
     let mut join =
         |id, kind, request| pairing.join(half(id, kind, "80", Some(request)).unwrap(), now, || id);
-    assert_eq!(join(1, "error", "0"), Joined::Waits);
-    assert_eq!(join(3, "data", "1"), Joined::Waits);
-    assert_eq!(join(5, "data", "1"), Joined::Twice);
-    assert_eq!(join(7, "data", "0"), Joined::Paired { port: 80, error: 1, data: 7 });
-    assert_eq!(join(9, "error", "1"), Joined::Paired { port: 80, error: 9, data: 3 });
+    assert_eq!(join(1, "error", "0"), PairingResult::Waits);
+    assert_eq!(join(3, "data", "1"), PairingResult::Waits);
+    assert_eq!(join(5, "data", "1"), PairingResult::Twice);
+    assert_eq!(join(7, "data", "0"), PairingResult::Paired { port: 80, error: 1, data: 7 });
+    assert_eq!(join(9, "error", "1"), PairingResult::Paired { port: 80, error: 9, data: 3 });
     assert_eq!(pairing.expiry(), None);
 }
 
@@ -47,10 +52,10 @@ fn old_clients_are_known_by_the_order_of_their_streams() {
     let mut pairing = Pairing::new(Duration::from_secs(30));
     let now = Instant::now();
     let mut join = |id, kind, port| pairing.join(half(id, kind, port, None).unwrap(), now, || id);
-    assert_eq!(join(1, "error", "80"), Joined::Waits);
-    assert_eq!(join(5, "error", "81"), Joined::Waits);
-    assert_eq!(join(7, "data", "81"), Joined::Paired { port: 81, error: 5, data: 7 });
-    assert_eq!(join(3, "data", "80"), Joined::Paired { port: 80, error: 1, data: 3 });
+    assert_eq!(join(1, "error", "80"), PairingResult::Waits);
+    assert_eq!(join(5, "error", "81"), PairingResult::Waits);
+    assert_eq!(join(7, "data", "81"), PairingResult::Paired { port: 81, error: 5, data: 7 });
+    assert_eq!(join(3, "data", "80"), PairingResult::Paired { port: 80, error: 1, data: 3 });
 }
 
 #[test]
@@ -62,6 +67,6 @@ fn nobody_waits_for_ever() {
     let _ = pairing.join(half(3, "data", "80", Some("1")).unwrap(), later, || 3);
     assert_eq!(pairing.expiry(), Some(begun + Duration::from_secs(30)));
     assert_eq!(pairing.expire(later), []);
-    assert_eq!(pairing.expire(begun + Duration::from_secs(30)), [(Role::Error, 1)]);
-    assert_eq!(pairing.expire(begun + Duration::from_secs(60)), [(Role::Data, 3)]);
+    assert_eq!(pairing.expire(begun + Duration::from_secs(30)), [(StreamType::Error, 1)]);
+    assert_eq!(pairing.expire(begun + Duration::from_secs(60)), [(StreamType::Data, 3)]);
 }

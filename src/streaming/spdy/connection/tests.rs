@@ -14,9 +14,10 @@ use super::{
     super::{
         frame,
         header::Deflater,
+        limits::Limits,
         stream::{Gone, Receiver, Sender},
     },
-    Connection, Limits,
+    Connection,
 };
 
 /// What a peer gets to see.
@@ -65,7 +66,7 @@ impl<I: AsyncReadExt + AsyncWriteExt + Unpin> Peer<I> {
 
     async fn reset(&mut self, id: u32) {
         let mut out = BytesMut::new();
-        frame::reset(id, frame::Status::Cancel, &mut out);
+        frame::reset(id, frame::ResetReason::Cancel, &mut out);
         self.io.write_all(&out).await.unwrap();
     }
 

@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*};
 use super::{
     super::{
         error::Malformed,
-        frame::{self, Farewell, Status},
+        frame::{self, GoAwayReason, ResetReason},
         header::{Deflater, tests::hex},
     },
     Decoder, Frame,
@@ -114,15 +114,15 @@ fn what_we_write_looks_as_specified() {
         (written(&|out| frame::data(5, true, 0, out)), "00000005 01000000"),
         (written(&|out| frame::ping(7, out)), "80030006 00000004 00000007"),
         (
-            written(&|out| frame::reset(3, Status::Cancel, out)),
+            written(&|out| frame::reset(3, ResetReason::Cancel, out)),
             "80030003 00000008 00000003 00000005",
         ),
         (
-            written(&|out| frame::reset(3, Status::Refused, out)),
+            written(&|out| frame::reset(3, ResetReason::Refused, out)),
             "80030003 00000008 00000003 00000003",
         ),
         (
-            written(&|out| frame::go_away(9, Farewell::Broken, out)),
+            written(&|out| frame::go_away(9, GoAwayReason::Broken, out)),
             "80030007 00000008 00000009 00000001",
         ),
     ];

@@ -14,13 +14,13 @@ use tokio_tungstenite::{
 };
 
 use super::{Format, LARGEST_MESSAGE, Socket, route};
-use crate::streaming::{upgrade::Encoding, wire::Wire};
+use crate::streaming::{client_connection::ClientConnection, upgrade::Encoding};
 
 #[tokio::test]
 async fn what_nobody_is_done_with_is_bounded_over_all_channels() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let wire = Wire::new(listener.accept().await.unwrap().0, Bytes::new());
+    let wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());
     let (routes, readers): (Vec<_>, Vec<_>) = (0..4).map(|_| route()).unzip();
     let format = Format { encoding: Encoding::Binary, closes: false };
     let _socket = Socket::open(wire, format, routes.into_iter().map(Some).collect()).await;

@@ -9,13 +9,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::Wire;
+use super::ClientConnection;
 
 #[tokio::test]
 async fn what_the_client_takes_is_seen_and_that_it_takes_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let mut wire = Wire::new(listener.accept().await.unwrap().0, Bytes::new());
+    let mut wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());
     let watch = wire.watch();
     assert_eq!(watch.taken(), 0);
     let chunk = vec![7; 1 << 20];

@@ -28,14 +28,14 @@ use crate::{
 pub struct Streaming {
     pub(super) engine: Engine,
     pub(super) store: Store,
-    tokens: Arc<Mutex<Tokens<Promise>>>,
+    tokens: Arc<Mutex<Tokens<PendingStream>>>,
     address: SocketAddr,
     pub(super) metrics: StreamingMetrics,
 }
 
 /// A checked request that waits for its client. Ids are full.
 #[derive(Clone, Debug)]
-pub(super) enum Promise {
+pub(super) enum PendingStream {
     Exec(ExecSpec),
     Attach(AttachSpec),
     Forward(ForwardSpec),
@@ -59,7 +59,7 @@ impl Streaming {
     /// No such container, or it does not run; too many promises are open.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, StreamError> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
-        self.promise(Promise::Exec(ExecSpec { container, ..spec }))
+        self.promise(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
 
     /// Promises the streams of a container's main process; the URL where they are to be had.
@@ -68,7 +68,7 @@ impl Streaming {
     /// As [`Self::exec`].
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, StreamError> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
-        self.promise(Promise::Attach(AttachSpec { container, ..spec }))
+        self.promise(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
 
     /// Promises connections to ports of a sandbox; the URL where they are to be had.
@@ -77,11 +77,11 @@ impl Streaming {
     /// No such sandbox, or it is not ready; too many promises are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, StreamError> {
         let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
-        self.promise(Promise::Forward(ForwardSpec { sandbox, ..spec }))
+        self.promise(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
     /// What was promised for this token under this name. Whatever the name, the token is spent.
-    pub(super) fn redeem(&self, name: &str, token: &str) -> Option<Promise> {
+    pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let promise = tokens.redeem(token, Instant::now());
         let promise = promise.filter(|promise| promise.name() == name);
@@ -89,11 +89,11 @@ impl Streaming {
         promise
     }
 
-    fn promise(&self, promise: Promise) -> Result<String, StreamError> {
+    fn promise(&self, promise: PendingStream) -> Result<String, StreamError> {
         let name = promise.name();
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = tokens.issue(promise, Instant::now(), chance);
-        self.metrics.token(if issued.is_ok() { Token::Given } else { Token::Full });
+        self.metrics.token(if issued.is_ok() { Token::Given } else { Token::TooManyTokens });
         let token = issued.map_err(|_| StreamError::TooMany)?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
@@ -126,7 +126,7 @@ impl Streaming {
     }
 }
 
-impl Promise {
+impl PendingStream {
     /// What it is about, for people.
     pub(super) fn about(&self) -> String {
         match self {

@@ -24,34 +24,34 @@ use crate::host::socket;
 
 /// A connection that is no longer HTTP.
 #[derive(Debug)]
-pub struct Wire {
+pub struct ClientConnection {
     ahead: Bytes,
-    line: Arc<Line>,
+    line: Arc<SocketState>,
 }
 
 /// Notices that the client has left even while nothing is read.
 #[derive(Clone, Debug)]
-pub struct Watch(Arc<Line>);
+pub struct DisconnectWatch(Arc<SocketState>);
 
 #[derive(Debug)]
-struct Line {
+struct SocketState {
     stream: TcpStream,
     written: AtomicU64,
 }
 
-impl Wire {
+impl ClientConnection {
     /// The connection behind `stream`, of which `ahead` was read already.
     pub fn new(stream: TcpStream, ahead: Bytes) -> Self {
-        Self { ahead, line: Arc::new(Line { stream, written: AtomicU64::new(0) }) }
+        Self { ahead, line: Arc::new(SocketState { stream, written: AtomicU64::new(0) }) }
     }
 
     /// A watch over it.
-    pub fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.line))
+    pub fn watch(&self) -> DisconnectWatch {
+        DisconnectWatch(Arc::clone(&self.line))
     }
 }
 
-impl Watch {
+impl DisconnectWatch {
     /// Resolves when the client sends nothing more, or the connection broke.
     pub async fn left(&self) {
         // Priority stands for "closed for reading" without "there is something to read"; an
@@ -80,7 +80,7 @@ impl Watch {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ClientConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -102,7 +102,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ClientConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -12,23 +12,22 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use super::{
-    ports,
-    room::{Promise, Streaming},
-    serve,
-    upgrade::{Dialect, negotiate},
+    dispatch, ports,
+    service::{PendingStream, Streaming},
+    upgrade::{Protocol, negotiate},
 };
 use crate::model::stream::ForwardSpec;
 
 /// Where tokens are redeemed.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct HttpHandler {
     streaming: Streaming,
     places: Arc<Semaphore>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Desk {
+impl HttpHandler {
     pub(super) fn new(streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) -> Self {
         Self { streaming, places: Arc::new(Semaphore::new(MOST_STREAMS)), tracker, stop }
     }
@@ -52,7 +51,7 @@ impl Desk {
         let upgrade = match agreed {
             Ok(upgrade) => upgrade,
             Err(refusal) => {
-                debug!(?refusal, "a client and we do not understand each other");
+                debug!(?refusal, "the client's streaming request is invalid; refusing it");
                 return text(refusal.response::<&'static str>());
             }
         };
@@ -68,7 +67,7 @@ impl Desk {
         upgrade.response()
     }
 
-    fn redeem(&self, path: &str) -> Option<Promise> {
+    fn redeem(&self, path: &str) -> Option<PendingStream> {
         let (name, token) = path.strip_prefix("/cri/")?.split_once('/')?;
         self.streaming.redeem(name, token)
     }
@@ -77,28 +76,32 @@ impl Desk {
     fn stream(
         &self,
         connection: OnUpgrade,
-        promise: Promise,
-        dialect: Dialect,
+        promise: PendingStream,
+        dialect: Protocol,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
         async move {
-            let Some(wire) = serve::taken_over(connection).await else { return };
+            let Some(wire) = dispatch::taken_over(connection).await else { return };
             let _open = streaming.metrics.begin(promise.name(), promise.about());
             tokio::select! {
-                () = serve::serve(wire, promise, dialect, &streaming, &stop) => {}
-                () = cut_off(&stop) => debug!("a stream is cut off: dockbridge stops"),
+                () = dispatch::serve(wire, promise, dialect, &streaming, &stop) => {}
+                () = cut_off(&stop) => debug!("stream ended: dockbridge is stopping"),
             }
         }
     }
 }
 
 /// Adds what a WebSocket client says in its query. None when it cannot be understood.
-fn complete(promise: Promise, dialect: Dialect, query: Option<&str>) -> Option<Promise> {
+fn complete(
+    promise: PendingStream,
+    dialect: Protocol,
+    query: Option<&str>,
+) -> Option<PendingStream> {
     match (promise, dialect) {
-        (Promise::Forward(spec), Dialect::Channels(_, encoding)) => {
+        (PendingStream::Forward(spec), Protocol::Channels(_, encoding)) => {
             let asked = if spec.ports.is_empty() { ports::of_query(query)? } else { spec.ports };
             let fits = !asked.is_empty() && asked.len() <= ports::most(encoding);
-            fits.then_some(Promise::Forward(ForwardSpec { ports: asked, ..spec }))
+            fits.then_some(PendingStream::Forward(ForwardSpec { ports: asked, ..spec }))
         }
         (promise, _) => Some(promise),
     }
@@ -120,7 +123,7 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    // One request for each connection. Said here rather than by the server, which would say it
+    // One request for each connection. ClientMessage here rather than by the server, which would say it
     // of an upgrade too.
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer

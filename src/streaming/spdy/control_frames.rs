@@ -8,15 +8,15 @@ use std::sync::{
 
 use tokio::sync::{Notify, mpsc};
 
-use super::frame::Status;
+use super::frame::ResetReason;
 
 /// A control frame to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ControlFrame {
     /// The stream is accepted.
     Reply(u32),
     /// The stream has failed, or never began.
-    Reset(u32, Status),
+    Reset(u32, ResetReason),
     /// We shall send nothing on it, and never did.
     End(u32),
     /// Back to the peer, or one of our own.
@@ -27,15 +27,15 @@ pub(super) enum Order {
 
 /// Where orders are put. Clones share the queue.
 #[derive(Clone, Debug)]
-pub(super) struct Orders {
-    queue: mpsc::UnboundedSender<Order>,
+pub(super) struct ControlQueue {
+    queue: mpsc::UnboundedSender<ControlFrame>,
     backlog: Arc<Backlog>,
 }
 
 /// Where the writing side takes them.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    queue: mpsc::UnboundedReceiver<Order>,
+pub(super) struct ControlReceiver {
+    queue: mpsc::UnboundedReceiver<ControlFrame>,
     backlog: Arc<Backlog>,
 }
 
@@ -45,17 +45,17 @@ struct Backlog {
     shorter: Notify,
 }
 
-impl Orders {
-    pub(super) fn new() -> (Self, Waiting) {
+impl ControlQueue {
+    pub(super) fn new() -> (Self, ControlReceiver) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let backlog = Arc::<Backlog>::default();
         (
             Self { queue: sender, backlog: Arc::clone(&backlog) },
-            Waiting { queue: receiver, backlog },
+            ControlReceiver { queue: receiver, backlog },
         )
     }
 
-    pub(super) fn put(&self, order: Order) {
+    pub(super) fn put(&self, order: ControlFrame) {
         self.backlog.length.fetch_add(1, Ordering::AcqRel);
         // Without a connection there is nobody to be told.
         let _ = self.queue.send(order);
@@ -69,20 +69,20 @@ impl Orders {
     }
 }
 
-impl Waiting {
+impl ControlReceiver {
     /// The next order. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Order> {
+    pub(super) async fn next(&mut self) -> Option<ControlFrame> {
         let order = self.queue.recv().await;
         self.taken(order)
     }
 
     /// The next order, if there is one.
-    pub(super) fn next_now(&mut self) -> Option<Order> {
+    pub(super) fn next_now(&mut self) -> Option<ControlFrame> {
         let order = self.queue.try_recv().ok();
         self.taken(order)
     }
 
-    fn taken(&self, order: Option<Order>) -> Option<Order> {
+    fn taken(&self, order: Option<ControlFrame>) -> Option<ControlFrame> {
         if order.is_some() && self.backlog.length.fetch_sub(1, Ordering::AcqRel) == MAX_BACKLOG {
             self.backlog.shorter.notify_one();
         }

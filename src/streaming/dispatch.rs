@@ -15,18 +15,18 @@ use tracing::{debug, info};
 use super::{
     attach,
     channel::{Reader, Writer},
+    client_connection::ClientConnection,
     command::{channels, client::Client, outcome::Outcome, spdy},
     exec,
-    forward::{self, Pair},
-    room::{Promise, Streaming},
-    spdy::connection::{Connection, Limits},
-    upgrade::{Dialect, Encoding},
+    forward::{self, StreamPair},
+    service::{PendingStream, Streaming},
+    spdy::{connection::Connection, limits::Limits},
+    upgrade::{Encoding, Protocol},
     websocket::{
         message::Format,
         socket::{Socket, route},
         tunnel::Tunnel,
     },
-    wire::Wire,
 };
 use crate::model::{
     record::SandboxRecord,
@@ -34,64 +34,67 @@ use crate::model::{
 };
 
 /// The connection behind an answer that was taken up; none if the client left before.
-pub(super) async fn taken_over(connection: OnUpgrade) -> Option<Wire> {
+pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
     let upgraded = match connection.await {
         Ok(upgraded) => upgraded,
         Err(error) => {
-            debug!(%error, "a client left before its stream began");
+            debug!(%error, "client disconnected before its stream began");
             return None;
         }
     };
     // It is what the server was given.
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-    Some(Wire::new(parts.io.into_inner(), parts.read_buf))
+    Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
 /// Serves what was promised until either side is done with it.
 pub(super) async fn serve(
-    wire: Wire,
-    promise: Promise,
-    dialect: Dialect,
+    wire: ClientConnection,
+    promise: PendingStream,
+    dialect: Protocol,
     streaming: &Streaming,
     stop: &CancellationToken,
 ) {
     match promise {
-        Promise::Exec(spec) => {
+        PendingStream::Exec(spec) => {
             let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
             let outcome = exec::run(streaming, &spec, &mut client, stop).await;
             part("exec", &spec.container, client, outcome).await;
         }
-        Promise::Attach(spec) => {
+        PendingStream::Attach(spec) => {
             let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
             let outcome = attach::run(streaming, &spec, &mut client, stop).await;
             part("attach", &spec.container, client, outcome).await;
         }
-        Promise::Forward(spec) => {
+        PendingStream::Forward(spec) => {
             let now = streaming.store.snapshot();
             match now.sandbox(&spec.sandbox) {
                 Some(sandbox) => forward(wire, &spec, sandbox, dialect).await,
-                None => debug!(sandbox = spec.sandbox, "gone before its ports were forwarded"),
+                None => debug!(
+                    sandbox = spec.sandbox,
+                    "client disconnected before its ports were forwarded"
+                ),
             }
         }
     }
 }
 
 /// The client with all its streams; none if it left, or did not open them in time.
-async fn open(wire: Wire, streams: Streams, dialect: Dialect) -> Option<Client> {
+async fn open(wire: ClientConnection, streams: Streams, dialect: Protocol) -> Option<Client> {
     let opening = async {
         match dialect {
-            Dialect::Spdy(version) => spdy::open(wire, streams, version).await,
-            Dialect::Channels(version, encoding) => {
+            Protocol::Spdy(version) => spdy::open(wire, streams, version).await,
+            Protocol::Channels(version, encoding) => {
                 channels::open(wire, streams, version, encoding).await.ok()
             }
             // Never agreed upon for a command.
-            Dialect::Tunnel => None,
+            Protocol::Tunnel => None,
         }
     };
     match timeout(CREATION_PATIENCE, opening).await {
         Ok(client) => client,
         Err(_) => {
-            info!("a client did not open its streams within {CREATION_PATIENCE:?}");
+            info!("the client did not open its streams within {CREATION_PATIENCE:?}");
             None
         }
     }
@@ -100,20 +103,25 @@ async fn open(wire: Wire, streams: Streams, dialect: Dialect) -> Option<Client> 
 async fn part(verb: &'static str, container: &str, client: Client, outcome: Option<Outcome>) {
     match outcome {
         Some(outcome) => {
-            debug!(container, verb, ?outcome, "stream has ended");
+            debug!(container, verb, ?outcome, "stream ended");
             client.part(&outcome).await;
         }
-        None => debug!(container, verb, "the client has left the stream"),
+        None => debug!(container, verb, "client disconnected"),
     }
 }
 
-async fn forward(wire: Wire, spec: &ForwardSpec, sandbox: &Arc<SandboxRecord>, dialect: Dialect) {
+async fn forward(
+    wire: ClientConnection,
+    spec: &ForwardSpec,
+    sandbox: &Arc<SandboxRecord>,
+    dialect: Protocol,
+) {
     match dialect {
-        Dialect::Spdy(_) => forward::over_spdy(connection(wire), sandbox).await,
-        Dialect::Tunnel => {
+        Protocol::Spdy(_) => forward::over_spdy(connection(wire), sandbox).await,
+        Protocol::Tunnel => {
             forward::over_spdy(connection(Tunnel::open(wire).await), sandbox).await;
         }
-        Dialect::Channels(_, encoding) => {
+        Protocol::Channels(_, encoding) => {
             let (socket, pairs) = pairs(wire, &spec.ports, encoding).await;
             forward::over_channels(pairs, sandbox).await;
             let _ = timeout(CREATION_PATIENCE, socket.close()).await;
@@ -122,7 +130,11 @@ async fn forward(wire: Wire, spec: &ForwardSpec, sandbox: &Arc<SandboxRecord>, d
 }
 
 /// Two channels for each port: data, and what went wrong. The first message on each is the port.
-async fn pairs(wire: Wire, ports: &[u16], encoding: Encoding) -> (Socket, Vec<Pair>) {
+async fn pairs(
+    wire: ClientConnection,
+    ports: &[u16],
+    encoding: Encoding,
+) -> (Socket, Vec<StreamPair>) {
     let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| route()).unzip();
     let routes = routes.into_iter().flat_map(|data| [Some(data), None]).collect();
     let socket = Socket::open(wire, Format { encoding, closes: false }, routes).await;
@@ -136,7 +148,7 @@ async fn pairs(wire: Wire, ports: &[u16], encoding: Encoding) -> (Socket, Vec<Pa
             let _ = outgoing.send(&port.to_le_bytes()).await;
         }
         let data = (Reader::WebSocket(reader), Writer::WebSocket(data));
-        pairs.push(Pair { port: *port, data, error: Writer::WebSocket(error) });
+        pairs.push(StreamPair { port: *port, data, error: Writer::WebSocket(error) });
     }
     (socket, pairs)
 }

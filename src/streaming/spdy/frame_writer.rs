@@ -1,6 +1,6 @@
 //! The writing side: the only place that writes, so frames are never torn.
 //!
-//! Orders go before data. What is being written is kept here and not in a future, so that
+//! ControlQueue go before data. What is being written is kept here and not in a future, so that
 //! nothing is lost when the future is dropped.
 
 use std::{
@@ -16,17 +16,17 @@ use tokio::{
 };
 
 use super::{
-    frame::{self, Encoder, Farewell},
-    orders::{Order, Waiting},
+    control_frames::{ControlFrame, ControlReceiver},
+    frame::{self, Encoder, GoAwayReason},
     stream::Outgoing,
 };
 
 /// Frames on their way to the peer.
 #[derive(Debug)]
-pub(super) struct Writing<W> {
+pub(super) struct FrameWriter<W> {
     writer: W,
     encoder: Encoder,
-    orders: Waiting,
+    orders: ControlReceiver,
     outbox: mpsc::Receiver<Outgoing>,
     /// Taken from the outbox, not yet encoded.
     frames: Vec<Outgoing>,
@@ -35,8 +35,12 @@ pub(super) struct Writing<W> {
     heads: BytesMut,
 }
 
-impl<W: AsyncWrite + Unpin> Writing<W> {
-    pub(super) fn new(writer: W, orders: Waiting, outbox: mpsc::Receiver<Outgoing>) -> Self {
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    pub(super) fn new(
+        writer: W,
+        orders: ControlReceiver,
+        outbox: mpsc::Receiver<Outgoing>,
+    ) -> Self {
         Self {
             writer,
             encoder: Encoder::default(),
@@ -57,7 +61,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
     }
 
     /// Writes what was handed over before now, says farewell and closes our side.
-    pub(super) async fn close(&mut self, last: u32, farewell: Farewell) -> io::Result<()> {
+    pub(super) async fn close(&mut self, last: u32, farewell: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         loop {
             self.flush().await?;
@@ -104,14 +108,14 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: ControlFrame) {
         let out = &mut self.heads;
         match order {
-            Order::Reply(id) => self.encoder.reply(id, out),
-            Order::Reset(id, status) => frame::reset(id, status, out),
-            Order::End(id) => frame::data(id, true, 0, out),
-            Order::Ping(id) => frame::ping(id, out),
-            Order::Probe(id) => frame::data(id, false, 0, out),
+            ControlFrame::Reply(id) => self.encoder.reply(id, out),
+            ControlFrame::Reset(id, status) => frame::reset(id, status, out),
+            ControlFrame::End(id) => frame::data(id, true, 0, out),
+            ControlFrame::Ping(id) => frame::ping(id, out),
+            ControlFrame::Probe(id) => frame::data(id, false, 0, out),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::model::{attachment::Attachment, network::NetworkMode, record::Sandbox
 
 /// A network to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PodNetwork {
     /// Ours.
     Host,
     /// The namespace pinned at a path. The pin outlives the pod's processes.
@@ -16,12 +16,12 @@ pub(super) enum Place {
     OfProcess {
         /// As it was.
         pid: u32,
-        /// Full id of the sandbox's container.
+        /// TooManyTokens id of the sandbox's container.
         container: String,
     },
 }
 
-impl Place {
+impl PodNetwork {
     /// The sandbox's network; none when it has none, or none any more.
     pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
         match sandbox.document.network {

@@ -15,43 +15,43 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::Limits,
-    decode::{Decoder, Frame, Opening},
+    control_frames::{ControlFrame, ControlQueue},
+    decode::{Decoder, Frame, SynStream},
     error::Malformed,
-    frame::Status,
-    orders::{Order, Orders},
-    stream::{Handle, Life, Offer, Outgoing, Piece, Room, Stream},
+    frame::ResetReason,
+    limits::Limits,
+    stream::{Chunk, OfferedStream, Outgoing, QueueSpace, SharedStream, Stream, StreamState},
 };
 
 /// The streams of a connection as far as reading goes.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct FrameReader {
     decoder: Decoder,
     limits: Limits,
     streams: HashMap<u32, Entry>,
     highest: u32,
     room: Arc<Semaphore>,
     over: CancellationToken,
-    offers: mpsc::Sender<Offer>,
-    orders: Orders,
+    offers: mpsc::Sender<OfferedStream>,
+    orders: ControlQueue,
     outbox: mpsc::Sender<Outgoing>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    life: Arc<Life>,
+    life: Arc<StreamState>,
     /// None once the peer has said its last.
-    inbox: Option<mpsc::UnboundedSender<Piece>>,
+    inbox: Option<mpsc::UnboundedSender<Chunk>>,
     room: Arc<Semaphore>,
 }
 
-impl Reading {
+impl FrameReader {
     /// `over` ends every stream; the last are the ways to the writing side.
     pub(super) fn new(
         limits: Limits,
         over: CancellationToken,
-        offers: mpsc::Sender<Offer>,
-        (orders, outbox): (Orders, mpsc::Sender<Outgoing>),
+        offers: mpsc::Sender<OfferedStream>,
+        (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
     ) -> Self {
         Self {
             decoder: Decoder::new(limits.header_bytes, limits.headers),
@@ -77,7 +77,7 @@ impl Reading {
             match frame {
                 Frame::Open(opening) => self.open(opening).await?,
                 Frame::Reset(id) => self.reset(id),
-                Frame::Ping(id) if id % 2 == 1 => self.order(Order::Ping(id)).await,
+                Frame::Ping(id) if id % 2 == 1 => self.order(ControlFrame::Ping(id)).await,
                 Frame::Ping(_) => {}
                 Frame::Data { id, bytes, last } => self.data(id, bytes, last).await,
             }
@@ -85,8 +85,8 @@ impl Reading {
         Ok(())
     }
 
-    async fn open(&mut self, opening: Opening) -> Result<(), Malformed> {
-        let Opening { id, last, one_way, headers } = opening;
+    async fn open(&mut self, opening: SynStream) -> Result<(), Malformed> {
+        let SynStream { id, last, one_way, headers } = opening;
         if id % 2 == 0 || id <= self.highest {
             return Err(Malformed::Stream(id));
         }
@@ -95,16 +95,16 @@ impl Reading {
         let place = match self.offers.try_reserve() {
             Ok(place) if self.streams.len() < self.limits.streams => place,
             _ => {
-                self.order(Order::Reset(id, Status::Refused)).await;
+                self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
                 return Ok(());
             }
         };
-        let life = Arc::new(Life::new(self.over.child_token()));
+        let life = Arc::new(StreamState::new(self.over.child_token()));
         life.received_last.store(last, Ordering::Release);
         life.sent_last.store(one_way, Ordering::Release);
         let (inbox, pieces) = mpsc::unbounded_channel();
-        let handle = Handle::new(id, Arc::clone(&life), self.orders.clone());
-        place.send(Offer::new(headers, Stream::new(handle, pieces, self.outbox.clone())));
+        let handle = SharedStream::new(id, Arc::clone(&life), self.orders.clone());
+        place.send(OfferedStream::new(headers, Stream::new(handle, pieces, self.outbox.clone())));
         let inbox = (!last).then_some(inbox);
         let room = Arc::new(Semaphore::new(self.limits.queued_per_stream.max(MAX_COST)));
         self.streams.insert(id, Entry { life, inbox, room });
@@ -139,15 +139,15 @@ impl Reading {
             let waiting = self.limits.queued.saturating_sub(self.room.available_permits());
             let copied = bytes.len() < SHARED || waiting > MOST_SHARED;
             let bytes = if copied { Bytes::copy_from_slice(&bytes) } else { bytes };
-            let _ = inbox.send(Piece { bytes, room });
+            let _ = inbox.send(Chunk { bytes, room });
         }
     }
 
     /// Waits for room for a piece; none when the stream has gone meanwhile.
-    async fn room(&self, entry: &Entry, length: usize) -> Option<Room> {
+    async fn room(&self, entry: &Entry, length: usize) -> Option<QueueSpace> {
         let cost = u32::try_from(length + PIECE).unwrap_or(u32::MAX);
         let waiting = async {
-            Some(Room {
+            Some(QueueSpace {
                 _stream: Arc::clone(&entry.room).acquire_many_owned(cost).await.ok()?,
                 _connection: Arc::clone(&self.room).acquire_many_owned(cost).await.ok()?,
             })
@@ -162,7 +162,7 @@ impl Reading {
         .await
     }
 
-    async fn order(&self, order: Order) {
+    async fn order(&self, order: ControlFrame) {
         self.orders.put(order);
         self.orders.room().await;
     }
@@ -181,12 +181,12 @@ impl Reading {
 
     /// Peers ignore an empty data frame. A ping is the second choice: a peer that waits for us
     /// to read may wait with its echo, too, and then takes nothing that we write.
-    fn probe(&self) -> Order {
+    fn probe(&self) -> ControlFrame {
         let writable = self.streams.iter().find(|(_, entry)| {
             let life = &entry.life;
             life.accepted.load(Ordering::Acquire) && !life.sent_last.load(Ordering::Acquire)
         });
-        writable.map_or(Order::Ping(OUR_PING), |(id, _)| Order::Probe(*id))
+        writable.map_or(ControlFrame::Ping(OUR_PING), |(id, _)| ControlFrame::Probe(*id))
     }
 }
 
