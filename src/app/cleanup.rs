@@ -20,11 +20,12 @@ pub(super) async fn recover(
     store: Store,
     tracker: TaskTracker,
 ) {
-    if store.synced(Duration::MAX).await.is_ok() {
+    let is_synced = store.synced(Duration::MAX).await.is_ok();
+    // Before what waits for every pod to be inspected: each waits for its own container only.
+    tracker.spawn(async move { containers.end_left_commands().await });
+    if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
     }
-    // Each waits for its own container only.
-    tracker.spawn(async move { containers.end_left_commands().await });
     if store.complete().await.is_some() {
         tracker.track_future(sandboxes.clear_up()).await;
         tracker.track_future(sweep_peeks(&rootfs)).await;

@@ -9,6 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::{
     pin,
     sync::oneshot,
@@ -95,22 +96,25 @@ impl Containers {
         }
     }
 
-    /// Whether nothing is left of any.
+    /// Whether nothing is left of any. One whose container cannot be inspected holds up no other.
     async fn end_left(&self, left: &[Left]) -> bool {
-        let mut all = true;
-        for one in left {
-            let id = one.container();
-            // One that cannot be inspected is known from the list.
-            let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
-            // One that is gone or does not run took the command along.
-            let running = now.container(id).filter(|container| container.process.is_running());
-            let Some(container) = running else { continue };
-            if let Err(error) = one.end(container).await {
-                warn!(container = id, %error, "cannot kill a command that an earlier dockbridge started; it keeps running");
-                all = false;
-            }
+        let ended = left.iter().map(async |one| self.end_one_left(one).await);
+        join_all(ended).await.into_iter().all(|ended| ended)
+    }
+
+    /// Whether nothing is left of it.
+    async fn end_one_left(&self, one: &Left) -> bool {
+        let id = one.container();
+        // One that cannot be inspected is known from the list.
+        let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
+        // One that is gone or does not run took the command along.
+        let running = now.container(id).filter(|container| container.process.is_running());
+        let Some(container) = running else { return true };
+        let ended = one.end(container).await;
+        if let Err(error) = &ended {
+            warn!(container = id, %error, "cannot kill a command that an earlier dockbridge started; it keeps running");
         }
-        all
+        ended.is_ok()
     }
 
     /// The record of a container that runs. The store may be a blink behind a start: before a

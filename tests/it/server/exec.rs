@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use dockbridge::wire::cri;
+use dockbridge::{model::network::NetworkMode, wire::cri};
+use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
 
 use crate::support::{
@@ -255,6 +256,23 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     assert!(docker.world(|world| world.execs.iter().all(|exec| exec.begun && !exec.running)));
 }
 
+/// What is left of a command is looked for twice, ten seconds apart; then its mark goes.
+#[tokio::test]
+async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
+    let (docker, bridge, id) = set().await;
+    let other = bridge.run(&pod("other")).await.unwrap();
+    let node = bridge.stop().await;
+    let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
+    std::fs::write(&mark, "").unwrap();
+    docker.inject(Rule::new(&format!("GET /containers/{other}/json"), Fault::StalledHeaders));
+    let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let until = Instant::now() + LONG;
+    while mark.exists() {
+        assert!(Instant::now() < until, "nobody ended it");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test]
 async fn an_engine_that_is_restarted_forgets_a_command() {
     let (docker, bridge, id) = set().await;
@@ -319,7 +337,7 @@ async fn what_an_engine_in_trouble_says_is_no_outcome() {
     assert!(noted());
     let forgotten = async {
         while noted() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(LONG, forgotten).await.expect("a mark that goes");
