@@ -64,8 +64,8 @@ async fn the_stream_begins_before_the_call() {
     let since = docker.matching("GET /events")[0].query["since"].clone();
     let (seconds, nanos) = since.split_once('.').unwrap();
     assert_eq!(nanos.len(), 9, "{since}");
-    let since = jiff::Timestamp::from_second(seconds.parse().unwrap()).unwrap();
-    assert!(since < before, "{since}");
+    let since = jiff::Timestamp::new(seconds.parse().unwrap(), nanos.parse().unwrap()).unwrap();
+    assert!(since < before, "{since} is not before {before}");
 }
 
 #[tokio::test]
