@@ -48,7 +48,7 @@ use crate::{
         lock::{Holder, LockError},
     },
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
-    logs::room::Logs,
+    logs::service::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
     rootfs::room::Rootfs,

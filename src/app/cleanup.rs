@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::{
-    container::room::Containers, error::chain, logs::room::Logs, rootfs::room::Rootfs,
+    container::room::Containers, error::chain, logs::service::Logs, rootfs::room::Rootfs,
     sandbox::room::Sandboxes, store::handle::Store,
 };
 

@@ -21,7 +21,7 @@ use crate::{
     engine::client::Engine,
     exec::marks::Marks,
     host::{capability::oom_floor, cgroup::Cgroups},
-    logs::room::Logs,
+    logs::service::Logs,
     model::{
         engine::EngineInfo,
         id::{ContainerId, SandboxId},

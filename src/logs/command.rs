@@ -1,19 +1,19 @@
-//! What is asked of the pump.
+//! What is asked of the worker.
 
 use tokio::sync::{oneshot, watch};
 
 use super::{
-    followed::Reopened,
+    log_state::Reopened,
+    logged_container::{LoggedContainer, RunState},
     progress::Progress,
-    subject::{Run, Subject},
 };
 use crate::model::id::ContainerId;
 
-/// One request to the pump. None of them takes longer than it takes to note it down.
+/// One request to the worker. None of them takes longer than it takes to note it down.
 #[derive(Debug)]
 pub(super) enum Command {
     /// The store has seen this container.
-    Observe { subject: Box<Subject>, run: Run, reply: oneshot::Sender<Watched> },
+    Observe { container: Box<LoggedContainer>, run: RunState, reply: oneshot::Sender<Watched> },
     /// Nobody waits any longer for the log of this container's last run.
     GiveUp { id: ContainerId },
     /// The kubelet has renamed the file.

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{entry, line, position::Mark};
+use super::{entry, line, position::LastWritten};
 
 /// Memory for conversions, shared by all logs that one thread drives.
 #[derive(Debug, Default)]
@@ -27,14 +27,14 @@ impl Buffers {
     /// Converts single entries instead: see [`convert`].
     pub fn convert_entries(
         &mut self,
-        entries: &[entry::Entry<'_>],
-        passing: &mut Option<Mark>,
-        last: &mut Option<Mark>,
+        entries: &[entry::LogEntry<'_>],
+        passing: &mut Option<LastWritten>,
+        last: &mut Option<LastWritten>,
     ) {
         self.output.clear();
         for entry in entries {
             let lines = append(entry, passing, &mut self.output);
-            *last = Some(Mark::next(last.take(), entry, lines));
+            *last = Some(LastWritten::next(last.take(), entry, lines));
         }
     }
 }
@@ -54,7 +54,7 @@ pub fn convert(
     buffers: &mut Buffers,
     length: usize,
     is_last: bool,
-    passing: &mut Option<Mark>,
+    passing: &mut Option<LastWritten>,
 ) -> Converted {
     let Buffers { input, output, scratch } = buffers;
     output.clear();
@@ -76,7 +76,11 @@ pub fn convert(
     Converted { consumed, unreadable }
 }
 
-fn append(entry: &entry::Entry<'_>, passing: &mut Option<Mark>, output: &mut Vec<u8>) -> u32 {
+fn append(
+    entry: &entry::LogEntry<'_>,
+    passing: &mut Option<LastWritten>,
+    output: &mut Vec<u8>,
+) -> u32 {
     let before = output.len();
     let lines = line::append(entry, output);
     if let Some(mark) = passing {

@@ -1,4 +1,4 @@
-//! Questions to log directories, of which any may hang: a dead NFS answers nobody.
+//! Calls to log directories, of which any may hang, e.g. on a dead NFS server.
 //!
 //! Who asks is answered within a bound. While a question is late, the same directory is not asked
 //! again: each question keeps a thread until it is answered. When very many are late, no directory
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{error::LogError, place::LogPath};
+use super::{error::LogError, log_path::LogPath};
 
 /// What the directories of logs were asked and have not answered yet. Clones share it.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use crate::model::stream::Source;
 
 /// An entry: at most one line, at most about 16 KiB of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// RFC 3339 with up to nine digits of a second, as the engine wrote it.
     pub time: &'a str,
     /// Where the container wrote it.
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     pub full: bool,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> LogEntry<'a> {
     /// An entry of what the container wrote, newline included.
     pub fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
         let line = content.strip_suffix(b"\n");
@@ -35,14 +35,14 @@ impl<'a> Entry<'a> {
 
 /// The entry of a line of the engine's file, without the newline at the line's end. None when
 /// there is no whole entry in it. Escaped text is decoded into `scratch`.
-pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Entry<'a>> {
+pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a>> {
     let shape = quick(line, scratch).or_else(|| {
         let inner = memmem::find_iter(line, OPENING).filter(|at| *at > 0).take(ATTEMPTS);
         let mut starts = std::iter::once(0).chain(inner).filter_map(|at| line.get(at..));
         starts.find_map(|from| quick(from, scratch).or_else(|| tolerant(from, scratch)))
     })?;
     let Shape { time, stream, plain, full } = shape;
-    Some(Entry { time, stream, text: plain.unwrap_or(scratch), full })
+    Some(LogEntry { time, stream, text: plain.unwrap_or(scratch), full })
 }
 
 /// Whether it is RFC 3339 as far as a reader that splits at blanks needs it.
@@ -158,7 +158,7 @@ fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Decodes what follows `\u`, and a second one where two make one character. Returns the rest.
+/// Decodes what follows `\u`, and a second one where two make one character. Repolls the rest.
 fn code_point<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (first, rest) = unit(raw)?;
     let second = rest.strip_prefix(b"\\u").and_then(unit);

@@ -10,26 +10,26 @@ use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
 #[derive(Debug, Error)]
 pub enum LogError {
     /// The engine has no file there: not yet, not any more, or not on this host.
-    #[error("the engine has no log at {}", path.display())]
+    #[error("the engine has no log file at {}", path.display())]
     SourceAbsent {
         /// Where it was looked for.
         path: PathBuf,
     },
     /// The engine's file cannot be read.
-    #[error("the engine's log is not readable")]
+    #[error("cannot read the engine's log")]
     Source(#[source] HostError),
     /// The CRI file cannot be made or written. A full disk is the usual cause.
-    #[error("the log cannot be written")]
+    #[error("cannot write the log")]
     Target(#[source] HostError),
     /// The engine, asked for the log, fails.
     #[error(transparent)]
     Engine(EngineError),
     /// The engine has stopped telling, though the container runs.
-    #[error("the engine has ended its answer while the container runs")]
+    #[error("the engine ended the log stream while the container runs")]
     Interrupted,
     /// The file system of a log does not answer.
     #[error(
-        "the log directory {} does not answer: its file system hangs, look at what is mounted there",
+        "the log directory {} does not answer; check the file system mounted there",
         directory.display()
     )]
     Hung {
@@ -43,7 +43,7 @@ pub enum LogError {
         id: String,
     },
     /// dockbridge is going down, or the task that writes logs has died.
-    #[error("logs are no longer written")]
+    #[error("dockbridge is stopping: logs are not written any more")]
     Closed,
 }
 

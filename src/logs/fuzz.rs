@@ -3,10 +3,9 @@
 
 use super::{
     convert::{Buffers, Converted, convert},
-    entry,
-    position::Mark,
-    positions::{self, Saved},
-    tail,
+    cri_tail, entry,
+    position::LastWritten,
+    position_store::{self, Saved},
 };
 use crate::{fuzz::portions, model::stream::Source};
 
@@ -55,26 +54,26 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
 
 /// The end of a CRI file, and the file that says how far a log has come: neither is ours alone.
 pub(crate) fn marks(bytes: &[u8]) {
-    let mut marks: Vec<Mark> = [true, false]
+    let mut marks: Vec<LastWritten> = [true, false]
         .into_iter()
-        .filter_map(|whole| tail::mark_in(bytes, whole).map(|(mark, _)| mark))
+        .filter_map(|whole| cri_tail::mark_in(bytes, whole).map(|(mark, _)| mark))
         .collect();
     for part in bytes.split(|byte| *byte == 0) {
-        let Some(saved) = positions::decode(part) else { continue };
+        let Some(saved) = position_store::decode(part) else { continue };
         let written = serde_json::to_vec(&saved).unwrap_or_default();
-        assert_eq!(positions::decode(&written), Some(saved.clone()));
+        assert_eq!(position_store::decode(&written), Some(saved.clone()));
         let Saved { position, .. } = saved;
         marks.extend(position.and_then(|position| position.mark));
     }
     for mark in marks.clone() {
         let (time, latest) = (mark.time.clone(), mark.latest.clone());
         for time in [time, latest] {
-            let entry = entry::Entry::new(&time, Source::Stdout, b"text\n");
+            let entry = entry::LogEntry::new(&time, Source::Stdout, b"text\n");
             let mut covering = mark.clone();
             let _ = covering.covers(&entry, 1);
             assert!(covering.count <= mark.count);
-            let _ = Mark::next(Some(mark.clone()), &entry, 1);
+            let _ = LastWritten::next(Some(mark.clone()), &entry, 1);
         }
     }
-    let _ = Mark::of_all(marks.into_iter());
+    let _ = LastWritten::of_all(marks.into_iter());
 }

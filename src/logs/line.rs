@@ -5,10 +5,10 @@
 
 use memchr::memchr;
 
-use super::entry::Entry;
+use super::entry::LogEntry;
 
 /// Appends the CRI lines of an entry; says how many.
-pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) -> u32 {
+pub fn append(entry: &LogEntry<'_>, out: &mut Vec<u8>) -> u32 {
     let mut lines = 0;
     let mut rest = entry.text;
     // The engine makes an entry of each line; others that fill its files may not.
@@ -20,7 +20,7 @@ pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) -> u32 {
     lines + append_parts(entry, rest, entry.full, out)
 }
 
-fn append_parts(entry: &Entry<'_>, text: &[u8], full: bool, out: &mut Vec<u8>) -> u32 {
+fn append_parts(entry: &LogEntry<'_>, text: &[u8], full: bool, out: &mut Vec<u8>) -> u32 {
     let (mut lines, mut rest) = (0, text);
     while rest.len() > PART {
         let (part, behind) = rest.split_at_checked(PART).unwrap_or((rest, b""));
@@ -35,7 +35,7 @@ fn append_parts(entry: &Entry<'_>, text: &[u8], full: bool, out: &mut Vec<u8>) -
     lines
 }
 
-fn append_line(entry: &Entry<'_>, tag: &[u8; 3], text: &[u8], out: &mut Vec<u8>) {
+fn append_line(entry: &LogEntry<'_>, tag: &[u8; 3], text: &[u8], out: &mut Vec<u8>) {
     let stream = entry.stream.as_str().as_bytes();
     out.reserve(entry.time.len() + stream.len() + tag.len() + text.len() + 2);
     out.extend_from_slice(entry.time.as_bytes());

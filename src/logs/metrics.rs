@@ -10,7 +10,7 @@ use crate::telemetry::{
 pub struct LogMetrics {
     /// Bytes of the engine's that were converted.
     pub(super) converted: Counter,
-    /// Turns that failed.
+    /// Polls that failed.
     pub(super) errors: Counter,
     /// Bytes of the engine's that are known to wait.
     pub(super) behind: Gauge,

@@ -1,46 +1,49 @@
 //! The CRI log files of containers, written from what the engine recorded.
 //!
-//! The engine keeps the lines of each container in files of its own. What follows them here
-//! writes the CRI's form of each line to the kubelet's path, once, in order, and lets the kubelet
-//! rotate. What is written is a pure function of what the engine recorded: after a crash the
-//! length of our own file tells how far we had come.
+//! The engine keeps the lines of each container in json-file logs. This module writes each line in
+//! CRI form to the kubelet's log path, once, in order, and lets the kubelet rotate. It knows no pods
+//! and no store. Start at [`service`] for what others call, at `worker` for what drives all logs.
 //!
 //! ```text
-//! room ──commands──▶ pump ──a log for a turn──▶ turn: follower (the engine's files)
-//!   ▲                 ▲                              or relay and feed (the engine's API)
-//!   └──progress───────┴─ tidings of files, rests that are over: roster
+//! service ──commands──▶ worker ──one log──▶ poll: json_file_tailer (the engine's files)
+//!    ▲                    ▲                       or api_reader and api_log (the engine's API)
+//!    └──────progress──────┴─ inotify events, due times: scheduler
 //! ```
 //!
-//! [`follower`] writes what the engine's files ([`generations`], [`entry`]) hold, [`feed`] what its
-//! API tells; both make CRI lines ([`line`]) of it for the [`sink`]. [`position`] is what outlives
-//! the process; where it is lost, the [`tail`] of the CRI file tells. [`link`] is the other format.
+//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]); [`api_log`] reads
+//!   the logs API where the files cannot be read.
+//! - [`convert`] and [`line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
+//!   after a rotation ([`cri_files`]).
+//! - [`position`]: where a log resumes after a kill; without one, the end of the CRI file tells
+//!   ([`cri_tail`]).
+//! - [`docker_link`]: the format `docker`, a link to the engine's file.
 
+pub mod api_log;
 pub mod convert;
+pub mod cri_files;
+pub mod cri_tail;
+pub mod cri_writer;
+pub mod docker_link;
 pub mod entry;
 pub mod error;
-pub mod feed;
-pub mod follower;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-pub mod generations;
+pub mod json_file_tailer;
 pub mod line;
-pub mod link;
+pub mod log_path;
 pub mod metrics;
-pub mod place;
 pub mod position;
-pub mod room;
-pub mod siblings;
-pub mod sink;
-pub mod tail;
+pub mod rotated_files;
+pub mod service;
 
+mod api_reader;
 mod command;
 mod directories;
-mod followed;
-mod lent;
-mod positions;
+mod log_state;
+mod logged_container;
+mod poll;
+mod position_store;
 mod progress;
-mod pump;
-mod relay;
-mod roster;
-mod subject;
-mod turn;
+mod running_polls;
+mod scheduler;
+mod worker;

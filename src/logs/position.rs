@@ -48,7 +48,7 @@ pub struct Position {
     /// What the entries before that have become.
     pub output: OutputPosition,
     /// Entries from there on that were written already, where they are told by their times.
-    pub mark: Option<Mark>,
+    pub mark: Option<LastWritten>,
 }
 
 /// A place in the engine's files.
@@ -74,7 +74,7 @@ pub struct OutputPosition {
 
 /// The last entry written, by its time. Parts of a long line share one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct LastWritten {
     /// As the engine wrote it.
     pub time: String,
     /// How many CRI lines with this time were written.

@@ -22,7 +22,7 @@ pub(super) struct Progress {
 
 /// Who waited longer than is good for the node; what was known at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Impatient(pub(super) Progress);
+pub(super) struct TimedOut(pub(super) Progress);
 
 /// How long others wait for a log.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +39,14 @@ impl Default for Patience {
     }
 }
 
-/// Returns when everything is written.
+/// Repolls when everything is written.
 ///
 /// # Errors
 /// It takes too long.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     patience: Patience,
-) -> Result<(), Impatient> {
+) -> Result<(), TimedOut> {
     let give_up = Instant::now() + patience.in_all;
     loop {
         let now = *log.borrow_and_update();
@@ -56,7 +56,7 @@ pub(super) async fn completion(
         let until = give_up.min(Instant::now() + patience.standstill);
         let moves = log.wait_for(|later| later.complete || later.moved != now.moved);
         let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
-            return Err(Impatient(*log.borrow()));
+            return Err(TimedOut(*log.borrow()));
         };
         // Otherwise nobody writes logs any more.
         if !moved {
@@ -65,17 +65,17 @@ pub(super) async fn completion(
     }
 }
 
-/// Returns when the CRI file is there.
+/// Repolls when the CRI file is there.
 ///
 /// # Errors
 /// It takes too long.
 pub(super) async fn opening(
     mut log: watch::Receiver<Progress>,
     patience: Patience,
-) -> Result<(), Impatient> {
+) -> Result<(), TimedOut> {
     let there = log.wait_for(|now| now.opened || now.complete);
     let late = tokio::time::timeout(patience.standstill, there).await.is_err();
-    if late { Err(Impatient(*log.borrow())) } else { Ok(()) }
+    if late { Err(TimedOut(*log.borrow())) } else { Ok(()) }
 }
 
 #[cfg(test)]

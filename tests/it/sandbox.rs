@@ -13,7 +13,7 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability},
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
-    logs::room::Logs,
+    logs::service::Logs,
     model::{
         attachment::{Attachment, AttachmentIntent, PodNetwork},
         container::ContainerLogFormat,

@@ -101,7 +101,7 @@ proptest! {
         let content = if full { format!("{text}\n") } else { text };
         let log = serde_json::to_string(&content).unwrap();
         let line = format!(r#"{{"log":{log},"stream":"stderr","time":"{TIME}"}}"#);
-        let entry = Entry::new(TIME, Source::Stderr, content.as_bytes());
+        let entry = LogEntry::new(TIME, Source::Stderr, content.as_bytes());
         let mut scratch = Vec::new();
         prop_assert_eq!(parse(line.as_bytes(), &mut scratch), Some(entry));
     }

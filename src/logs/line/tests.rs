@@ -5,7 +5,7 @@ use crate::model::stream::Source;
 
 fn lines(content: &[u8]) -> Vec<String> {
     let mut out = Vec::new();
-    let count = append(&Entry::new("T", Source::Stderr, content), &mut out);
+    let count = append(&LogEntry::new("T", Source::Stderr, content), &mut out);
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     assert_eq!(lines.len(), count as usize);

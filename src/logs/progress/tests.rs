@@ -29,7 +29,7 @@ async fn a_standstill_is_not() {
     let waiting = tokio::spawn(completion(receiver.clone(), patience));
     let last = Progress { left: Some(9), ..moved(7) };
     log.send_replace(last);
-    assert_eq!(waiting.await.unwrap(), Err(Impatient(last)));
+    assert_eq!(waiting.await.unwrap(), Err(TimedOut(last)));
     assert_eq!(opening(receiver, patience).await, Ok(()));
 }
 

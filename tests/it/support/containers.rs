@@ -12,7 +12,7 @@ use dockbridge::{
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    logs::room::Logs,
+    logs::service::Logs,
     model::container::ContainerLogFormat,
     rootfs::room::Rootfs,
     store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},

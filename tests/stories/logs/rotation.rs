@@ -65,7 +65,7 @@ pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
 pub(crate) async fn under_fire(world: World) -> Outcome {
     let mut scene = Scene::on(Stage::docker(&world, "under_fire").await?).await?;
     let begun = Instant::now();
-    let (id, log) = scene.add("main", &counting(10_000, 100_000), false).await?;
+    let (id, log) = scene.add("main", &counting(5_000, 100_000), false).await?;
     let socket = scene.stage.bridge.socket().to_owned();
     let mut kubelet = Kubelet::start(socket, id.clone(), log.clone());
     for _ in 0..if is_slow() { 4 } else { 20 } {

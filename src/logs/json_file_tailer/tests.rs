@@ -7,14 +7,14 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    logs::{entry::Entry, line, position::Identity},
+    logs::{entry::LogEntry, line, position::Identity},
     model::stream::Source,
 };
 
 #[derive(Clone, Debug)]
 enum Event {
     /// The container writes: which stream, what, and what a crash left before it.
-    Entry(Source, String, Scar),
+    LogEntry(Source, String, Scar),
     /// Bytes of what it wrote reach the engine's file.
     Flush(usize),
     RotateEngine,
@@ -38,7 +38,7 @@ enum Scar {
 /// An engine, a kubelet and a disk, and what the log has to become.
 struct World {
     dir: TempDir,
-    follower: Option<Follower>,
+    tailer: Option<JsonFileTailer>,
     saved: Option<Position>,
     room: Option<u64>,
     pending: Vec<u8>,
@@ -55,7 +55,7 @@ impl World {
         fs::write(dir.path().join("engine/json.log"), "").unwrap();
         Self {
             dir,
-            follower: None,
+            tailer: None,
             saved: None,
             room: None,
             pending: Vec::new(),
@@ -74,16 +74,16 @@ impl World {
         self.dir.path().join("pod/main/0.log")
     }
 
-    fn follower(&mut self) -> &mut Follower {
-        if self.follower.is_none() {
+    fn tailer(&mut self) -> &mut JsonFileTailer {
+        if self.tailer.is_none() {
             let place = LogPath::of(&self.path(), None).unwrap();
-            let follower = Follower::resume(&self.source(), place, self.saved.clone()).unwrap();
-            self.follower = Some(follower);
+            let tailer = JsonFileTailer::resume(&self.source(), place, self.saved.clone()).unwrap();
+            self.tailer = Some(tailer);
             self.look();
         }
-        let follower = self.follower.as_mut().unwrap();
-        follower.sink.room = self.room;
-        follower
+        let tailer = self.tailer.as_mut().unwrap();
+        tailer.writer.room = self.room;
+        tailer
     }
 
     /// Takes note of new files in the order in which they come.
@@ -98,12 +98,12 @@ impl World {
 
     fn happen(&mut self, event: &Event) {
         match event {
-            Event::Entry(stream, content, scar) => self.entry(*stream, content, scar),
+            Event::LogEntry(stream, content, scar) => self.entry(*stream, content, scar),
             Event::Flush(count) => self.flush(*count),
             Event::RotateEngine => self.rotate_engine(),
             Event::Step => drop(self.step()),
-            Event::Save => self.saved = Some(self.follower().position()),
-            Event::Crash => self.follower = None,
+            Event::Save => self.saved = Some(self.tailer().position()),
+            Event::Crash => self.tailer = None,
             Event::Rename if self.path().exists() => {
                 let name = self.path().with_file_name(format!("0.log.{}", self.renamed.len()));
                 fs::rename(self.path(), &name).unwrap();
@@ -116,7 +116,7 @@ impl World {
             }
             Event::Rename | Event::RenameBack => {}
             Event::Reopen => {
-                self.follower().reopen().unwrap();
+                self.tailer().reopen().unwrap();
                 self.look();
                 assert!(self.path().exists());
             }
@@ -142,7 +142,7 @@ impl World {
         }
         self.pending.extend_from_slice(json.as_bytes());
         self.pending.push(b'\n');
-        line::append(&Entry::new(&time, stream, content.as_bytes()), &mut self.expected);
+        line::append(&LogEntry::new(&time, stream, content.as_bytes()), &mut self.expected);
     }
 
     fn flush(&mut self, count: usize) {
@@ -164,8 +164,8 @@ impl World {
 
     fn step(&mut self) -> Result<Step, LogError> {
         let mut buffers = Buffers::default();
-        let done = self.follower().step(&mut buffers);
-        self.room = self.follower.as_ref().unwrap().sink.room;
+        let done = self.tailer().step(&mut buffers);
+        self.room = self.tailer.as_ref().unwrap().writer.room;
         done
     }
 
@@ -173,7 +173,7 @@ impl World {
         self.room = None;
         self.flush(usize::MAX);
         while !matches!(self.step().unwrap(), Step::CaughtUp(_)) {}
-        assert_eq!(self.follower().take_losses().gaps, 0);
+        assert_eq!(self.tailer().take_losses().gaps, 0);
         let mut files = Vec::new();
         for file in fs::read_dir(self.path().parent().unwrap()).unwrap() {
             let file = file.unwrap();
@@ -203,7 +203,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (1_usize..2_000).prop_map(Scar::Nuls),
     ];
     prop_oneof![
-        8 => (stream, content, scar).prop_map(|(stream, text, scar)| Event::Entry(stream, text, scar)),
+        8 => (stream, content, scar).prop_map(|(stream, text, scar)| Event::LogEntry(stream, text, scar)),
         4 => (1_usize..3_000).prop_map(Event::Flush),
         2 => Just(Event::Flush(usize::MAX)),
         1 => Just(Event::RotateEngine),

@@ -1,4 +1,4 @@
-//! One container's log from entries that come through the engine's API.
+//! Converts entries from the engine's logs API to the CRI file.
 //!
 //! For engines whose files are not on this host. How far it came is told by time: the engine is
 //! asked for everything since the last time written, and what was written with that time already
@@ -8,39 +8,39 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     convert::Buffers,
-    entry::Entry,
+    cri_writer::{CriWriter, Existing},
+    entry::LogEntry,
     error::LogError,
-    place::LogPath,
-    position::{Mark, Position},
-    sink::{Before, Sink},
+    log_path::LogPath,
+    position::{LastWritten, Position},
 };
 
 /// Writes one container's log from entries that it is given.
 #[derive(Debug)]
-pub struct Feed {
-    sink: Sink,
+pub struct ApiLog {
+    writer: CriWriter,
     /// Where the engine's stream began: what was written before it.
-    start: Option<Mark>,
+    start: Option<LastWritten>,
     /// What is still to be passed over of that.
-    passing: Option<Mark>,
+    passing: Option<LastWritten>,
     /// The last entry of the stream that is done.
-    last: Option<Mark>,
+    last: Option<LastWritten>,
 }
 
-impl Feed {
-    /// Begins, or goes on from a position of an earlier run, of a [`super::follower::Follower`]
+impl ApiLog {
+    /// Begins, or goes on from a position of an earlier run, of a [`super::json_file_tailer::JsonFileTailer`]
     /// too. Makes the CRI file and the directories above it.
     ///
     /// # Errors
     /// The CRI file cannot be made.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
         let position = position.filter(|position| position.source.is_none());
-        let (sink, before) = Sink::open(target, position.as_ref().map(|p| &p.output))?;
+        let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
         let passing = match before {
-            Before::Written(mark) => Some(mark),
+            Existing::Written(mark) => Some(mark),
             _ => position.and_then(|position| position.mark),
         };
-        Ok(Self { sink, start: passing.clone(), passing, last: None })
+        Ok(Self { writer, start: passing.clone(), passing, last: None })
     }
 
     /// The time since which entries are to be given; none: all there are.
@@ -48,34 +48,38 @@ impl Feed {
         self.mark()?.time.parse::<Timestamp>().ok()?.checked_sub(DISORDER).ok()
     }
 
-    /// Writes entries in the engine's order, the first ones from [`Feed::since`] on.
+    /// Writes entries in the engine's order, the first ones from [`ApiLog::since`] on.
     ///
     /// # Errors
     /// The CRI file cannot be written. The very same entries are to be given again, with others
     /// behind them if there are: what was written of them is passed over.
-    pub fn take(&mut self, entries: &[Entry<'_>], buffers: &mut Buffers) -> Result<(), LogError> {
+    pub fn take(
+        &mut self,
+        entries: &[LogEntry<'_>],
+        buffers: &mut Buffers,
+    ) -> Result<(), LogError> {
         let (mut passing, mut last) = (self.passing.clone(), self.last.clone());
         buffers.convert_entries(entries, &mut passing, &mut last);
-        self.sink.write(buffers.output())?;
+        self.writer.write(buffers.output())?;
         (self.passing, self.last) = (passing, last);
         Ok(())
     }
 
-    /// As [`super::follower::Follower::reopen`].
+    /// As [`super::json_file_tailer::JsonFileTailer::reopen`].
     ///
     /// # Errors
     /// The new file cannot be made; the old one is kept on.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        self.sink.reopen()
+        self.writer.reopen()
     }
 
     /// What a later run resumes from; none before anything was written.
     pub fn position(&self) -> Option<Position> {
         let mark = Some(self.mark()?.clone());
-        Some(Position { source: None, output: self.sink.position(), mark })
+        Some(Position { source: None, output: self.writer.position(), mark })
     }
 
-    fn mark(&self) -> Option<&Mark> {
+    fn mark(&self) -> Option<&LastWritten> {
         let done = self.last.as_ref().filter(|_| self.passing.is_none());
         done.or(self.start.as_ref())
     }

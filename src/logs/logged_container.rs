@@ -1,8 +1,8 @@
-//! Of a container's record, what matters to its log.
+//! What the log of a container needs of its record.
 
 use std::path::PathBuf;
 
-use super::place::LogPath;
+use super::log_path::LogPath;
 use crate::model::{
     id::ContainerId,
     record::{ContainerRecord, Process},
@@ -11,7 +11,7 @@ use crate::model::{
 
 /// A container whose log is wanted.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
     /// The engine's file, when it says that there is one.
     pub(super) source: Option<PathBuf>,
@@ -23,14 +23,14 @@ pub(super) struct Subject {
 
 /// One run of a container's process, told by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Run {
+pub(super) enum RunState {
     /// It may still write.
     InProgress(Nanos),
     /// What it wrote is all there will be.
     Over(Nanos),
 }
 
-impl Subject {
+impl LoggedContainer {
     /// None when nobody wants a log of it.
     pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
         let spec = &record.document.spec;
@@ -44,7 +44,7 @@ impl Subject {
     }
 }
 
-impl Run {
+impl RunState {
     /// None before the first, and when nobody knows.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {

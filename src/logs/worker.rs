@@ -1,5 +1,5 @@
-//! The one task that drives all logs: it hears what is wanted and what has changed, and lends each
-//! log to a thread for a turn.
+//! The task that drives all logs: it takes commands and inotify events, and gives each log to a
+//! thread for a poll.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,12 +14,12 @@ use super::{
     command::{Command, Watched},
     convert::Buffers,
     error::LogError,
-    followed::{Followed, Reopened, Verdict},
-    lent::Lent,
-    positions::Saved,
-    roster::{Roster, Then},
-    subject::{Run, Subject},
-    turn::{Log, Outcome, Tools},
+    log_state::{AfterPoll, LogState, Reopened},
+    logged_container::{LoggedContainer, RunState},
+    poll::{Log, PollOutcome, Tools},
+    position_store::Saved,
+    running_polls::RunningPolls,
+    scheduler::{NextPoll, Scheduler},
 };
 use crate::{
     error::chain,
@@ -29,18 +29,18 @@ use crate::{
 
 /// All logs.
 #[derive(Debug)]
-pub(super) struct Pump {
+pub(super) struct Worker {
     tools: Tools,
     tidings: Option<Tidings>,
     /// From relays: something came from the engine.
     woken: mpsc::UnboundedReceiver<ContainerId>,
-    roster: Roster,
-    logs: HashMap<ContainerId, Followed>,
+    scheduler: Scheduler,
+    logs: HashMap<ContainerId, LogState>,
     /// Of an earlier run, and not asked for yet.
     saved: HashMap<ContainerId, Saved>,
     tails: HashMap<Tail, ContainerId>,
-    turns: JoinSet<Turned>,
-    lent: Lent,
+    polls: JoinSet<FinishedPoll>,
+    running: RunningPolls,
     buffers: Vec<Buffers>,
     /// Let go of not long ago, the latest last: a look that began before a removal may still tell
     /// of them. Ids are never given twice.
@@ -48,15 +48,15 @@ pub(super) struct Pump {
     unwatched: bool,
 }
 
-/// What a turn's thread hands back.
+/// What a poll's thread hands back.
 #[derive(Debug)]
-struct Turned {
+struct FinishedPoll {
     log: Box<Log>,
     buffers: Buffers,
-    outcome: Outcome,
+    outcome: PollOutcome,
 }
 
-impl Pump {
+impl Worker {
     pub(super) fn new(
         tools: Tools,
         tidings: Option<Tidings>,
@@ -66,12 +66,12 @@ impl Pump {
             tools,
             tidings,
             woken,
-            roster: Roster::default(),
+            scheduler: Scheduler::default(),
             logs: HashMap::new(),
             saved: HashMap::new(),
             tails: HashMap::new(),
-            turns: JoinSet::new(),
-            lent: Lent::default(),
+            polls: JoinSet::new(),
+            running: RunningPolls::default(),
             buffers: Vec::new(),
             departed: VecDeque::new(),
             unwatched: false,
@@ -83,22 +83,22 @@ impl Pump {
         let positions = self.tools.positions.clone();
         self.saved = task::spawn_blocking(move || positions.load()).await.unwrap_or_default();
         let closed = loop {
-            self.start_turns();
-            let (due, late) = (self.roster.next_due(), self.lent.next_late());
+            self.start_polls();
+            let (due, late) = (self.scheduler.next_due(), self.running.next_late());
             tokio::select! {
                 order = orders.recv() => match order {
                     None => break None,
                     Some(Command::Close { reply }) => break Some(reply),
-                    Some(order) => self.obey(order),
+                    Some(order) => self.handle_command(order),
                 },
-                told = tell(&mut self.tidings) => self.hear(told),
-                Some(id) = self.woken.recv() => self.roster.wake(&id),
-                Some(turned) = self.turns.join_next_with_id() => self.take_back(turned),
+                event = next_watch_event(&mut self.tidings) => self.handle_watch_event(event),
+                Some(id) = self.woken.recv() => self.scheduler.wake(&id),
+                Some(finished) = self.polls.join_next_with_id() => self.take_back(finished),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    self.roster.due(Instant::now());
+                    self.scheduler.due(Instant::now());
                 }
                 () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
-                    self.go_on_without();
+                    self.release_late();
                 }
             }
         };
@@ -106,13 +106,13 @@ impl Pump {
         drop(closed);
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             // Dropped without an answer: nothing of it is awaited.
-            Command::Observe { subject, .. } if self.departed.contains(&subject.id) => {}
-            Command::Observe { subject, run, reply } => {
+            Command::Observe { container, .. } if self.departed.contains(&container.id) => {}
+            Command::Observe { container, run, reply } => {
                 // Who no longer waits is no loss, here and below.
-                let _ = reply.send(self.observe(*subject, run));
+                let _ = reply.send(self.observe(*container, run));
             }
             Command::GiveUp { id } => {
                 if let Some(log) = self.logs.get_mut(&id) {
@@ -122,7 +122,7 @@ impl Pump {
             Command::Reopen { id, reply } => match self.logs.get_mut(&id) {
                 Some(log) => {
                     log.reopen(reply);
-                    self.roster.wake(&id);
+                    self.scheduler.wake(&id);
                 }
                 None => {
                     let unknown = LogError::Unknown { id: id.to_string() };
@@ -138,16 +138,16 @@ impl Pump {
         }
     }
 
-    fn observe(&mut self, subject: Subject, run: Run) -> Watched {
-        let id = subject.id.clone();
+    fn observe(&mut self, container: LoggedContainer, run: RunState) -> Watched {
+        let id = container.id.clone();
         let mut fresh = false;
         let log = self.logs.entry(id.clone()).or_insert_with(|| {
             let saved = self.saved.remove(&id);
             fresh = saved.as_ref().is_none_or(|saved| saved.complete.is_none());
-            Followed::new(subject.clone(), saved.unwrap_or_default())
+            LogState::new(container.clone(), saved.unwrap_or_default())
         });
-        if log.observe(subject, run) || fresh {
-            self.roster.wake(&id);
+        if log.observe(container, run) || fresh {
+            self.scheduler.wake(&id);
         }
         Watched { progress: log.progress(), worth_waiting: log.is_worth_waiting() }
     }
@@ -161,7 +161,7 @@ impl Pump {
         }
         if let Some(log) = self.logs.get_mut(id) {
             log.leave(reply, Nanos(i64::MAX));
-            self.roster.wake(id);
+            self.scheduler.wake(id);
         } else if self.saved.remove(id).is_some() {
             let (positions, id) = (self.tools.positions.clone(), id.clone());
             task::spawn_blocking(move || {
@@ -171,68 +171,68 @@ impl Pump {
         }
     }
 
-    fn hear(&mut self, told: Option<Told>) {
+    fn handle_watch_event(&mut self, told: Option<Told>) {
         match told {
             Some(Told::Changed(tails)) => {
                 for tail in tails {
-                    // A watch of nobody was set by a turn that has not come back to say so.
+                    // A watch of nobody was set by a poll that has not come back to say so.
                     match self.tails.remove(&tail) {
-                        Some(id) => self.roster.wake(&id),
-                        None => self.wake_lent(),
+                        Some(id) => self.scheduler.wake(&id),
+                        None => self.wake_running(),
                     }
                 }
             }
-            Some(Told::Anything) => self.roster.wake_all(),
+            Some(Told::Anything) => self.scheduler.wake_all(),
             None => {
-                warn!("changes of log files are no longer told: looking at them now and then");
+                warn!("inotify failed; polling container logs from time to time");
                 (self.tidings, self.tools.watch) = (None, None);
-                self.roster.wake_all();
+                self.scheduler.wake_all();
             }
         }
     }
 
-    /// Gives all whose turn is under way another one.
-    fn wake_lent(&mut self) {
-        for subject in self.lent.subjects() {
-            self.roster.wake(&subject.id);
+    /// Gives all whose poll is under way another one.
+    fn wake_running(&mut self) {
+        for container in self.running.containers() {
+            self.scheduler.wake(&container.id);
         }
     }
 
-    fn start_turns(&mut self) {
-        while let Some(id) = self.roster.start() {
+    fn start_polls(&mut self) {
+        while let Some(id) = self.scheduler.start() {
             let followed = self.logs.get_mut(&id);
-            if followed.as_ref().is_some_and(|log| log.is_in(|root| self.lent.holds(root))) {
-                self.roster.finish(&id, Then::Rest(Instant::now() + WHILE_IT_HANGS));
+            if followed.as_ref().is_some_and(|log| log.is_in(|root| self.running.holds(root))) {
+                self.scheduler.finish(&id, NextPoll::Rest(Instant::now() + WHILE_IT_HANGS));
                 continue;
             }
-            let Some((mut log, wish)) = followed.and_then(Followed::lend) else {
-                self.roster.finish(&id, Then::Sleep);
+            let Some((mut log, request)) = followed.and_then(LogState::begin_poll) else {
+                self.scheduler.finish(&id, NextPoll::Sleep);
                 continue;
             };
-            let subject = log.subject.clone();
+            let container = log.container.clone();
             let tools = self.tools.clone();
             let mut buffers = self.buffers.pop().unwrap_or_default();
-            let turn = self.turns.spawn_blocking(move || {
-                let outcome = log.turn(wish, &tools, &mut buffers);
-                Turned { log, buffers, outcome }
+            let poll = self.polls.spawn_blocking(move || {
+                let outcome = log.poll(request, &tools, &mut buffers);
+                FinishedPoll { log, buffers, outcome }
             });
-            self.lent.begin(turn.id(), subject);
+            self.running.begin(poll.id(), container);
         }
     }
 
-    fn take_back(&mut self, turned: Result<(task::Id, Turned), JoinError>) {
-        let Turned { log, buffers, outcome } = match turned {
-            Ok((turn, turned)) => {
-                if let Some((subject, true)) = self.lent.end(turn) {
-                    info!(container = %subject.id, "the file system of its log answers again");
+    fn take_back(&mut self, finished: Result<(task::Id, FinishedPoll), JoinError>) {
+        let FinishedPoll { log, buffers, outcome } = match finished {
+            Ok((poll, finished)) => {
+                if let Some((container, true)) = self.running.end(poll) {
+                    info!(container = %container.id, "the file system of the container log answers again");
                 }
-                turned
+                finished
             }
-            Err(error) => return self.bear(&error),
+            Err(error) => return self.handle_panic(&error),
         };
         self.buffers.push(buffers);
-        let id = log.subject.id.clone();
-        self.tell_unwatched(outcome.unwatched);
+        let id = log.container.id.clone();
+        self.warn_unwatched(outcome.unwatched);
         self.tools.metrics.converted.inc_by(outcome.moved);
         if outcome.error.is_some() {
             self.tools.metrics.errors.inc();
@@ -245,8 +245,8 @@ impl Pump {
             old.and_then(|old| self.tails.remove(&old));
         }
         match followed.take_back(log, outcome, Instant::now()) {
-            Verdict::Stay(then) => self.roster.finish(&id, then),
-            Verdict::Gone => self.drop_log(&id),
+            AfterPoll::Stay(then) => self.scheduler.finish(&id, then),
+            AfterPoll::Gone => self.drop_log(&id),
         }
         self.measure();
     }
@@ -258,8 +258,8 @@ impl Pump {
     }
 
     fn drop_log(&mut self, id: &ContainerId) {
-        self.roster.finish(id, Then::Sleep);
-        self.roster.remove(id);
+        self.scheduler.finish(id, NextPoll::Sleep);
+        self.scheduler.remove(id);
         let tail = self.logs.remove(id).and_then(|log| log.tail);
         if let (Some(tail), Some(watch)) = (tail, &self.tools.watch) {
             self.tails.remove(&tail);
@@ -267,60 +267,61 @@ impl Pump {
         }
     }
 
-    /// A turn panicked: a bug, but not the end of all logs, nor of this one.
-    fn bear(&mut self, error: &JoinError) {
-        warn!(%error, "a turn of a log broke");
-        let Some((subject, _)) = self.lent.end(error.id()) else { return };
-        let id = subject.id.clone();
+    /// A poll panicked: a bug, but not the end of all logs, nor of this one.
+    fn handle_panic(&mut self, error: &JoinError) {
+        warn!(%error, "internal error: panic while writing a container log; continuing from its saved position");
+        let Some((container, _)) = self.running.end(error.id()) else { return };
+        let id = container.id.clone();
         if let Some(followed) = self.logs.get_mut(&id) {
             let saved = self.tools.positions.read(&id).unwrap_or_default();
-            followed.lost(Box::new(Log::new(subject, saved.position)));
-            self.roster.finish(&id, Then::Rest(Instant::now() + AFTER_A_BUG));
+            followed.lost(Box::new(Log::new(container, saved.position)));
+            self.scheduler.finish(&id, NextPoll::Rest(Instant::now() + AFTER_A_BUG));
         }
     }
 
-    fn tell_unwatched(&mut self, unwatched: bool) {
+    fn warn_unwatched(&mut self, unwatched: bool) {
         if unwatched && !self.unwatched {
             warn!(
-                "the kernel gives no more watches on files: looking at logs now and then \
+                "no inotify watches left; polling container logs from time to time \
                  (raise fs.inotify.max_user_watches)"
             );
             self.unwatched = true;
         }
     }
 
-    /// Gives the places of turns that do not come back to others.
-    fn go_on_without(&mut self) {
-        for subject in self.lent.become_late(Instant::now()) {
+    /// Gives the places of polls that do not come back to others.
+    fn release_late(&mut self) {
+        for container in self.running.become_late(Instant::now()) {
             warn!(
-                container = %subject.id, directory = %subject.target.root().display(),
-                "its log stands still: a file system does not answer; other logs go on"
+                container = %container.id, directory = %container.target.root().display(),
+                "cannot write the container log: the file system of its directory does not answer; other \
+                 logs are not affected"
             );
-            self.roster.make_room(&subject.id);
+            self.scheduler.make_room(&container.id);
         }
     }
 
-    /// Lets the turns under way end, but for those that hang, and saves all positions of logs that
+    /// Lets the polls under way end, but for those that hang, and saves all positions of logs that
     /// go on.
     async fn close(mut self) {
-        while let Some(until) = self.lent.last_late()
-            && let Ok(Some(turned)) = timeout_at(until, self.turns.join_next_with_id()).await
+        while let Some(until) = self.running.last_late()
+            && let Ok(Some(finished)) = timeout_at(until, self.polls.join_next_with_id()).await
         {
-            self.take_back(turned);
+            self.take_back(finished);
         }
         let positions = self.tools.positions.clone();
-        let logs: Vec<Followed> = self.logs.drain().map(|(_, log)| log).collect();
+        let logs: Vec<LogState> = self.logs.drain().map(|(_, log)| log).collect();
         let saving = task::spawn_blocking(move || {
             logs.into_iter().for_each(|log| log.close(&positions));
         });
         if let Err(error) = saving.await {
-            warn!(error = chain(&error), "the positions of logs are not saved");
+            warn!(error = chain(&error), "cannot save the positions of container logs");
         }
     }
 }
 
 /// What was told of files; none when nothing is told any more. Pends where nothing ever was.
-async fn tell(tidings: &mut Option<Tidings>) -> Option<Told> {
+async fn next_watch_event(tidings: &mut Option<Tidings>) -> Option<Told> {
     match tidings {
         None => std::future::pending().await,
         Some(open) => open.next().await.ok(),
@@ -331,7 +332,7 @@ async fn tell(tidings: &mut Option<Tidings>) -> Option<Told> {
 const WHILE_IT_HANGS: std::time::Duration = std::time::Duration::from_secs(1);
 /// How many of the departed are remembered: more than are removed while one look is under way.
 const REMEMBERED: usize = 1024;
-/// Before a log whose turn broke is tried again.
+/// Existing a log whose poll broke is tried again.
 const AFTER_A_BUG: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The files of one log: the one at its place, and those the kubelet has renamed beside it.
+//! The CRI files of one log: the current one and those the kubelet has rotated.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,14 +7,14 @@ use std::{
 
 use super::{
     error::LogError,
-    place::LogPath,
+    log_path::LogPath,
     position::{Identity, OutputPosition},
 };
 use crate::host::beneath;
 
 /// A CRI file, as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct CriFile {
     /// Its name in the log's directory.
     pub name: OsString,
     /// Which it is.
@@ -25,25 +25,25 @@ pub struct Listed {
 
 /// All that is there of a log.
 #[derive(Debug, Default)]
-pub struct Siblings {
+pub struct CriFiles {
     /// Whether a link has the log's name.
     pub link: bool,
     /// The file that has the log's name.
-    current: Option<Listed>,
+    current: Option<CriFile>,
     /// Files whose name is the log's with something behind it.
-    renamed: Vec<Listed>,
+    renamed: Vec<CriFile>,
 }
 
 /// The files that a position speaks of.
 #[derive(Debug)]
-pub struct Since<'a> {
+pub struct WrittenSince<'a> {
     /// Bytes in them.
     pub total: u64,
-    newest: &'a Listed,
+    newest: &'a CriFile,
     is_renamed: bool,
 }
 
-impl Siblings {
+impl CriFiles {
     /// Lists them. What the kubelet compresses is none any more.
     ///
     /// # Errors
@@ -59,30 +59,30 @@ impl Siblings {
             if !metadata.is_file() {
                 found.link |= is_own && metadata.is_symlink();
             } else if is_own {
-                found.current = Some(Listed { name, identity, length: metadata.len() });
+                found.current = Some(CriFile { name, identity, length: metadata.len() });
             } else if is_renamed(&name, own) {
-                found.renamed.push(Listed { name, identity, length: metadata.len() });
+                found.renamed.push(CriFile { name, identity, length: metadata.len() });
             }
         }
         Ok(found)
     }
 
     /// The file that a position counts from and all that came after it; none when it is gone.
-    pub fn since(&self, position: &OutputPosition) -> Option<Since<'_>> {
+    pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
         let origin = self.all().find(|file| file.identity == position.file)?;
-        let later = |file: &&Listed| {
+        let later = |file: &&CriFile| {
             file.identity != origin.identity
                 && file.identity.not_before(&origin.identity)
                 && !position.older.contains(&file.identity)
         };
-        let later: Vec<&Listed> = self.all().filter(later).collect();
+        let later: Vec<&CriFile> = self.all().filter(later).collect();
         let total = origin.length + later.iter().map(|file| file.length).sum::<u64>();
         let newest = later.into_iter().max_by_key(|file| file.identity.born()).unwrap_or(origin);
-        Some(Since { total, newest, is_renamed: self.current.is_none() && !self.link })
+        Some(WrittenSince { total, newest, is_renamed: self.current.is_none() && !self.link })
     }
 
     /// Files that are not empty.
-    pub fn written(&self) -> impl Iterator<Item = &Listed> {
+    pub fn written(&self) -> impl Iterator<Item = &CriFile> {
         self.all().filter(|file| file.length > 0)
     }
 
@@ -92,12 +92,12 @@ impl Siblings {
         others.filter(|other| other != identity && other.not_before(identity)).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Listed> {
+    fn all(&self) -> impl Iterator<Item = &CriFile> {
         self.current.iter().chain(&self.renamed)
     }
 }
 
-impl Since<'_> {
+impl WrittenSince<'_> {
     /// The name under which to go on when nothing has the log's own name.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
         self.is_renamed.then_some(self.newest.name.as_os_str())

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{error::LogError, place::LogPath};
+use super::{error::LogError, log_path::LogPath};
 use crate::host::beneath;
 
 /// Points the log path at the engine's file, replacing a link that pointed elsewhere.

@@ -8,17 +8,17 @@
 use std::{fs::File, io, io::Write};
 
 use super::{
+    cri_files::{CriFile, CriFiles},
+    cri_tail,
     error::LogError,
-    place::LogPath,
-    position::{Identity, Mark, OutputPosition},
-    siblings::{Listed, Siblings},
-    tail,
+    log_path::LogPath,
+    position::{Identity, LastWritten, OutputPosition},
 };
 use crate::host::{beneath, error::HostError};
 
 /// What a log's place told when the log was opened.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum Existing {
     /// The position holds: what was written beyond it is passed over.
     Known,
     /// Nothing was written yet, or nothing that can be told.
@@ -26,12 +26,12 @@ pub enum Before {
     /// There was a link, to the engine's file: another format was used until now.
     Link,
     /// There is a log that no position speaks of, written up to here.
-    Written(Mark),
+    Written(LastWritten),
 }
 
 /// One log's CRI file, open.
 #[derive(Debug)]
-pub struct Sink {
+pub struct CriWriter {
     target: LogPath,
     file: File,
     identity: Identity,
@@ -48,7 +48,7 @@ pub struct Sink {
     pub(super) room: Option<u64>,
 }
 
-impl Sink {
+impl CriWriter {
     /// Opens the log at its place and finds out what is written of it.
     ///
     /// # Errors
@@ -56,9 +56,9 @@ impl Sink {
     pub fn open(
         target: LogPath,
         position: Option<&OutputPosition>,
-    ) -> Result<(Self, Before), LogError> {
-        let siblings = Siblings::list(&target)?;
-        let known = position.and_then(|position| siblings.since(position));
+    ) -> Result<(Self, Existing), LogError> {
+        let cri_files = CriFiles::list(&target)?;
+        let known = position.and_then(|position| cri_files.since(position));
         // A file that was renamed and has no successor is written on: if the kubelet cannot have
         // it reopened, it takes the name back.
         let renamed = known.as_ref().and_then(|known| known.newest_if_renamed());
@@ -69,7 +69,7 @@ impl Sink {
         let file = file.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
         let identity = Identity::of(&metadata);
-        let mut sink = Self {
+        let mut writer = Self {
             file,
             identity,
             length: metadata.len(),
@@ -83,19 +83,19 @@ impl Sink {
         };
         let before = match (position, known) {
             (Some(position), Some(known)) if known.total >= position.length => {
-                sink.origin = position.file;
-                sink.older.clone_from(&position.older);
-                sink.total = known.total;
-                sink.repeated = known.total - position.length;
-                Before::Known
+                writer.origin = position.file;
+                writer.older.clone_from(&position.older);
+                writer.total = known.total;
+                writer.repeated = known.total - position.length;
+                Existing::Known
             }
             _ => {
-                sink.older = siblings.not_before(&identity);
-                sink.before(&siblings)?
+                writer.older = cri_files.not_before(&identity);
+                writer.before(&cri_files)?
             }
         };
-        sink.settle();
-        Ok((sink, before))
+        writer.settle();
+        Ok((writer, before))
     }
 
     /// Writes what the next entries make, except what is written of it.
@@ -154,13 +154,13 @@ impl Sink {
     ///
     /// # Errors
     /// The file cannot be read or cut.
-    pub fn lose_track(&mut self) -> Result<Option<Mark>, LogError> {
-        let siblings = Siblings::list(&self.target)?;
-        let before = self.before(&siblings)?;
+    pub fn lose_track(&mut self) -> Result<Option<LastWritten>, LogError> {
+        let cri_files = CriFiles::list(&self.target)?;
+        let before = self.before(&cri_files)?;
         self.repeated = 0;
         self.settle();
         Ok(match before {
-            Before::Written(mark) => Some(mark),
+            Existing::Written(mark) => Some(mark),
             _ => None,
         })
     }
@@ -177,24 +177,24 @@ impl Sink {
     }
 
     /// What is there of a log that no position speaks of. A line that is not whole is cut off.
-    fn before(&mut self, siblings: &Siblings) -> Result<Before, LogError> {
+    fn before(&mut self, cri_files: &CriFiles) -> Result<Existing, LogError> {
         self.cut_torn()?;
-        let own = tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
-        let others = siblings.written().filter(|file| file.identity != self.identity);
+        let own = cri_tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
+        let others = cri_files.written().filter(|file| file.identity != self.identity);
         let marks = own.into_iter().chain(others.filter_map(|file| self.mark_of(file)));
-        let link = if siblings.link { Before::Link } else { Before::Nothing };
-        Ok(Mark::of_all(marks).map_or(link, Before::Written))
+        let link = if cri_files.link { Existing::Link } else { Existing::Nothing };
+        Ok(LastWritten::of_all(marks).map_or(link, Existing::Written))
     }
 
-    fn mark_of(&self, sibling: &Listed) -> Option<Mark> {
+    fn mark_of(&self, sibling: &CriFile) -> Option<LastWritten> {
         let name = self.target.beside(&sibling.name);
         let file = beneath::open(self.target.root(), &name).ok()?;
-        tail::cut(&file).and_then(|_| tail::mark(&file)).ok()?
+        cri_tail::cut(&file).and_then(|_| cri_tail::mark(&file)).ok()?
     }
 
     /// Cuts off what is behind the last whole line; says how many bytes.
     fn cut_torn(&mut self) -> Result<u64, LogError> {
-        let torn = tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
+        let torn = cri_tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
         self.length = self.length.saturating_sub(torn);
         self.total = self.total.saturating_sub(torn);
         Ok(torn)
@@ -205,8 +205,8 @@ impl Sink {
         if self.repeated == 0 && self.origin != self.identity {
             self.origin = self.identity;
             self.total = self.length;
-            let siblings = Siblings::list(&self.target).unwrap_or_default();
-            self.older = siblings.not_before(&self.identity);
+            let cri_files = CriFiles::list(&self.target).unwrap_or_default();
+            self.older = cri_files.not_before(&self.identity);
         }
     }
 

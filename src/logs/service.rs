@@ -1,4 +1,4 @@
-//! The logs of all containers, as other rooms see them.
+//! [`Logs`]: what other modules call.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,15 +12,15 @@ use tracing::warn;
 use super::{
     command::{Command, Watched},
     directories::Directories,
+    docker_link,
     error::LogError,
-    link,
+    log_path::LogPath,
+    logged_container::{LoggedContainer, RunState},
     metrics::LogMetrics,
-    place::LogPath,
-    positions::Positions,
-    progress::{Impatient, Patience, completion, opening},
-    pump::Pump,
-    subject::{Run, Subject},
-    turn::Tools,
+    poll::Tools,
+    position_store::PositionStore,
+    progress::{Patience, TimedOut, completion, opening},
+    worker::Worker,
 };
 use crate::{
     engine::client::Engine,
@@ -37,27 +37,27 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Logs {
     /// None when the paths are links.
-    pump: Option<mpsc::Sender<Command>>,
+    worker: Option<mpsc::Sender<Command>>,
     metrics: LogMetrics,
     directories: Directories,
 }
 
 impl Logs {
-    /// Starts what writes logs. Positions are kept in `directory`, read now and written from then
+    /// Starts what writes logs. PositionStore are kept in `directory`, read now and written from then
     /// on. To be called in a runtime.
     pub fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
-        let positions = Positions::new(directory);
+        let positions = PositionStore::new(directory);
         if format == ContainerLogFormat::Docker {
             task::spawn_blocking(move || positions.clear());
             let (metrics, directories) = (LogMetrics::default(), Directories::default());
-            return Self { pump: None, metrics, directories };
+            return Self { worker: None, metrics, directories };
         }
         let (watch, tidings) = match TailWatch::open() {
             Ok((watch, tidings)) => (Some(watch), Some(tidings)),
             Err(error) => {
                 warn!(
                     error = chain(&error),
-                    "changes of log files are not told: looking at them now and then"
+                    "cannot use inotify; polling container logs from time to time"
                 );
                 (None, None)
             }
@@ -65,9 +65,9 @@ impl Logs {
         let (waker, woken) = mpsc::unbounded_channel();
         let metrics = LogMetrics::default();
         let tools = Tools { engine, positions, watch, woken: waker, metrics: metrics.clone() };
-        let (pump, orders) = mpsc::channel(COMMANDS);
-        task::spawn(Pump::new(tools, tidings, woken).run(orders));
-        Self { pump: Some(pump), metrics, directories: Directories::default() }
+        let (worker, orders) = mpsc::channel(COMMANDS);
+        task::spawn(Worker::new(tools, tidings, woken).run(orders));
+        Self { worker: Some(worker), metrics, directories: Directories::default() }
     }
 
     /// What is counted of them.
@@ -77,7 +77,7 @@ impl Logs {
 
     /// What containers made from now on will have at their log path.
     pub const fn format(&self) -> ContainerLogFormat {
-        match self.pump {
+        match self.worker {
             Some(_) => ContainerLogFormat::Cri,
             None => ContainerLogFormat::Docker,
         }
@@ -91,7 +91,7 @@ impl Logs {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
         let Some(place) = place else { return Ok(()) };
-        self.directories.ask(place, link::make_directory).await
+        self.directories.ask(place, docker_link::make_directory).await
     }
 
     /// What has to be true before a container is shown as it is in `record`: nothing of one that
@@ -100,9 +100,9 @@ impl Logs {
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
         let (logs, wanted) = (self.clone(), wanted(record));
         async move {
-            let Some((subject, run)) = wanted else { return };
-            let id = subject.id.clone();
-            let Some(watched) = logs.watched(subject, run).await else { return };
+            let Some((container, run)) = wanted else { return };
+            let id = container.id.clone();
+            let Some(watched) = logs.watched(container, run).await else { return };
             if !watched.worth_waiting {
                 return;
             }
@@ -118,14 +118,14 @@ impl Logs {
     /// # Errors
     /// The link cannot be made.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
-        let Some((subject, run)) = wanted(record) else { return Ok(()) };
-        if self.pump.is_none() {
-            return self.make_link(subject).await;
+        let Some((container, run)) = wanted(record) else { return Ok(()) };
+        if self.worker.is_none() {
+            return self.make_link(container).await;
         }
-        let id = subject.id.clone();
-        let Some(watched) = self.watched(subject, run).await else { return Ok(()) };
+        let id = container.id.clone();
+        let Some(watched) = self.watched(container, run).await else { return Ok(()) };
         if opening(watched.progress, Patience::default()).await.is_err() {
-            warn!(container = %id, "its log is not there yet");
+            warn!(container = %id, "the container log was not created in time; continuing without it");
         }
         Ok(())
     }
@@ -138,13 +138,13 @@ impl Logs {
     /// container.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
-        let (subject, run) = wanted(record).ok_or_else(unknown)?;
-        if self.pump.is_none() {
-            return Ok(self.make_link(subject).await?);
+        let (container, run) = wanted(record).ok_or_else(unknown)?;
+        if self.worker.is_none() {
+            return Ok(self.make_link(container).await?);
         }
-        let (id, directory) = (subject.id.clone(), subject.target.root().to_owned());
+        let (id, directory) = (container.id.clone(), container.target.root().to_owned());
         // The store may be about to show it for the first time.
-        self.watched(subject, run).await.ok_or(LogError::Closed)?;
+        self.watched(container, run).await.ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
         self.send(Command::Reopen { id, reply }).await;
         let answer = timeout(NEW_FILE, answer).await.map_err(|_| LogError::Hung { directory })?;
@@ -156,15 +156,15 @@ impl Logs {
     /// holds the log up.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.let_go(record)).await.is_err() {
-            warn!(container = %record.id, "the log of a removed container is still being written");
+            warn!(container = %record.id, "still writing the log of a removed container");
         }
     }
 
     async fn let_go(&self, record: &ContainerRecord) {
-        if let Some((subject, _)) = wanted(record)
-            && let Err(error) = self.directories.ask(subject.target, link::remove).await
+        if let Some((container, _)) = wanted(record)
+            && let Err(error) = self.directories.ask(container.target, docker_link::remove).await
         {
-            warn!(container = %record.id, error = chain(&error), "the log link stays behind");
+            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container");
         }
         let (reply, done) = oneshot::channel();
         self.send(Command::Forget { id: record.id.clone(), reply }).await;
@@ -175,9 +175,9 @@ impl Logs {
     /// Lets go of a container that somebody has removed, without waiting for anything. One that is
     /// missed here is among the [`Self::known`] ones still.
     pub fn gone(&self, id: &str) {
-        let (Some(pump), Ok(id)) = (&self.pump, ContainerId::try_from(id)) else { return };
+        let (Some(worker), Ok(id)) = (&self.worker, ContainerId::try_from(id)) else { return };
         let (reply, _) = oneshot::channel();
-        let _ = pump.try_send(Command::Forget { id, reply });
+        let _ = worker.try_send(Command::Forget { id, reply });
     }
 
     /// All containers whose log is followed, or was before this process began and how far is
@@ -193,45 +193,47 @@ impl Logs {
         let (reply, done) = oneshot::channel();
         self.send(Command::Close { reply }).await;
         if timeout(LAST_LOOK, done).await.is_err() {
-            warn!("leaving before all logs are at rest");
+            warn!(
+                "stopping before all container logs were written; the rest follows at the next start"
+            );
         }
     }
 
-    async fn make_link(&self, subject: Subject) -> Result<(), LogError> {
-        let Some(source) = subject.source else { return Ok(()) };
-        self.directories.ask(subject.target, move |at| link::make(at, &source)).await
+    async fn make_link(&self, container: LoggedContainer) -> Result<(), LogError> {
+        let Some(source) = container.source else { return Ok(()) };
+        self.directories.ask(container.target, move |at| docker_link::make(at, &source)).await
     }
 
     /// None when logs are no longer written, or are links.
-    async fn watched(&self, subject: Subject, run: Run) -> Option<Watched> {
+    async fn watched(&self, container: LoggedContainer, run: RunState) -> Option<Watched> {
         let (reply, answer) = oneshot::channel();
-        self.send(Command::Observe { subject: Box::new(subject), run, reply }).await;
+        self.send(Command::Observe { container: Box::new(container), run, reply }).await;
         answer.await.ok()
     }
 
-    /// A pump that has ended drops what it is told, and the reply with it.
+    /// A worker that has ended drops what it is told, and the reply with it.
     async fn send(&self, command: Command) {
-        if let Some(pump) = &self.pump {
-            let _ = pump.send(command).await;
+        if let Some(worker) = &self.worker {
+            let _ = worker.send(command).await;
         }
     }
 }
 
 /// Whose log is wanted, as far as there is one by now.
-fn wanted(record: &ContainerRecord) -> Option<(Subject, Run)> {
-    Subject::of(record).zip(Run::of(&record.process))
+fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
+    LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
-fn tell_late(id: &ContainerId, Impatient(progress): Impatient) {
+fn tell_late(id: &ContainerId, TimedOut(progress): TimedOut) {
     warn!(
         container = %id, written = progress.moved, left = progress.left,
-        "shown as ended before all of its log is written (bytes of the engine's file)"
+        "container shown as exited before its whole log was written; the rest follows"
     );
 }
 
-/// Commands waiting for the pump before their senders wait too.
+/// Commands waiting for the worker before their senders wait too.
 const COMMANDS: usize = 256;
-/// How long a new file may take: all others may have a turn before it.
+/// How long a new file may take: all others may have a poll before it.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last look at a log may hold anybody up.
 const LAST_LOOK: Duration = Duration::from_secs(3);

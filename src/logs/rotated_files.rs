@@ -1,7 +1,7 @@
-//! The engine's files of one container: `….log`, and `….log.1`, `….log.2` behind it.
+//! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2`.
 //!
 //! The engine renames all of them when the newest is full, and removes the oldest. A file that is
-//! held open stays readable, so the follower holds those it has still to read.
+//! held open stays readable, so the tailer holds those it has still to read.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::host::error::HostError;
 
 /// One of the engine's files, open.
 #[derive(Debug)]
-pub struct Generation {
+pub struct JsonFile {
     /// For reading.
     pub file: File,
     /// Which it is.
@@ -27,13 +27,13 @@ pub struct Generation {
 
 /// The files from the one being read to newer ones. Never empty.
 #[derive(Debug)]
-pub struct Chain {
+pub struct RotatedFiles {
     source: PathBuf,
-    current: Generation,
-    newer: VecDeque<Generation>,
+    current: JsonFile,
+    newer: VecDeque<JsonFile>,
 }
 
-impl Chain {
+impl RotatedFiles {
     /// Begins with the file of that identity; where it is gone, or none is asked for, with the
     /// oldest there is. Says whether it begins with the one asked for.
     ///
@@ -47,7 +47,7 @@ impl Chain {
     }
 
     /// The file being read.
-    pub fn current(&self) -> &Generation {
+    pub fn current(&self) -> &JsonFile {
         &self.current
     }
 
@@ -110,7 +110,7 @@ impl Chain {
         &self.source
     }
 
-    fn length(&self, generation: &Generation) -> Result<u64, LogError> {
+    fn length(&self, generation: &JsonFile) -> Result<u64, LogError> {
         let metadata = generation.file.metadata();
         Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
     }
@@ -124,7 +124,7 @@ impl Chain {
 
 struct Survey {
     /// Oldest first.
-    files: VecDeque<Generation>,
+    files: VecDeque<JsonFile>,
     /// Whether the first is the one that was looked for.
     met: bool,
 }
@@ -134,7 +134,7 @@ struct Survey {
 /// A rotation meanwhile moves files towards higher numbers, so none is missed; some are seen
 /// twice, and for a moment one number has no file.
 fn survey(source: &Path, known: Option<&Identity>) -> Result<Survey, LogError> {
-    let mut files = VecDeque::<Generation>::new();
+    let mut files = VecDeque::<JsonFile>::new();
     let mut missing = 0;
     for number in 0..MOST {
         let path = numbered(source, number);
@@ -152,11 +152,11 @@ fn survey(source: &Path, known: Option<&Identity>) -> Result<Survey, LogError> {
         let identity = Identity::of(&metadata);
         // Moved here meanwhile: it was seen, or is newer and will be seen the next time.
         let moved =
-            |seen: &Generation| seen.identity == identity || !seen.identity.not_before(&identity);
+            |seen: &JsonFile| seen.identity == identity || !seen.identity.not_before(&identity);
         if files.iter().any(moved) || !metadata.is_file() {
             continue;
         }
-        files.push_front(Generation { file, identity, after_gap: false });
+        files.push_front(JsonFile { file, identity, after_gap: false });
         files.truncate(HELD);
         if known == Some(&identity) {
             return Ok(Survey { files, met: true });

@@ -4,11 +4,11 @@ use std::{os::unix::fs::FileExt, path::Path};
 
 use super::{
     convert::{Buffers, convert},
+    cri_writer::{CriWriter, Existing},
     error::LogError,
-    generations::Chain,
-    place::LogPath,
-    position::{Mark, Position, SourcePosition},
-    sink::{Before, Sink},
+    log_path::LogPath,
+    position::{LastWritten, Position, SourcePosition},
+    rotated_files::RotatedFiles,
 };
 use crate::host::error::HostError;
 
@@ -33,20 +33,20 @@ pub struct Losses {
 
 /// Follows the engine's files of one container.
 #[derive(Debug)]
-pub struct Follower {
-    chain: Chain,
+pub struct JsonFileTailer {
+    chain: RotatedFiles,
     /// Bytes of the chain's current file that are done.
     offset: u64,
     /// Entries from there on that were written by an earlier run.
-    passing: Option<Mark>,
-    sink: Sink,
+    passing: Option<LastWritten>,
+    writer: CriWriter,
     /// Bytes to read at once.
     window: usize,
     generation: u64,
     losses: Losses,
 }
 
-impl Follower {
+impl JsonFileTailer {
     /// Begins, or goes on from a position of an earlier run.
     ///
     /// `source` is the engine's file with the entries written last; older ones are beside it.
@@ -62,32 +62,32 @@ impl Follower {
         position: Option<Position>,
     ) -> Result<Self, LogError> {
         let wanted = position.as_ref().and_then(|position| position.source);
-        let (chain, found) = Chain::begin(source, wanted.map(|at| at.file).as_ref())?;
-        let (sink, before) = Sink::open(target, position.as_ref().map(|p| &p.output))?;
-        let mut follower = Self {
+        let (chain, found) = RotatedFiles::begin(source, wanted.map(|at| at.file).as_ref())?;
+        let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
+        let mut tailer = Self {
             chain,
             offset: 0,
             passing: None,
-            sink,
+            writer,
             window: WINDOW,
             generation: 0,
             losses: Losses::default(),
         };
-        follower.losses.gaps += u64::from(wanted.is_some() && !found);
+        tailer.losses.gaps += u64::from(wanted.is_some() && !found);
         match (position, before) {
-            (Some(position), Before::Known | Before::Nothing) if found || wanted.is_none() => {
-                follower.offset = wanted.map_or(0, |at| at.offset);
-                follower.passing = position.mark;
+            (Some(position), Existing::Known | Existing::Nothing) if found || wanted.is_none() => {
+                tailer.offset = wanted.map_or(0, |at| at.offset);
+                tailer.passing = position.mark;
             }
-            (_, Before::Known) => follower.passing = follower.sink.lose_track()?,
-            (_, Before::Written(mark)) => {
-                follower.chain = Chain::begin(source, None)?.0;
-                follower.passing = Some(mark);
+            (_, Existing::Known) => tailer.passing = tailer.writer.lose_track()?,
+            (_, Existing::Written(mark)) => {
+                tailer.chain = RotatedFiles::begin(source, None)?.0;
+                tailer.passing = Some(mark);
             }
-            (_, Before::Link) => follower.leave_out(ADOPTED)?,
-            (_, Before::Nothing) => {}
+            (_, Existing::Link) => tailer.leave_out(ADOPTED)?,
+            (_, Existing::Nothing) => {}
         }
-        Ok(follower)
+        Ok(tailer)
     }
 
     /// Converts at most about a buffer's size; tells whether more is there.
@@ -115,7 +115,7 @@ impl Follower {
         if done.consumed == 0 {
             done = convert(buffers, read, true, &mut passing);
         }
-        self.sink.write(buffers.output())?;
+        self.writer.write(buffers.output())?;
         self.passing = passing;
         self.offset += done.consumed;
         self.losses.unreadable += done.unreadable;
@@ -124,22 +124,22 @@ impl Follower {
         Ok(if more { Step::More(done.consumed) } else { Step::CaughtUp(done.consumed) })
     }
 
-    /// The kubelet has renamed the file: a new one, made before this returns. What was written
+    /// The kubelet has renamed the file: a new one, made before this repolls. What was written
     /// before stays in the old one.
     ///
     /// # Errors
     /// The new file cannot be made; the old one is kept on.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        self.sink.reopen()
+        self.writer.reopen()
     }
 
     /// What a later run resumes from. To be saved after a reopen and when
-    /// [`Follower::generation`] changes; else now and then.
+    /// [`JsonFileTailer::generation`] changes; else now and then.
     pub fn position(&self) -> Position {
         let file = self.chain.current().identity;
         Position {
             source: Some(SourcePosition { file, offset: self.offset }),
-            output: self.sink.position(),
+            output: self.writer.position(),
             mark: self.passing.clone(),
         }
     }
@@ -172,9 +172,9 @@ impl Follower {
         self.losses.gaps += u64::from(emptied);
         self.generation += u64::from(!emptied);
         self.offset = 0;
-        if gap && self.sink.is_behind() {
+        if gap && self.writer.is_behind() {
             // What it is behind with is gone, or in here: only times can tell.
-            self.passing = self.sink.lose_track()?;
+            self.passing = self.writer.lose_track()?;
         }
         Ok(Step::More(0))
     }

@@ -23,7 +23,7 @@ use crate::{
 
 /// The directory of these files. Everything here blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Positions {
+pub(super) struct PositionStore {
     directory: PathBuf,
 }
 
@@ -43,7 +43,7 @@ impl Saved {
     }
 }
 
-impl Positions {
+impl PositionStore {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
@@ -81,13 +81,13 @@ impl Positions {
                 file::replace(&self.path(id), &bytes, Durability::Written)
             });
         if let Err(error) = written {
-            warn!(container = %id, error = crate::error::chain(&error), "the position of a log is not saved");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; after a crash more of it is read again");
         }
     }
 
     pub(super) fn remove(&self, id: &ContainerId) {
         if let Err(error) = file::remove_if_present(&self.path(id), Durability::Written) {
-            warn!(container = %id, error = crate::error::chain(&error), "the position of a log stays behind");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log");
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_was_begun_goes() {
         let directory = tempfile::tempdir().unwrap();
-        let positions = Positions::new(directory.path().to_owned());
+        let positions = PositionStore::new(directory.path().to_owned());
         let id = ContainerId::try_from("a".repeat(64)).unwrap();
         positions.save(&id, &Saved::new(None, None));
         let draft = directory.path().join(format!(".{id}.json.99-14.tmp"));

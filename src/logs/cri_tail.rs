@@ -1,4 +1,4 @@
-//! What the end of a CRI file tells when nothing else does: the last entry that is whole.
+//! The last whole entry of a CRI file, for a log without a saved position.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
 use super::{
-    entry::{Entry, is_time},
-    position::Mark,
+    entry::{LogEntry, is_time},
+    position::LastWritten,
 };
 
-impl Mark {
+impl LastWritten {
     /// Whether an entry that makes so many CRI lines is among those written before. To be asked
     /// of all entries in the engine's order until the first that is not, or until
-    /// [`Mark::is_used_up`].
-    pub fn covers(&mut self, entry: &Entry<'_>, lines: u32) -> bool {
+    /// [`LastWritten::is_used_up`].
+    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return true };
         if self.time.parse().is_ok_and(|mine: Timestamp| mine == time) {
             let before = self.count;
@@ -44,7 +44,7 @@ impl Mark {
     }
 
     /// The mark after one more entry, which made so many CRI lines.
-    pub fn next(before: Option<Self>, entry: &Entry<'_>, lines: u32) -> Self {
+    pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Self {
         let time = entry.time.to_owned();
         match before {
             Some(mark) if mark.time == time => {
@@ -62,7 +62,7 @@ impl Mark {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn mark(file: &File) -> io::Result<Option<Mark>> {
+pub fn mark(file: &File) -> io::Result<Option<LastWritten>> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
     loop {
@@ -106,13 +106,13 @@ fn torn(file: &File) -> io::Result<u64> {
 
 /// The mark, and whether lines with another time are before its own, so that none of them can be
 /// missing.
-pub(super) fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(Mark, bool)> {
+pub(super) fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(LastWritten, bool)> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
     }
     let mut lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
     let time = time_of(lines.next_back()?)?.to_owned();
-    let mut mark = Mark { latest: time.clone(), time, count: 1 };
+    let mut mark = LastWritten { latest: time.clone(), time, count: 1 };
     let mut others = false;
     for other in lines.rev().filter_map(time_of) {
         if other == mark.time {

@@ -1,4 +1,4 @@
-//! Whose turn it is: which containers are to be looked at now, later, or when something happens.
+//! Which logs are polled now, later, or when something happens.
 //!
 //! ```text
 //!             wake                  start                 finish(Sleep)
@@ -9,7 +9,7 @@
 //!                       └──────────────── wake ◀───────────────────────────────┘
 //! ```
 //!
-//! Turns are taken in the order of the wishes, and who wants another one stands at the end: a
+//! Polls are taken in the order of the wishes, and who wants another one stands at the end: a
 //! container that writes without end costs the others nothing but their share. No clock, no I/O.
 
 use std::{
@@ -23,41 +23,41 @@ use crate::model::id::ContainerId;
 
 /// Every container that has a log to be written.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
-    turns: HashMap<ContainerId, Turn>,
+pub(super) struct Scheduler {
+    polls: HashMap<ContainerId, PollState>,
     queue: VecDeque<ContainerId>,
     rests: BinaryHeap<Reverse<(Instant, ContainerId)>>,
     running: usize,
 }
 
-/// What follows a turn.
+/// What follows a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// There is more: another turn when all who wait have had theirs.
+pub(super) enum NextPoll {
+    /// There is more: another poll when all who wait have had theirs.
     Again,
-    /// Another turn at this time.
+    /// Another poll at this time.
     Rest(Instant),
     /// None until it is woken.
     Sleep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum PollState {
     Asleep,
     Queued,
     Running { again: bool, late: bool },
     Resting(Instant),
 }
 
-impl Roster {
+impl Scheduler {
     /// Something happened to this container's log. One that is not known becomes so.
     pub(super) fn wake(&mut self, id: &ContainerId) {
-        let turn = self.turns.entry(id.clone()).or_insert(Turn::Asleep);
-        match turn {
-            Turn::Queued => {}
-            Turn::Running { again, .. } => *again = true,
-            Turn::Asleep | Turn::Resting(_) => {
-                *turn = Turn::Queued;
+        let poll = self.polls.entry(id.clone()).or_insert(PollState::Asleep);
+        match poll {
+            PollState::Queued => {}
+            PollState::Running { again, .. } => *again = true,
+            PollState::Asleep | PollState::Resting(_) => {
+                *poll = PollState::Queued;
                 self.queue.push_back(id.clone());
             }
         }
@@ -65,19 +65,19 @@ impl Roster {
 
     /// As [`Self::wake`], of all.
     pub(super) fn wake_all(&mut self) {
-        let all: Vec<ContainerId> = self.turns.keys().cloned().collect();
+        let all: Vec<ContainerId> = self.polls.keys().cloned().collect();
         for id in &all {
             self.wake(id);
         }
     }
 
-    /// The next turn to begin now, unless as many are under way as there may be.
+    /// The next poll to begin now, unless as many are under way as there may be.
     pub(super) fn start(&mut self) -> Option<ContainerId> {
         while self.running < AT_ONCE {
             let id = self.queue.pop_front()?;
             // Who was removed meanwhile still stands in the queue.
-            if let Some(turn @ Turn::Queued) = self.turns.get_mut(&id) {
-                *turn = Turn::Running { again: false, late: false };
+            if let Some(poll @ PollState::Queued) = self.polls.get_mut(&id) {
+                *poll = PollState::Running { again: false, late: false };
                 self.running += 1;
                 return Some(id);
             }
@@ -85,33 +85,33 @@ impl Roster {
         None
     }
 
-    /// A turn is over. Who was woken during it gets another one, whatever `then` says.
-    pub(super) fn finish(&mut self, id: &ContainerId, then: Then) {
-        let Some(turn) = self.turns.get_mut(id) else { return };
-        let (woken, late) = match turn {
-            Turn::Running { again, late } => (*again, *late),
+    /// A poll is over. Who was woken during it gets another one, whatever `then` says.
+    pub(super) fn finish(&mut self, id: &ContainerId, then: NextPoll) {
+        let Some(poll) = self.polls.get_mut(id) else { return };
+        let (woken, late) = match poll {
+            PollState::Running { again, late } => (*again, *late),
             _ => (false, false),
         };
         if !late {
             self.running = self.running.saturating_sub(1);
         }
         match then {
-            _ if woken => *turn = Turn::Queued,
-            Then::Again => *turn = Turn::Queued,
-            Then::Sleep => *turn = Turn::Asleep,
-            Then::Rest(until) => {
-                *turn = Turn::Resting(until);
+            _ if woken => *poll = PollState::Queued,
+            NextPoll::Again => *poll = PollState::Queued,
+            NextPoll::Sleep => *poll = PollState::Asleep,
+            NextPoll::Rest(until) => {
+                *poll = PollState::Resting(until);
                 self.rests.push(Reverse((until, id.clone())));
             }
         }
-        if *turn == Turn::Queued {
+        if *poll == PollState::Queued {
             self.queue.push_back(id.clone());
         }
     }
 
-    /// A turn does not come back: its place is another's.
+    /// A poll does not come back: its place is another's.
     pub(super) fn make_room(&mut self, id: &ContainerId) {
-        if let Some(Turn::Running { late: late @ false, .. }) = self.turns.get_mut(id) {
+        if let Some(PollState::Running { late: late @ false, .. }) = self.polls.get_mut(id) {
             *late = true;
             self.running = self.running.saturating_sub(1);
         }
@@ -121,7 +121,7 @@ impl Roster {
     pub(super) fn next_due(&mut self) -> Option<Instant> {
         while let Some(Reverse((until, id))) = self.rests.peek() {
             // Who was woken or removed meanwhile rests no longer.
-            if self.turns.get(id) == Some(&Turn::Resting(*until)) {
+            if self.polls.get(id) == Some(&PollState::Resting(*until)) {
                 return Some(*until);
             }
             self.rests.pop();
@@ -138,13 +138,13 @@ impl Roster {
         }
     }
 
-    /// Its log is nobody's any more. Not to be called during its turn.
+    /// Its log is nobody's any more. Not to be called during its poll.
     pub(super) fn remove(&mut self, id: &ContainerId) {
-        self.turns.remove(id);
+        self.polls.remove(id);
     }
 }
 
-/// Turns under way at the same time, without those that a file system keeps. Each is a thread that
+/// Polls in progress at the same time, without those that a file system keeps. Each is a thread that
 /// reads, converts and writes; more of them would take the machine away from those who write.
 const AT_ONCE: usize = 2;
 

@@ -14,16 +14,16 @@ fn told() -> Vec<(String, String)> {
     (0..60).map(|id| (time(id), format!("line {id}\n"))).collect()
 }
 
-fn entries<'a>(told: &'a [(String, String)], feed: &Feed) -> Vec<Entry<'a>> {
+fn entries<'a>(told: &'a [(String, String)], feed: &ApiLog) -> Vec<LogEntry<'a>> {
     let since = feed.since();
     let wanted = told
         .iter()
         .filter(|(time, _)| since.is_none_or(|since| time.parse::<Timestamp>().unwrap() >= since));
-    wanted.map(|(time, content)| Entry::new(time, Source::Stdout, content.as_bytes())).collect()
+    wanted.map(|(time, content)| LogEntry::new(time, Source::Stdout, content.as_bytes())).collect()
 }
 
-fn resume(dir: &Path, position: Option<Position>) -> Feed {
-    Feed::resume(LogPath::of(&dir.join("main/0.log"), None).unwrap(), position).unwrap()
+fn resume(dir: &Path, position: Option<Position>) -> ApiLog {
+    ApiLog::resume(LogPath::of(&dir.join("main/0.log"), None).unwrap(), position).unwrap()
 }
 
 proptest! {
@@ -35,7 +35,7 @@ proptest! {
         let (told, mut buffers, mut saved) = (told(), Buffers::default(), None);
         let mut feed = resume(dir.path(), None);
         for (count, room, save, crash, lost) in rounds {
-            feed.sink.room = Some(room);
+            feed.writer.room = Some(room);
             let given = entries(&told, &feed);
             for entry in given.iter().take(count) {
                 if feed.take(&[*entry], &mut buffers).is_err() {
@@ -52,12 +52,12 @@ proptest! {
                 feed = resume(dir.path(), feed.position());
             }
         }
-        feed.sink.room = None;
+        feed.writer.room = None;
         let given = entries(&told, &feed);
         feed.take(&given, &mut buffers).unwrap();
         let mut expected = Vec::new();
         for (time, content) in &told {
-            line::append(&Entry::new(time, Source::Stdout, content.as_bytes()), &mut expected);
+            line::append(&LogEntry::new(time, Source::Stdout, content.as_bytes()), &mut expected);
         }
         let written = fs::read_to_string(dir.path().join("main/0.log")).unwrap();
         prop_assert_eq!(written, String::from_utf8(expected).unwrap());

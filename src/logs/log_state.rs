@@ -1,4 +1,4 @@
-//! What is known and wanted of one log between its turns, and what follows from a turn.
+//! The state of one log between polls: requests to it, progress, failures, and what follows a poll.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -10,11 +10,11 @@ use tracing::{debug, info, warn};
 
 use super::{
     error::LogError,
-    positions::{Positions, Saved},
+    logged_container::{LoggedContainer, RunState},
+    poll::{Log, PollOutcome, PollRequest, State},
+    position_store::{PositionStore, Saved},
     progress::Progress,
-    roster::Then,
-    subject::{Run, Subject},
-    turn::{Log, Outcome, State, Wish},
+    scheduler::NextPoll,
 };
 use crate::{
     error::{Kind, chain},
@@ -24,13 +24,13 @@ use crate::{
 
 /// A log that is being written, or was.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct LogState {
     /// None while a thread has it.
     pub(super) log: Option<Box<Log>>,
     /// The watch that was set last.
     pub(super) tail: Option<Tail>,
-    /// What the turn under way, or the last one, was for.
-    lent: Wish,
+    /// What the poll under way, or the last one, was for.
+    running: PollRequest,
     over: Option<Nanos>,
     complete: Option<Nanos>,
     /// The run whose end was shown before its log was complete.
@@ -43,31 +43,31 @@ pub(super) struct Followed {
     trouble: Option<String>,
     moved_at: Option<Instant>,
     busy: bool,
-    /// Bytes that waited after the last turn.
+    /// Bytes that waited after the last poll.
     pub(super) behind: u64,
 }
 
-/// What became of a wish for a new file.
+/// What became of a request for a new file.
 #[derive(Clone, Debug)]
 pub(super) struct Reopened(pub(super) Result<(), Arc<LogError>>);
 
-/// What follows from a turn.
+/// What follows from a poll.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum AfterPoll {
     /// The log goes on.
-    Stay(Then),
+    Stay(NextPoll),
     /// Nothing is left of it.
     Gone,
 }
 
-impl Followed {
+impl LogState {
     /// A log of which nothing was written by this process yet.
-    pub(super) fn new(subject: Subject, saved: Saved) -> Self {
+    pub(super) fn new(container: LoggedContainer, saved: Saved) -> Self {
         let progress = Progress { complete: saved.complete.is_some(), ..Progress::default() };
         Self {
-            log: Some(Box::new(Log::new(subject, saved.position))),
+            log: Some(Box::new(Log::new(container, saved.position))),
             tail: None,
-            lent: Wish::default(),
+            running: PollRequest::default(),
             over: saved.complete,
             complete: saved.complete,
             given_up: None,
@@ -84,16 +84,16 @@ impl Followed {
     }
 
     /// Somebody has seen the container. Says whether there is something to do.
-    pub(super) fn observe(&mut self, subject: Subject, run: Run) -> bool {
+    pub(super) fn observe(&mut self, container: LoggedContainer, run: RunState) -> bool {
         if let Some(log) = &mut self.log {
-            log.subject = subject;
+            log.container = container;
         }
         let started = match run {
             // A log of an earlier run goes on with a later one.
-            Run::InProgress(start) if self.over.is_none() || self.over == Some(start) => None,
-            Run::InProgress(_) => Some(None),
-            Run::Over(start) if self.over == Some(start) => None,
-            Run::Over(start) => Some(Some(start)),
+            RunState::InProgress(start) if self.over.is_none() || self.over == Some(start) => None,
+            RunState::InProgress(_) => Some(None),
+            RunState::Over(start) if self.over == Some(start) => None,
+            RunState::Over(start) => Some(Some(start)),
         };
         if let Some(over) = started {
             (self.over, self.complete) = (over, None);
@@ -128,56 +128,56 @@ impl Followed {
     }
 
     /// Lets go of it for this process's lifetime; what is leaving needs no position any more.
-    pub(super) fn close(self, positions: &Positions) {
+    pub(super) fn close(self, positions: &PositionStore) {
         let Some(mut log) = self.log else { return };
         match self.leaving.is_empty() {
             true => log.close(positions),
-            false => positions.remove(&log.subject.id),
+            false => positions.remove(&log.container.id),
         }
     }
 
-    /// What its directory is, as far as nobody has it for a turn.
+    /// What its directory is, as far as nobody has it for a poll.
     pub(super) fn is_in(&self, directory: impl Fn(&Path) -> bool) -> bool {
-        self.log.as_ref().is_some_and(|log| directory(log.subject.target.root()))
+        self.log.as_ref().is_some_and(|log| directory(log.container.target.root()))
     }
 
-    /// For a turn; none while it has one, or when there is nothing to do: a log that is complete
+    /// For a poll; none while it has one, or when there is nothing to do: a log that is complete
     /// is not to be looked for among files that the engine is removing.
-    pub(super) fn lend(&mut self) -> Option<(Box<Log>, Wish)> {
+    pub(super) fn begin_poll(&mut self) -> Option<(Box<Log>, PollRequest)> {
         let complete = self.over.is_some() && self.over == self.complete;
         if complete && self.reopen.is_empty() && self.leaving.is_empty() {
             return None;
         }
         let log = self.log.take()?;
         self.reopening.append(&mut self.reopen);
-        self.lent = Wish {
+        self.running = PollRequest {
             reopen: !self.reopening.is_empty(),
             over: self.over,
             complete,
             leave: !self.leaving.is_empty(),
             busy: self.busy,
         };
-        Some((log, self.lent))
+        Some((log, self.running))
     }
 
-    /// After a turn.
+    /// After a poll.
     pub(super) fn take_back(
         &mut self,
         log: Box<Log>,
-        mut outcome: Outcome,
+        mut outcome: PollOutcome,
         now: Instant,
-    ) -> Verdict {
+    ) -> AfterPoll {
         self.tell(&log, outcome.error.as_ref());
         self.log = Some(log);
         if let Some(reopened) = outcome.reopened.take() {
             self.answer(&Reopened(reopened.map_err(Arc::new)));
         }
-        if self.lent.leave && outcome.state != State::More {
-            return Verdict::Gone;
+        if self.running.leave && outcome.state != State::More {
+            return AfterPoll::Gone;
         }
         let hopeless = outcome.error.as_ref().is_some_and(is_hopeless);
         if hopeless || outcome.state == State::Complete {
-            self.complete = self.lent.over;
+            self.complete = self.running.over;
         }
         let (over, complete) = (self.over, self.complete);
         self.progress.send_modify(|progress| {
@@ -186,9 +186,9 @@ impl Followed {
             progress.complete = over.is_some() && over == complete;
             progress.left = outcome.left;
         });
-        Verdict::Stay(match outcome.error {
-            Some(_) if hopeless => Then::Sleep,
-            Some(_) => Then::Rest(now + rest_after(self.failures)),
+        AfterPoll::Stay(match outcome.error {
+            Some(_) if hopeless => NextPoll::Sleep,
+            Some(_) => NextPoll::Rest(now + rest_after(self.failures)),
             None => self.next(&outcome, now),
         })
     }
@@ -200,7 +200,7 @@ impl Followed {
         self.failures = self.failures.saturating_add(1);
     }
 
-    fn next(&mut self, outcome: &Outcome, now: Instant) -> Then {
+    fn next(&mut self, outcome: &PollOutcome, now: Instant) -> NextPoll {
         let moved_just_now = self.moved_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
         let moved = outcome.moved > 0;
         self.busy = moved && (moved_just_now || outcome.moved >= BUSY_BYTES);
@@ -208,38 +208,38 @@ impl Followed {
             self.moved_at = Some(now);
         }
         match outcome.state {
-            State::More => Then::Again,
-            State::Complete => Then::Sleep,
-            State::CaughtUp if outcome.relayed => Then::Sleep,
-            State::CaughtUp if self.busy => Then::Rest(now + POLL),
-            // It is quiet now: the next turn sets the watch.
-            State::CaughtUp if self.lent.busy => Then::Again,
-            State::CaughtUp if outcome.tail.is_some() => Then::Sleep,
-            State::CaughtUp => Then::Rest(now + UNWATCHED),
+            State::More => NextPoll::Again,
+            State::Complete => NextPoll::Sleep,
+            State::CaughtUp if outcome.relayed => NextPoll::Sleep,
+            State::CaughtUp if self.busy => NextPoll::Rest(now + POLL),
+            // It is quiet now: the next poll sets the watch.
+            State::CaughtUp if self.running.busy => NextPoll::Again,
+            State::CaughtUp if outcome.tail.is_some() => NextPoll::Sleep,
+            State::CaughtUp => NextPoll::Rest(now + UNWATCHED),
         }
     }
 
     /// One line for each change of state, not one for each try.
     fn tell(&mut self, log: &Log, error: Option<&LogError>) {
-        let container = &log.subject.id;
+        let container = &log.container.id;
         let Some(error) = error else {
             if self.trouble.take().is_some() {
-                info!(%container, "its log is written again");
+                info!(%container, "writing the container log again");
             }
             self.failures = 0;
             return;
         };
         self.failures = self.failures.saturating_add(1);
         let text = chain(error);
-        if self.lent.leave {
+        if self.running.leave {
             // The engine's refusal is expected by now; what is still to be written is not.
             if matches!(error, LogError::Target(_)) {
-                warn!(%container, error = text, "removed before all of its log was written");
+                warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
             }
         } else if self.trouble.as_ref() == Some(&text) {
-            debug!(%container, error = text, failures = self.failures, "its log still stands still");
+            debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
         } else if !(self.failures == 1 && is_passing(error)) {
-            warn!(%container, error = text, "its log stands still; trying again");
+            warn!(%container, error = text, "cannot write the container log; retrying");
             self.trouble = Some(text);
         }
     }

@@ -1,6 +1,6 @@
-//! A log whose file cannot be read from here: the engine is asked for its messages.
+//! Reads a log through the engine's logs API, where its file cannot be read.
 //!
-//! A task follows the engine's answer and hands messages over a short queue; whoever has the turn
+//! A task follows the engine's answer and hands messages over a short queue; whoever has the poll
 //! writes them. A relay is good for one answer: when that has ended, for whatever reason, another
 //! relay goes on from where this one came to.
 
@@ -16,8 +16,8 @@ use tokio::{
 };
 
 use super::{
-    convert::Buffers, entry::Entry, error::LogError, feed::Feed, follower::Step,
-    position::Position, subject::Subject,
+    api_log::ApiLog, convert::Buffers, entry::LogEntry, error::LogError, json_file_tailer::Step,
+    logged_container::LoggedContainer, position::Position,
 };
 use crate::{
     engine::{client::Engine, error::EngineError, log_messages::LogMessage},
@@ -26,8 +26,8 @@ use crate::{
 
 /// Writes what the engine tells.
 #[derive(Debug)]
-pub(super) struct Relay {
-    feed: Feed,
+pub(super) struct ApiReader {
+    feed: ApiLog,
     coming: mpsc::Receiver<Result<LogMessage, EngineError>>,
     /// Taken from the queue, not known to be written.
     held: Vec<LogMessage>,
@@ -45,23 +45,23 @@ pub(super) enum End {
     Failed(EngineError),
 }
 
-impl Relay {
+impl ApiReader {
     /// Begins to ask. To be called in a runtime.
     ///
     /// # Errors
     /// The CRI file cannot be made.
     pub(super) fn start(
         engine: &Engine,
-        subject: &Subject,
+        container: &LoggedContainer,
         position: Option<Position>,
         woken: &mpsc::UnboundedSender<ContainerId>,
     ) -> Result<Self, LogError> {
-        let feed = Feed::resume(subject.target.clone(), position)?;
+        let feed = ApiLog::resume(container.target.clone(), position)?;
         let (sender, coming) = mpsc::channel(QUEUE);
         let told = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             engine: engine.clone(),
-            subject: subject.clone(),
+            container: container.clone(),
             sender,
             told: Arc::clone(&told),
             woken: woken.clone(),
@@ -75,7 +75,7 @@ impl Relay {
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
         self.told.store(false, Ordering::SeqCst);
         let more = self.gather();
-        let entries: Vec<Entry<'_>> = self.held.iter().map(entry).collect();
+        let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
         self.feed.take(&entries, buffers)?;
         let moved = self.held.iter().map(|message| message.text.len()).sum::<usize>();
         self.held.clear();
@@ -96,7 +96,7 @@ impl Relay {
         self.end.as_ref().filter(|_| self.held.is_empty())
     }
 
-    /// Takes from the queue what one turn may write. Says whether more is there.
+    /// Takes from the queue what one poll may write. Says whether more is there.
     fn gather(&mut self) -> bool {
         let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
         while size < TURN {
@@ -117,7 +117,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for ApiReader {
     fn drop(&mut self) {
         self.reader.abort();
     }
@@ -125,7 +125,7 @@ impl Drop for Relay {
 
 struct Reader {
     engine: Engine,
-    subject: Subject,
+    container: LoggedContainer,
     sender: mpsc::Sender<Result<LogMessage, EngineError>>,
     told: Arc<AtomicBool>,
     woken: mpsc::UnboundedSender<ContainerId>,
@@ -133,8 +133,8 @@ struct Reader {
 
 impl Reader {
     async fn run(self, since: Option<Timestamp>) {
-        let Self { engine, subject, sender, told, woken } = self;
-        let opened = engine.follow_logs(subject.id.as_str(), subject.tty, since).await;
+        let Self { engine, container, sender, told, woken } = self;
+        let opened = engine.follow_logs(container.id.as_str(), container.tty, since).await;
         match opened {
             Err(error) => drop(sender.send(Err(error)).await),
             Ok(mut messages) => {
@@ -143,22 +143,22 @@ impl Reader {
                         return;
                     }
                     if !told.swap(true, Ordering::SeqCst) {
-                        let _ = woken.send(subject.id.clone());
+                        let _ = woken.send(container.id.clone());
                     }
                 }
             }
         }
-        // The end of the queue is seen by the turn that follows.
+        // The end of the queue is seen by the poll that follows.
         drop(sender);
-        let _ = woken.send(subject.id);
+        let _ = woken.send(container.id);
     }
 }
 
-fn entry(message: &LogMessage) -> Entry<'_> {
-    Entry::new(&message.time, message.source, &message.text)
+fn entry(message: &LogMessage) -> LogEntry<'_> {
+    LogEntry::new(&message.time, message.source, &message.text)
 }
 
 /// Messages read ahead of the one who writes; each at most about 16 KiB.
 const QUEUE: usize = 256;
-/// Bytes written in one turn.
+/// Bytes written in one poll.
 const TURN: usize = 1 << 20;

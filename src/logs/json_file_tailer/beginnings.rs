@@ -12,13 +12,13 @@ fn json(ids: std::ops::Range<usize>) -> String {
     })
 }
 
-fn begin(dir: &Path, position: Option<Position>) -> Follower {
+fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
     let place = LogPath::of(&dir.join("pod/main/0.log"), None).unwrap();
-    Follower::resume(&dir.join("json.log"), place, position).unwrap()
+    JsonFileTailer::resume(&dir.join("json.log"), place, position).unwrap()
 }
 
-fn drain(follower: &mut Follower) {
-    while !matches!(follower.step(&mut Buffers::default()).unwrap(), Step::CaughtUp(_)) {}
+fn drain(tailer: &mut JsonFileTailer) {
+    while !matches!(tailer.step(&mut Buffers::default()).unwrap(), Step::CaughtUp(_)) {}
 }
 
 /// Numbers of the lines of a CRI file.
@@ -31,7 +31,7 @@ fn numbers(path: &Path) -> Vec<usize> {
 fn nothing_to_follow_leaves_the_place_alone() {
     let dir = tempfile::tempdir().unwrap();
     let place = LogPath::of(&dir.path().join("pod/main/0.log"), None).unwrap();
-    let refused = Follower::resume(&dir.path().join("json.log"), place, None).unwrap_err();
+    let refused = JsonFileTailer::resume(&dir.path().join("json.log"), place, None).unwrap_err();
     assert_eq!(refused.kind(), crate::error::Kind::NotFound);
     assert!(!dir.path().join("pod").exists());
 }
@@ -61,11 +61,11 @@ fn a_position_ahead_of_the_file_loses_no_line() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("pod/main/0.log");
     fs::write(dir.path().join("json.log"), json(0..50)).unwrap();
-    let mut follower = begin(dir.path(), None);
-    drain(&mut follower);
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
     // A loss of power: the position was flushed, the lines were not.
     fs::File::options().write(true).open(&log).unwrap().set_len(500).unwrap();
-    drain(&mut begin(dir.path(), Some(follower.position())));
+    drain(&mut begin(dir.path(), Some(tailer.position())));
     assert_eq!(numbers(&log), (0..50).collect::<Vec<_>>());
 }
 
@@ -80,8 +80,8 @@ fn a_link_becomes_a_file_with_the_end_of_the_log() {
     fs::write(dir.path().join("json.log.2"), json(0..1)).unwrap();
     fs::write(dir.path().join("json.log.1"), old).unwrap();
     fs::write(dir.path().join("json.log"), format!("{filler}\n{}", json(10..20))).unwrap();
-    let mut follower = begin(dir.path(), None);
-    drain(&mut follower);
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
     assert!(!log.is_symlink());
     assert_eq!(numbers(&log), (5..20).collect::<Vec<_>>());
 }
@@ -91,20 +91,20 @@ fn lost_files_are_told_and_the_rest_comes_once() {
     let dir = tempfile::tempdir().unwrap();
     let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
     fs::write(&source, json(0..10)).unwrap();
-    let mut follower = begin(dir.path(), None);
-    let early = follower.position();
-    drain(&mut follower);
+    let mut tailer = begin(dir.path(), None);
+    let early = tailer.position();
+    drain(&mut tailer);
     // What is open is read to its end, whatever has become of its name.
     fs::remove_file(&source).unwrap();
     fs::write(dir.path().join("json.log.1"), json(20..25)).unwrap();
     fs::write(&source, json(25..30)).unwrap();
-    drain(&mut follower);
-    assert_eq!(follower.take_losses(), Losses { unreadable: 0, gaps: 1 });
+    drain(&mut tailer);
+    assert_eq!(tailer.take_losses(), Losses { unreadable: 0, gaps: 1 });
     let expected: Vec<usize> = (0..10).chain(20..30).collect();
     assert_eq!(numbers(&log), expected);
-    let mut follower = begin(dir.path(), Some(early));
-    drain(&mut follower);
-    assert_eq!(follower.take_losses().gaps, 1);
+    let mut tailer = begin(dir.path(), Some(early));
+    drain(&mut tailer);
+    assert_eq!(tailer.take_losses().gaps, 1);
     assert_eq!(numbers(&log), expected);
 }
 
@@ -113,11 +113,11 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
     fs::write(&source, json(0..10)).unwrap();
-    let mut follower = begin(dir.path(), None);
-    drain(&mut follower);
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
     fs::write(&source, json(10..12)).unwrap();
-    drain(&mut follower);
-    drain(&mut follower);
-    assert_eq!(follower.take_losses().gaps, 1);
+    drain(&mut tailer);
+    drain(&mut tailer);
+    assert_eq!(tailer.take_losses().gaps, 1);
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }

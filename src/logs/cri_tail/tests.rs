@@ -1,0 +1,17 @@
+//! Marks that nobody wrote like this: the file that keeps them may be damaged.
+
+use super::*;
+use crate::model::stream::Source;
+
+fn full() -> LastWritten {
+    let time = "2026-11-20T11:21:31Z".to_owned();
+    LastWritten { latest: time.clone(), time, count: u32::MAX }
+}
+
+#[test]
+fn a_count_that_is_full_stays_full() {
+    let time = full().time;
+    let entry = LogEntry::new(&time, Source::Stdout, b"text\n");
+    assert_eq!(LastWritten::next(Some(full()), &entry, 1), full());
+    assert_eq!(LastWritten::of_all([full(), full()].into_iter()), Some(full()));
+}

@@ -1,0 +1,79 @@
+//! Polls in progress, and which of them hang in a file system.
+
+use std::{collections::HashMap, path::Path, time::Duration};
+
+use tokio::{task, time::Instant};
+
+use super::logged_container::LoggedContainer;
+
+/// Polls in progress.
+#[derive(Debug, Default)]
+pub(super) struct RunningPolls(HashMap<task::Id, RunningPoll>);
+
+#[derive(Debug)]
+struct RunningPoll {
+    container: LoggedContainer,
+    begun: Instant,
+    late: bool,
+}
+
+impl RunningPolls {
+    /// A poll begins.
+    pub(super) fn begin(&mut self, poll: task::Id, container: LoggedContainer) {
+        self.0.insert(poll, RunningPoll { container, begun: Instant::now(), late: false });
+    }
+
+    /// A poll is over; whose, and whether it was late.
+    pub(super) fn end(&mut self, poll: task::Id) -> Option<(LoggedContainer, bool)> {
+        self.0.remove(&poll).map(|poll| (poll.container, poll.late))
+    }
+
+    /// All that are under way.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &LoggedContainer> {
+        self.0.values().map(|poll| &poll.container)
+    }
+
+    /// When the next one will count as late, if any may.
+    pub(super) fn next_late(&self) -> Option<Instant> {
+        self.lateness().min().filter(|_| self.free() > 0)
+    }
+
+    /// When nobody can be expected any more.
+    pub(super) fn last_late(&self) -> Option<Instant> {
+        self.lateness().max()
+    }
+
+    fn lateness(&self) -> impl Iterator<Item = Instant> {
+        self.0.values().filter(|poll| !poll.late).map(|poll| poll.begun + PATIENCE)
+    }
+
+    /// How many more may be late.
+    fn free(&self) -> usize {
+        MOST_LATE.saturating_sub(self.0.values().filter(|poll| poll.late).count())
+    }
+
+    /// Those that are late since now: others may have their places. Beyond a bound nobody is, as
+    /// each keeps a thread.
+    pub(super) fn become_late(&mut self, now: Instant) -> Vec<LoggedContainer> {
+        let bound = self.free();
+        let late = |poll: &&mut RunningPoll| !poll.late && poll.begun + PATIENCE <= now;
+        let late = self.0.values_mut().filter(late).take(bound);
+        late.map(|poll| {
+            poll.late = true;
+            poll.container.clone()
+        })
+        .collect()
+    }
+
+    /// Whether a poll in this log directory is late: another one would hang as well.
+    pub(super) fn holds(&self, root: &Path) -> bool {
+        self.0.values().any(|poll| poll.late && poll.container.target.root() == root)
+    }
+}
+
+/// A poll is a megabyte at most: whoever takes longer waits for a file system. Tests have many that
+/// hang.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2_000 });
+/// Threads that hanging directories may keep, one each: more than a node has pods, as with all of
+/// them kept no log goes on. The runtime has these and others.
+pub(super) const MOST_LATE: usize = 512;
