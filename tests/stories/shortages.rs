@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -35,7 +35,11 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     resources.memory_limit_in_bytes = LIMIT;
     resources.memory_swap_limit_in_bytes = if swaps { 3 * LIMIT } else { LIMIT };
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    stage.engine.inside(&id, "until [ -e /done ]; do sleep 0.1; done").await?;
+    // From outside: a command in there may be the one that is killed.
+    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
+    let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    while looks.again().await && !done.exists() {}
     let kernel = Kernel::of(&stage.engine, &id).await?;
     ensure!(kernel.kills()? >= 2, "nobody was killed");
     while_still(&stage, &kernel, |shown, told| {
@@ -132,7 +136,11 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (50_000, 40_000);
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    stage.engine.inside(&id, "until [ -e /done ]; do sleep 0.1; done").await?;
+    // From outside: a command in there may be the one that is killed.
+    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
+    let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    while looks.again().await && !done.exists() {}
     let kernel = Kernel::of(&stage.engine, &id).await?;
     while_still(&stage, &kernel, |shown, told| {
         let pids = kernel.group("pids")?;
