@@ -152,6 +152,7 @@ JSON
 serve() {
     local dockbridge=$1
     shift
+    ! serves || die "a server is already at unix://$socket: use that one, or stop it first"
     (invite &)
     exec "$dockbridge" serve --listen "unix://$socket" "$@"
 }
@@ -160,10 +161,10 @@ serve() {
 invite() {
     local client=crictl
     for _ in $(seq 300); do
-        [ ! -S "$socket" ] || break
+        ! serves || break
         sleep 0.1
     done
-    [ -S "$socket" ] || return 0
+    serves || return 0
     sleep 0.5
     command -v crictl >/dev/null || client="crictl (not installed here)"
     cat >&2 <<TEXT
