@@ -12,7 +12,7 @@
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]); [`api_log`] reads
 //!   the logs API where the files cannot be read.
-//! - [`convert`] and [`line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
+//! - [`convert`] and [`mod@line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
 //! - [`position`]: where a log resumes after a kill; without one, the end of the CRI file tells
 //!   ([`cri_tail`]).

@@ -44,7 +44,7 @@ pub struct ContainerFacts<'a> {
     pub oom_floor: i64,
     /// The pod's files.
     pub files: &'a PodFiles,
-    /// With [`PidMode::Target`]: the container whose processes it sees.
+    /// With `PidMode::Target`: the container whose processes it sees.
     pub pid_target: Option<&'a ContainerId>,
     /// What will be at the log path.
     pub log_format: ContainerLogFormat,
