@@ -23,8 +23,8 @@ use crate::{
     concurrency::single_flight::Lost,
     engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
     exec::{
+        command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
-        marks::{Left, Marks},
         process::Exec,
         refusal,
     },
@@ -51,9 +51,9 @@ impl Containers {
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
         let late = |left| ContainerError::TimedOut { id, limit, left: Some(Arc::from(left)) };
-        let (engine, stopping, marks) =
-            (self.engine.clone(), self.leaving.clone(), self.marks.clone());
-        let run = Run { engine, container, spec, until, stopping, marks };
+        let (engine, stopping, command_records) =
+            (self.engine.clone(), self.leaving.clone(), self.command_records.clone());
+        let run = Run { engine, container, spec, until, stopping, command_records };
         let (answer, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let caller =
@@ -82,28 +82,28 @@ impl Containers {
     /// Ends what commands of a killed dockbridge left; twice, since the engine may have been about
     /// to begin one. The store is synced.
     pub async fn end_left_commands(&self) {
-        let left = self.marks.left();
+        let left = self.command_records.left();
         if left.is_empty() || !self.end_left(&left).await {
             return;
         }
         tokio::select! {
             () = sleep(BEGUN_SINCE) => {}
-            // The marks stay for the next dockbridge.
+            // The command_records stay for the next dockbridge.
             () = self.leaving.cancelled() => return,
         }
         if self.end_left(&left).await {
-            self.marks.forget(left).await;
+            self.command_records.forget(left).await;
         }
     }
 
     /// Whether nothing is left of any. One whose container cannot be inspected holds up no other.
-    async fn end_left(&self, left: &[Left]) -> bool {
+    async fn end_left(&self, left: &[AbandonedCommand]) -> bool {
         let ended = left.iter().map(async |one| self.end_one_left(one).await);
         join_all(ended).await.into_iter().all(|ended| ended)
     }
 
     /// Whether nothing is left of it.
-    async fn end_one_left(&self, one: &Left) -> bool {
+    async fn end_one_left(&self, one: &AbandonedCommand) -> bool {
         let id = one.container();
         // One that cannot be inspected is known from the list.
         let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
@@ -140,7 +140,7 @@ struct Run {
     spec: ExecSyncSpec,
     until: Option<Instant>,
     stopping: CancellationToken,
-    marks: Marks,
+    command_records: CommandRecords,
 }
 
 /// Who waits for it.
@@ -163,14 +163,15 @@ impl Caller {
 
 impl Run {
     async fn through(self, mut caller: Caller) {
-        let mark = self.marks.begin(self.container.id.as_str(), rand::random()).await;
+        let command_record =
+            self.command_records.begin(self.container.id.as_str(), rand::random()).await;
         let command = &self.spec.command;
-        let variable = mark.variable().to_owned();
+        let variable = command_record.variable().to_owned();
         let making = Exec::make_marked(&self.engine, &self.container, command, variable).await;
         let exec = match making {
             Ok(exec) => exec,
             Err(error) => {
-                mark.done().await;
+                command_record.done().await;
                 return caller.told(Err(error.into()));
             }
         };
@@ -182,7 +183,7 @@ impl Run {
                 let may_begin_yet = error.may_begin_yet();
                 caller.told(Err(error.into()));
                 if !may_begin_yet || self.end_late(&exec).await {
-                    mark.done().await;
+                    command_record.done().await;
                 }
                 return;
             }
@@ -193,7 +194,7 @@ impl Run {
         // engine cannot deliver what the command says and does not call it ended.
         let (output, _) = connection.split();
         if self.heard(&exec, output, caller).await {
-            mark.done().await;
+            command_record.done().await;
         }
     }
 

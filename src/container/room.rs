@@ -19,7 +19,7 @@ use crate::{
         cancellations::Cancellations, keyed_locks::KeyedLocks, single_flight::SingleFlight,
     },
     engine::client::Engine,
-    exec::marks::Marks,
+    exec::command_records::CommandRecords,
     host::{capability::oom_floor, cgroup::Cgroups},
     logs::service::Logs,
     model::{
@@ -66,7 +66,7 @@ pub struct Containers {
     /// What [`Self::oom_floor`] found, and for which engine.
     floor: Arc<Mutex<Option<Floor>>>,
     /// Which commands are under way, for the server after this one.
-    pub(super) marks: Marks,
+    pub(super) command_records: CommandRecords,
     pub(super) metrics: ContainerMetrics,
 }
 
@@ -134,7 +134,7 @@ impl Containers {
             reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),
-            marks: Marks::open(state_dir.join("execs")),
+            command_records: CommandRecords::open(state_dir.join("execs")),
         }
     }
 

@@ -13,7 +13,7 @@ pub enum ExecError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// It has ended, but the engine does not say how.
-    #[error("the docker engine does not say how exec {exec} in container {container} ended")]
+    #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode {
         /// The engine's id for it.
         exec: String,
@@ -22,7 +22,7 @@ pub enum ExecError {
     },
     /// The engine took it, could not begin it, and that is not the command's fault.
     #[error(
-        "the docker engine could not begin a command in container {container}: {}",
+        "the docker engine could not start a command in container {container}: {}",
         words(said)
     )]
     NeverBegun {
@@ -44,7 +44,7 @@ pub enum ExecError {
     },
     /// Its process cannot be seen from here, so it cannot be ended either.
     #[error(
-        "exec {exec} in container {container} goes on: its process cannot be seen from here; run \
+        "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
          dockbridge in the process namespace of the docker engine, as root"
     )]
     OutOfSight {

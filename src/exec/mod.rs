@@ -5,16 +5,16 @@
 //! its main process has ended while a child holds the output open. Both are done here, from the
 //! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.
 //!
-//! [`process`] is one such process, [`sight`] what the process table shows of it, [`kin`] who
-//! belongs to it, [`marks`] what a server notes of them for the one after it, [`refusal`] what the
-//! engine says of one that it did not begin.
+//! [`process`] is one such process, [`process_lookup`] finds it in the process table,
+//! [`process_tree`] says which processes belong to it, [`command_records`] has a file for each, for the
+//! server after a crash, [`refusal`] reads why the engine did not start one.
 
+pub mod command_records;
 pub mod error;
-pub mod marks;
 pub mod process;
 pub mod refusal;
 
-mod kin;
-mod sight;
+mod process_lookup;
+mod process_tree;
 #[cfg(test)]
 mod tests;

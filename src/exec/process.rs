@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::{
     error::ExecError,
-    sight::{Found, KILL_PATIENCE, Sight, Struck, Traces, beside},
+    process_lookup::{FoundProcess, KILL_PATIENCE, Lookup, ProcessFinder, Signalled, beside},
 };
 use crate::{
     engine::{
@@ -36,8 +36,8 @@ struct Shared {
     engine: Engine,
     id: String,
     tty: bool,
-    traces: Traces,
-    sight: OnceCell<Sight>,
+    finder: ProcessFinder,
+    lookup: OnceCell<Lookup>,
 }
 
 impl Exec {
@@ -79,9 +79,9 @@ impl Exec {
         wish: &ExecRequest<'_>,
     ) -> Result<Self, ExecError> {
         let id = engine.create_exec(container.id.as_str(), wish).await?;
-        let traces = Traces::of(container, wish.env.first().cloned());
+        let finder = ProcessFinder::of(container, wish.env.first().cloned());
         let (engine, tty) = (engine.clone(), wish.streams.tty);
-        Ok(Self { shared: Arc::new(Shared { engine, id, tty, traces, sight: OnceCell::new() }) })
+        Ok(Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) })
     }
 
     /// Starts it and connects to it, once.
@@ -109,7 +109,7 @@ impl Exec {
                 Err(error) if error.is_forgotten() => return self.kill().await,
                 Ok(_) if Instant::now() < until => {}
                 Err(error) if Instant::now() < until => {
-                    debug!(exec = self.shared.id, %error, "cannot tell yet whether an exec began");
+                    debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
                 }
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error),
@@ -122,7 +122,7 @@ impl Exec {
     /// Resolves when the main process has ended, whoever holds its pipes. Where it cannot be
     /// seen the engine is asked again and again; while it does not answer, nothing is known.
     pub async fn ended(&self) {
-        if let Sight::Held(found) = self.sight().await {
+        if let Lookup::Found(found) = self.lookup().await {
             found.held.ended().await;
             return;
         }
@@ -205,23 +205,23 @@ impl Exec {
     /// [`ExecError::OutOfSight`] when its process cannot be seen from here,
     /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
     pub async fn kill(&self) -> Result<(), ExecError> {
-        let main = match timeout(SIGHT_PATIENCE, self.sight()).await {
-            Ok(Sight::Held(found)) => Some(found),
-            Ok(Sight::Over) => None,
-            Ok(Sight::Hidden) if self.goes_on().await == Some(false) => None,
-            Ok(Sight::Hidden) => return Err(self.out_of_sight()),
+        let main = match timeout(SIGHT_PATIENCE, self.lookup()).await {
+            Ok(Lookup::Found(found)) => Some(found),
+            Ok(Lookup::Ended) => None,
+            Ok(Lookup::Hidden) if self.goes_on().await == Some(false) => None,
+            Ok(Lookup::Hidden) => return Err(self.out_of_sight()),
             // The engine does not say which process it is; what bears the marker is known.
             Err(_) => {
-                end_all(&self.shared.traces, None).await?;
+                end_all(&self.shared.finder, None).await?;
                 return match self.look_known().await {
                     Ok(state) if state.ending().is_some() => Ok(()),
-                    Ok(_) => Err(self.shared.traces.unkillable()),
+                    Ok(_) => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(()),
                     Err(error) => Err(error),
                 };
             }
         };
-        end_all(&self.shared.traces, main).await?;
+        end_all(&self.shared.finder, main).await?;
         let over = async {
             let mut pause = FIRST_PAUSE;
             while self.goes_on().await == Some(true) {
@@ -229,7 +229,7 @@ impl Exec {
                 pause = longer(pause, LONGEST_PAUSE);
             }
         };
-        timeout(KILL_PATIENCE, over).await.map_err(|_| self.shared.traces.unkillable())
+        timeout(KILL_PATIENCE, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
     /// Of one that never began, by the engine's word: kills what bears its marker all the same, since
@@ -238,24 +238,24 @@ impl Exec {
     /// # Errors
     /// [`ExecError::Unkillable`] when some of it does not end.
     pub async fn kill_unbegun(&self) -> Result<(), ExecError> {
-        end_all(&self.shared.traces, None).await.map(drop)
+        end_all(&self.shared.finder, None).await.map(drop)
     }
 
     /// The error for one that never began; `said` stood where its output would.
     pub fn never_begun(&self, said: &[u8]) -> ExecError {
         let said = String::from_utf8_lossy(said).trim().to_owned();
-        ExecError::NeverBegun { container: self.shared.traces.container.clone(), said }
+        ExecError::NeverBegun { container: self.shared.finder.container.clone(), said }
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
     /// process if it stays.
     pub async fn hang_up(&self) {
-        let Sight::Held(found) = self.sight().await else { return };
-        strike(&self.shared.traces, Some(Arc::clone(&found)), Message::HangUp).await;
+        let Lookup::Found(found) = self.lookup().await else { return };
+        signal(&self.shared.finder, Some(Arc::clone(&found)), Message::HangUp).await;
         if timeout(HANG_UP_PATIENCE, found.held.ended()).await.is_err()
             && let Err(error) = found.held.tell(Message::Kill)
         {
-            warn!(exec = self.shared.id, %error, "cannot kill a process whose user has left");
+            warn!(exec = self.shared.id, %error, "cannot kill an exec process whose client disconnected");
         }
     }
 
@@ -268,23 +268,25 @@ impl Exec {
     }
 
     /// Where its main process is; looked for once.
-    async fn sight(&self) -> Sight {
-        self.shared.sight.get_or_init(|| self.look_for()).await.clone()
+    async fn lookup(&self) -> Lookup {
+        self.shared.lookup.get_or_init(|| self.look_for()).await.clone()
     }
 
-    async fn look_for(&self) -> Sight {
+    async fn look_for(&self) -> Lookup {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.look().await {
                 Ok(ExecState { running: true, pid: Some(pid), .. }) => {
-                    let traces = self.shared.traces.clone();
-                    return beside(move || traces.find(pid)).await.unwrap_or(Sight::Hidden);
+                    let finder = self.shared.finder.clone();
+                    return beside(move || finder.find(pid)).await.unwrap_or(Lookup::Hidden);
                 }
-                Ok(ExecState { running: false, exit_code: Some(_), .. }) => return Sight::Over,
-                Err(ExecError::Engine(error)) if error.is_not_found() => return Sight::Over,
+                Ok(ExecState { running: false, exit_code: Some(_), .. }) => return Lookup::Ended,
+                Err(ExecError::Engine(error)) if error.is_not_found() => return Lookup::Ended,
                 // Being started, or the engine is away.
                 Ok(_) => {}
-                Err(error) => debug!(exec = self.shared.id, %error, "cannot look at an exec yet"),
+                Err(error) => {
+                    debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
+                }
             }
             sleep(pause).await;
             pause = longer(pause, LONGEST_PAUSE);
@@ -300,7 +302,7 @@ impl Exec {
         self.look().await.map_err(|error| match error.is_forgotten() {
             true => ExecError::Forgotten {
                 exec: self.shared.id.clone(),
-                container: self.shared.traces.container.clone(),
+                container: self.shared.finder.container.clone(),
             },
             false => error,
         })
@@ -317,56 +319,63 @@ impl Exec {
     }
 
     fn out_of_sight(&self) -> ExecError {
-        let (exec, container) = (self.shared.id.clone(), self.shared.traces.container.clone());
+        let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
         ExecError::OutOfSight { exec, container }
     }
 
     fn no_exit_code(&self) -> ExecError {
         ExecError::NoExitCode {
             exec: self.shared.id.clone(),
-            container: self.shared.traces.container.clone(),
+            container: self.shared.finder.container.clone(),
         }
     }
 }
 
-/// Kills whatever the traces lead to, again and again until two looks in a row find nobody; how
+/// Kills whatever the finder lead to, again and again until two looks in a row find nobody; how
 /// often somebody was met.
 ///
 /// # Errors
 /// [`ExecError::Unkillable`] when somebody does not end. How long others hold up the looks does
 /// not count.
-pub(super) async fn end_all(traces: &Traces, main: Option<Arc<Found>>) -> Result<usize, ExecError> {
+pub(super) async fn end_all(
+    finder: &ProcessFinder,
+    main: Option<Arc<FoundProcess>>,
+) -> Result<usize, ExecError> {
     let mut met = 0;
     let until = Instant::now() + KILL_PATIENCE;
     let (mut pause, mut still, mut looks) = (FIRST_PAUSE, 0, 0);
     // A child born between a look and its parent's death is met by the next look.
     loop {
-        let struck = strike(traces, main.clone(), Message::Kill).await;
-        (looks, met) = (looks + 1, met + struck.signalled);
-        let enough = if struck.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
-        still = if struck.signalled == 0 { still + 1 } else { 0 };
+        let signalled = signal(finder, main.clone(), Message::Kill).await;
+        (looks, met) = (looks + 1, met + signalled.signalled);
+        let enough = if signalled.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
+        still = if signalled.signalled == 0 { still + 1 } else { 0 };
         if still >= enough {
             return Ok(met);
         }
         if looks >= LEAST_TRIES && Instant::now() > until {
-            return Err(traces.unkillable());
+            return Err(finder.unkillable());
         }
         sleep(pause).await;
         pause = longer(pause, LONGEST_LULL);
     }
 }
 
-/// Signals whatever the traces lead to. Counts somebody if that is not known.
-async fn strike(traces: &Traces, main: Option<Arc<Found>>, message: Message) -> Struck {
-    let (container, traces) = (traces.container.clone(), traces.clone());
+/// Signals whatever the finder lead to. Counts somebody if that is not known.
+async fn signal(
+    finder: &ProcessFinder,
+    main: Option<Arc<FoundProcess>>,
+    message: Message,
+) -> Signalled {
+    let (container, finder) = (finder.container.clone(), finder.clone());
     // It is never closed. More at once than there are processors only hold up each other.
     let _turn = STRIKES.acquire().await;
-    let work = move || traces.strike(main.as_deref().map(|found| &found.main), message);
+    let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     match beside(work).await.and_then(std::convert::identity) {
-        Ok(struck) => struck,
+        Ok(signalled) => signalled,
         Err(error) => {
-            warn!(container, %error, "cannot signal what an exec began");
-            Struck { signalled: 1, unclear: 0 }
+            warn!(container, %error, "cannot signal the processes of an exec");
+            Signalled { signalled: 1, unclear: 0 }
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
 use super::{
-    kin::{Candidate, Main, kin, session},
-    sight::Traces,
+    process_lookup::ProcessFinder,
+    process_tree::{Candidate, Main, members, session},
 };
 use crate::host::{
     cgroup::Cgroups,
@@ -38,7 +38,7 @@ fn itself() -> Candidate {
 }
 
 fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
-    kin(main, table).into_iter().map(|who| who.pid).collect()
+    members(main, table).into_iter().map(|who| who.pid).collect()
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_pipe_that_somebody_had_before_is_no_trace() {
     list(table.path(), 1, BEGUN - 9, "ours", "pipe:[7]");
     list(table.path(), 2, BEGUN - 9, "theirs", "pipe:[8]");
     list(table.path(), MAIN + 1, BEGUN, "ours", "pipe:[8]");
-    let traces = Traces {
+    let finder = ProcessFinder {
         processes: Processes::new(table.path()),
         groups: Cgroups::told_by(table.path()),
         container: "ours".to_owned(),
@@ -139,7 +139,7 @@ fn a_pipe_that_somebody_had_before_is_no_trace() {
     let own = |output: &str| {
         let _ = fs::remove_dir_all(table.path().join(MAIN.to_string()));
         list(table.path(), MAIN, BEGUN, "ours", output);
-        traces.own_pipes(Identity { pid: MAIN, started: BEGUN })
+        finder.own_pipes(Identity { pid: MAIN, started: BEGUN })
     };
     assert!(own("pipe:[7]").is_empty(), "the container's own output");
     assert_eq!(own("pipe:[8]"), ["pipe:[8]"]);
@@ -166,7 +166,7 @@ fn only_the_processes_of_the_container_are_looked_at() {
     fs::create_dir(table.join("self")).unwrap();
     let mounted = format!("1 2 0:3 / {} rw - cgroup2 cgroup2 rw\n", groups.display());
     fs::write(table.join("self/mountinfo"), mounted).unwrap();
-    let traces = Traces {
+    let finder = ProcessFinder {
         processes: Processes::new(&table),
         groups: Cgroups::told_by(&table),
         container: "ours".to_owned(),
@@ -176,9 +176,9 @@ fn only_the_processes_of_the_container_are_looked_at() {
     let main = Identity { pid: MAIN, started: BEGUN };
     let (done, looked) = mpsc::channel();
     thread::spawn(move || {
-        let members = traces.members(None).unwrap();
+        let members = finder.members(None).unwrap();
         let pids: Vec<u32> = members.iter().map(|one| one.who.pid).collect();
-        let _ = done.send((pids, traces.own_pipes(main)));
+        let _ = done.send((pids, finder.own_pipes(main)));
     });
     let (members, own) = looked.recv_timeout(Duration::from_secs(20)).expect("nobody else is read");
     assert_eq!(members, [1, MAIN, MAIN + 1]);

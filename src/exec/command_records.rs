@@ -18,74 +18,76 @@ use tracing::{info, warn};
 use super::{
     error::ExecError,
     process::end_all,
-    sight::{Traces, beside},
+    process_lookup::{ProcessFinder, beside},
 };
 use crate::{
     host::{error::HostError, file},
     model::record::ContainerRecord,
 };
 
-/// The marks of one server. Clones share them.
+/// The command records of one server. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Marks {
+pub struct CommandRecords {
     place: PathBuf,
-    left: Arc<Mutex<Vec<Left>>>,
+    left: Arc<Mutex<Vec<AbandonedCommand>>>,
 }
 
 /// A command that is under way. Dropping it leaves the file: only who knows that nothing is left of
 /// the command says that it is [`done`](Self::done).
 #[derive(Debug)]
-pub struct Mark {
+pub struct CommandRecord {
     variable: String,
     file: PathBuf,
 }
 
 /// A command that was under way when its server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct AbandonedCommand {
     container: String,
     number: String,
 }
 
-impl Marks {
+impl CommandRecords {
     /// Those kept below `place`, and what a server before this one left there.
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
-        let left = names.filter_map(|entry| Left::named(entry.file_name().to_str()?)).collect();
+        let left = names
+            .filter_map(|entry| AbandonedCommand::named(entry.file_name().to_str()?))
+            .collect();
         if let Err(error) = file::ensure_directory(&place, MODE) {
-            warn!(%error, "commands under way cannot be noted: after a crash they go on");
+            warn!(%error, "cannot record running exec commands; after a crash of dockbridge they would go on running");
         }
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
 
     /// Notes that a command begins in this container, under a number like no other's. One that
     /// cannot be noted may run, too.
-    pub async fn begin(&self, container: &str, number: u128) -> Mark {
+    pub async fn begin(&self, container: &str, number: u128) -> CommandRecord {
         let number = format!("{number:032x}");
         let file = self.place.join(format!("{container}.{number}"));
-        let mark = Mark { variable: format!("{MARKER}={number}"), file: file.clone() };
+        let record = CommandRecord { variable: format!("{MARKER}={number}"), file: file.clone() };
         let noted = spawn_blocking(move || note(&file)).await.map_err(io::Error::other);
         if let Err(error) = noted.and_then(|noted| noted) {
-            warn!(container, %error, "a command cannot be noted: after a crash it would go on");
+            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would go on running");
         }
-        mark
+        record
     }
 
     /// What a dead server left; told once.
-    pub fn left(&self) -> Vec<Left> {
+    pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Nothing is left of these.
-    pub async fn forget(&self, left: Vec<Left>) {
+    pub async fn forget(&self, left: Vec<AbandonedCommand>) {
         for one in left {
             let file = self.place.join(format!("{}.{}", one.container, one.number));
-            Mark { variable: String::new(), file }.done().await;
+            CommandRecord { variable: String::new(), file }.done().await;
         }
     }
 }
 
-impl Mark {
+impl CommandRecord {
     /// `NAME=value` for the environment of the command.
     pub fn variable(&self) -> &str {
         &self.variable
@@ -99,12 +101,12 @@ impl Mark {
             && source.kind() != io::ErrorKind::NotFound
         {
             let error = HostError::new("remove", &self.file, source);
-            warn!(%error, "the note of a command that is over stays");
+            warn!(%error, "cannot remove the record of a finished exec command");
         }
     }
 }
 
-impl Left {
+impl AbandonedCommand {
     /// Full id of the container it ran in.
     pub fn container(&self) -> &str {
         &self.container
@@ -116,8 +118,11 @@ impl Left {
     /// Something of it does not end.
     pub async fn end(&self, container: &ContainerRecord) -> Result<(), ExecError> {
         let variable = format!("{MARKER}={}", self.number);
-        if end_all(&Traces::of(container, Some(variable)), None).await? > 0 {
-            info!(container = self.container, "ended a command that a killed dockbridge left");
+        if end_all(&ProcessFinder::of(container, Some(variable)), None).await? > 0 {
+            info!(
+                container = self.container,
+                "killed an exec command that an earlier dockbridge left running"
+            );
         }
         Ok(())
     }
@@ -133,11 +138,11 @@ impl Left {
 }
 
 /// Makes an empty file, in a directory that is made again if somebody has deleted it.
-fn note(mark: &Path) -> io::Result<()> {
-    let made = match (File::create(mark), mark.parent()) {
+fn note(record: &Path) -> io::Result<()> {
+    let made = match (File::create(record), record.parent()) {
         (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
             file::ensure_directory(place, MODE).map_err(|error| error.source)?;
-            File::create(mark)
+            File::create(record)
         }
         (made, _) => made,
     };
@@ -159,33 +164,33 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("execs");
         let (one, two) = ("a".repeat(64), "b".repeat(64));
-        let marks = Marks::open(place.clone());
-        let done = marks.begin(&one, 1).await;
-        let open = marks.begin(&two, 2).await;
+        let records = CommandRecords::open(place.clone());
+        let done = records.begin(&one, 1).await;
+        let open = records.begin(&two, 2).await;
         assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
-        assert!(marks.left().is_empty());
+        assert!(records.left().is_empty());
         done.done().await;
         for rubbish in ["x", "a.b", ".", &format!("{one}.{}", "g".repeat(32))] {
             let _ = fs::write(place.join(rubbish), "");
         }
-        let next = Marks::open(place.clone());
+        let next = CommandRecords::open(place.clone());
         let left = next.left();
         let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
-        assert_eq!(left, [Left { container: two.clone(), number }]);
+        assert_eq!(left, [AbandonedCommand { container: two.clone(), number }]);
         assert!(next.left().is_empty(), "told once");
         assert_eq!(left[0].container(), two);
         next.forget(left).await;
-        assert!(Marks::open(place).left().is_empty());
+        assert!(CommandRecords::open(place).left().is_empty());
     }
 
     #[tokio::test]
     async fn a_place_that_was_deleted_is_made_again() {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("state/execs");
-        let marks = Marks::open(place.clone());
+        let records = CommandRecords::open(place.clone());
         fs::remove_dir_all(root.path().join("state")).unwrap();
-        marks.begin(&"a".repeat(64), 1).await;
-        assert_eq!(Marks::open(place).left().len(), 1);
+        records.begin(&"a".repeat(64), 1).await;
+        assert_eq!(CommandRecords::open(place).left().len(), 1);
     }
 
     #[tokio::test]
@@ -193,8 +198,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        let mark = Marks::open(file.join("below")).begin("c", 3).await;
-        assert!(mark.variable().starts_with("DOCKBRIDGE_EXEC="));
-        mark.done().await;
+        let record = CommandRecords::open(file.join("below")).begin("c", 3).await;
+        assert!(record.variable().starts_with("DOCKBRIDGE_EXEC="));
+        record.done().await;
     }
 }

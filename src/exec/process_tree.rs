@@ -30,7 +30,7 @@ pub(super) struct Candidate {
 }
 
 /// Which candidates belong, the main process included if it is among them.
-pub(super) fn kin(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
+pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let since = main.map_or(0, |main| main.who.started);
     let able = |one: &&Candidate| one.process.lives && one.process.who.started >= since;
     let able: Vec<&Candidate> = candidates.iter().filter(able).collect();

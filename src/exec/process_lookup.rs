@@ -1,4 +1,4 @@
-//! A process in a container as the host sees it: found once, watched, and its kin looked for.
+//! Finds the main process of an exec on the host, and the processes that belong to it.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::{
     error::ExecError,
-    kin::{Candidate, Main, kin, session},
+    process_tree::{Candidate, Main, members, session},
 };
 use crate::{
     host::{
@@ -25,25 +25,25 @@ use crate::{
 
 /// Where the main process of an exec is.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
-    /// Held on to.
-    Held(Arc<Found>),
+pub(super) enum Lookup {
+    /// It runs; held by a pidfd.
+    Found(Arc<FoundProcess>),
     /// Ended before it could be found.
-    Over,
+    Ended,
     /// The engine's pids mean nothing here, or its containers' groups are not named as usual.
     Hidden,
 }
 
 /// A main process that was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundProcess {
     pub(super) main: Main,
     pub(super) held: Held,
 }
 
-/// How the kin of an exec is told from everybody else.
+/// Finds the processes of one exec in the process table.
 #[derive(Clone, Debug)]
-pub(super) struct Traces {
+pub(super) struct ProcessFinder {
     pub(super) processes: Processes,
     /// Tell who is in a container without a look at everybody.
     pub(super) groups: Cgroups,
@@ -57,14 +57,14 @@ pub(super) struct Traces {
 
 /// What one look at the process table came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Struck {
+pub(super) struct Signalled {
     /// How many belonged.
     pub(super) signalled: usize,
     /// How many may have been in the middle of an exec, when a marker cannot be read.
     pub(super) unclear: usize,
 }
 
-impl Traces {
+impl ProcessFinder {
     /// Of a process that is started in this container.
     pub(super) fn of(container: &ContainerRecord, marker: Option<String>) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Traces {
     }
 
     /// Looks for the process that the engine calls `pid`.
-    pub(super) fn find(&self, pid: u32) -> Sight {
+    pub(super) fn find(&self, pid: u32) -> Lookup {
         let Some(process) = self.processes.one(pid) else { return self.absent() };
         let inside = self.processes.is_grouped_under(pid, &self.container);
         let pipes = self.own_pipes(process.who);
@@ -90,13 +90,13 @@ impl Traces {
             // Whatever was read above, this same process was there before and after.
             Ok(Some(held)) if inside => {
                 let (who, leads) = (process.who, process.session == pid);
-                Sight::Held(Arc::new(Found { main: Main { who, leads, pipes }, held }))
+                Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held }))
             }
-            Ok(Some(_)) => Sight::Hidden,
+            Ok(Some(_)) => Lookup::Hidden,
             Ok(None) => self.absent(),
             Err(error) => {
-                warn!(container = self.container, %error, "cannot watch a process");
-                Sight::Hidden
+                warn!(container = self.container, %error, "cannot open a pidfd of a process; it cannot be watched");
+                Lookup::Hidden
             }
         }
     }
@@ -121,16 +121,16 @@ impl Traces {
     }
 
     /// A pid that nobody has: ended just now, if this table shows the container at all.
-    fn absent(&self) -> Sight {
+    fn absent(&self) -> Lookup {
         let shown = self.members(None).is_ok_and(|all| {
             all.iter().any(|one| self.processes.is_grouped_under(one.who.pid, &self.container))
         });
-        if shown { Sight::Over } else { Sight::Hidden }
+        if shown { Lookup::Ended } else { Lookup::Hidden }
     }
 
     /// Signals everything that the message concerns, ended ones not counted. One that cannot be
     /// signalled shields nobody else.
-    pub(super) fn strike(&self, main: Option<&Main>, message: Message) -> io::Result<Struck> {
+    pub(super) fn signal(&self, main: Option<&Main>, message: Message) -> io::Result<Signalled> {
         let all = self.members(main.map(|main| main.who.pid))?;
         let since = main.map_or(0, |main| main.who.started);
         let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
@@ -139,14 +139,14 @@ impl Traces {
             candidates.extend(self.candidate(process, main, &mut unclear));
         }
         let found = match message {
-            Message::Kill => kin(main, &candidates),
+            Message::Kill => members(main, &candidates),
             Message::HangUp => session(main, &candidates),
         };
         let mut outcome = Ok(());
         for who in &found {
             outcome = outcome.and(self.tell(*who, message));
         }
-        outcome.map(|()| Struck { signalled: found.len(), unclear })
+        outcome.map(|()| Signalled { signalled: found.len(), unclear })
     }
 
     /// Whoever may be in the container: listed by its control group, which the container's own main
