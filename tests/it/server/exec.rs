@@ -159,7 +159,7 @@ async fn time_is_up_and_the_process_cannot_be_seen() {
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
-    assert!(error.message().contains("cannot be seen from here"), "{error:?}");
+    assert!(error.message().contains("is not visible to dockbridge"), "{error:?}");
     eventually(|| docker.open() < 8).await;
 }
 
