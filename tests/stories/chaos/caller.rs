@@ -4,13 +4,17 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use dockbridge::wire::cri;
-use rand::{Rng, rngs::StdRng};
-use tokio::time::{sleep, timeout};
+use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 
 use super::told::Told;
 use crate::support::{
-    cri::{Answer, Cri},
+    cri::{Answer, Cri, Refused},
     cri_log::CriLog,
     patience::patient,
     pod::{self, Recipes, namespaces_of},
@@ -28,6 +32,8 @@ pub(super) struct Caller {
     pods: Vec<Pod>,
     made: u32,
     rotations: u32,
+    /// Calls under way that nobody waits for yet.
+    commands: JoinSet<()>,
 }
 
 /// A pod that was told to be ready.
@@ -60,6 +66,7 @@ impl Caller {
             pods: Vec::new(),
             made: 0,
             rotations: 0,
+            commands: JoinSet::new(),
         }
     }
 
@@ -77,9 +84,13 @@ impl Caller {
                 85..100 if has_pods => self.end().await,
                 _ => {}
             }
+            if self.random.random_range(0..3) == 0 {
+                self.outlast();
+            }
             let pause = self.random.random_range(0..200);
             sleep(patient(Duration::from_millis(pause))).await;
         }
+        self.commands.join_all().await;
         self.pods
     }
 
@@ -98,11 +109,14 @@ impl Caller {
             }
             _ => true,
         };
-        let Some(id) =
-            self.insist("RunPodSandbox", || true, async |cri| cri.run(&config).await).await
-        else {
-            return;
+        let run = async |cri: &Cri| {
+            let answer = cri.run(&config).await;
+            if let Err(refused) = &answer {
+                self.nothing_is_left(cri, &config, refused).await;
+            }
+            answer
         };
+        let Some(id) = self.insist("RunPodSandbox", || true, run).await else { return };
         self.told.created(&id);
         self.told.up(&id);
         let mut made = Pod { config, id, containers: Vec::new() };
@@ -111,6 +125,19 @@ impl Caller {
             self.begin(&mut made, self.container(name, serves), serves).await;
         }
         self.pods.push(made);
+    }
+
+    /// A pod that a plugin refused is gone with the answer, unless that says what was left of it.
+    async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
+        let why = &refused.message;
+        if !why.contains(", ADD: ") || why.contains("cleaning up") {
+            return;
+        }
+        let Ok(listed) = cri.sandboxes().await else { return };
+        self.told.count("pods that were taken back");
+        if let Some(left) = listed.iter().find(|one| one.metadata == pod.metadata) {
+            self.told.breaks(format!("pod {} is left of a failed RunPodSandbox: {why}", left.id));
+        }
     }
 
     fn container(&self, name: &str, serves: bool) -> cri::ContainerConfig {
@@ -147,6 +174,24 @@ impl Caller {
         {
             self.told.breaks(format!("ExecSync of echo {word} answered {answer:?}"));
         }
+    }
+
+    /// A command that does not end within its time, nor does a child of it that left its session;
+    /// the caller goes on meanwhile. Nothing of it may be there at the end, whoever was killed.
+    fn outlast(&mut self) {
+        let Some(one) = self.any() else { return };
+        let limit = self.random.random_range(1..=8);
+        self.told.count("commands that do not end");
+        let (socket, told, id) = (self.socket.clone(), Arc::clone(&self.told), one.id);
+        self.commands.spawn(async move {
+            let Ok(cri) = Cri::connect(&socket).await else { return };
+            let run = cri.exec_sync(&id, &OUTLASTING, limit);
+            if let Ok(Err(refused)) = timeout(patient(LONGEST_CALL), run).await
+                && refused.code == Code::DeadlineExceeded
+            {
+                told.count("commands cut short");
+            }
+        });
     }
 
     /// A container is ended, and another one comes in its place.
@@ -226,7 +271,7 @@ impl Caller {
     }
 
     fn any(&mut self) -> Option<Container> {
-        let pod = &self.pods[self.random.random_range(0..self.pods.len())];
+        let pod = self.pods.choose(&mut self.random)?;
         pod.containers.last().cloned()
     }
 
@@ -272,7 +317,8 @@ impl Caller {
         };
         // An engine that dies while it starts a container has forgotten that when it is back; what
         // it started is still there.
-        let is_lost = what == "StartContainer" && why.contains("already exists");
+        let is_there = ["already exists", "id already in use"].iter().any(|it| why.contains(it));
+        let is_lost = what == "StartContainer" && is_there;
         if is_lost && self.told.engine_died() {
             self.told.count("containers the engine lost");
             return None;
@@ -287,6 +333,10 @@ impl Caller {
 
 /// Where containers listen.
 pub(super) const PORT: u16 = 8080;
+/// A command that does not end, nor does a child of it that left its session.
+pub(super) const OUTLASTING: [&str; 3] = ["sh", "-c", "setsid sleep 86399 & exec sleep 86399"];
+/// So many seconds sleeps nobody else.
+pub(super) const DAY: &str = "86399";
 const MOST_PODS: usize = 3;
 const MOST_TRIES: u32 = 60;
 const LONGEST_CALL: Duration = Duration::from_secs(60);

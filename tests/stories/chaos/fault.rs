@@ -41,7 +41,7 @@ pub(super) enum Event {
     RestartEngine,
     /// Inspects are answered late, never, or by failures, for a while.
     HoldInspects,
-    /// CNI plugins are killed for a while.
+    /// CNI plugins are killed for a while: those that connect, and for half of it the others.
     KillPlugins,
     /// The disk of the state is full for a while.
     FillDisk,
@@ -173,12 +173,13 @@ impl<'a> Disturber<'a> {
     }
 
     async fn kill_plugins(&mut self, rest: Duration) -> String {
-        let (until, folder) = (Instant::now() + rest, self.stage.world.cni_bin.clone());
+        let (begun, folder) = (Instant::now(), self.stage.world.cni_bin.clone());
         let mut killed = 0;
-        while Instant::now() < until {
+        while begun.elapsed() < rest {
+            let all = begun.elapsed() < rest / 2;
             killed += running_from(&folder)
                 .into_iter()
-                .filter(|pid| kill(*pid, Signal::SIGKILL).is_ok())
+                .filter(|pid| (all || connects(*pid)) && kill(*pid, Signal::SIGKILL).is_ok())
                 .count();
             sleep(Duration::from_millis(5)).await;
         }
@@ -212,6 +213,12 @@ fn running_from(folder: &Path) -> Vec<Pid> {
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let program = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     pids.filter(|pid| program(pid).starts_with(folder)).map(Pid::from_raw).collect()
+}
+
+/// Whether a plugin was called to connect a pod.
+fn connects(pid: Pid) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == b"CNI_COMMAND=ADD")
 }
 
 /// Writes until there is no more room.

@@ -94,9 +94,11 @@ impl Chaos {
         println!("  {}; {} pods at the end", self.told.summary(), pods.len());
         let ended = async {
             done?;
+            // Before containers are stopped: they take their commands along.
+            self.die_with_commands(stage, &pods).await?;
+            Self::no_command_is_left(stage).await?;
             self.works(stage, &pods).await?;
-            self.all_can_go(stage).await?;
-            Self::no_command_is_left(stage).await
+            self.all_can_go(stage).await
         };
         let mut faults = self.told.broken();
         faults.extend(ended.await.err().map(|Failure(why)| why));
@@ -175,18 +177,46 @@ impl Chaos {
         fail!("the engine still has {left:?}");
     }
 
+    /// Is killed once more, while a command is under way in every container that is up.
+    async fn die_with_commands(&self, stage: &mut Stage, pods: &[Pod]) -> Outcome {
+        let containers = pods.iter().flat_map(|pod| &pod.containers);
+        let mut commands = JoinSet::new();
+        for one in containers.filter(|one| self.told.is_up(&one.id)) {
+            let (cri, id) = (stage.bridge.cri().await?, one.id.clone());
+            commands.spawn(async move { cri.exec_sync(&id, &caller::OUTLASTING, 600).await });
+        }
+        let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
+        while outlasting().len() < commands.len() && looks.again().await {}
+        ensure!(commands.is_empty() || !outlasting().is_empty(), "no command began");
+        stage.cri = stage.bridge.crash().await?;
+        Ok(())
+    }
+
     /// Commands that a killed dockbridge began are looked for twice, some seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(200));
         let mut left = Vec::new();
         while looks.again().await {
             left = files_below(&stage.folders.state.join("execs"));
+            left.extend(outlasting());
             if left.is_empty() {
                 return Ok(());
             }
         }
         fail!("commands are still to be ended: {left:?}");
     }
+}
+
+/// Processes of commands that should have been ended.
+fn outlasting() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let lines = entries.flatten().filter_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+        let sleeps = words.contains(&caller::DAY.as_bytes());
+        sleeps.then(|| format!("process {}", entry.file_name().to_string_lossy()))
+    });
+    lines.collect()
 }
 
 /// Only the name that was pulled: other stories need the image.
