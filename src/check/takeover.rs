@@ -34,8 +34,8 @@ pub async fn examine(settings: &Settings) -> Findings {
     let listed = match engine.list_containers().await {
         Ok(listed) => listed,
         Err(error) => {
-            let advice = "start Docker, or name its socket with --docker-endpoint";
-            findings.push(Finding::fail("docker", chain(&error), advice));
+            let advice = "start Docker, or name its socket with --docker";
+            findings.push(Finding::fail(ENGINE, chain(&error), advice));
             return Findings(findings);
         }
     };
@@ -151,13 +151,17 @@ fn listed<T: ToString>(addresses: &[T]) -> String {
 
 /// In a sentence, with how to go back.
 pub fn summary(findings: &Findings) -> String {
+    if findings.0.iter().any(|finding| finding.subject == ENGINE) {
+        return "Nothing is known of the pods: Docker did not list them.\n".to_owned();
+    }
     let pods = || findings.0.iter().filter(|finding| finding.subject == POD);
     let doubtful = pods().filter(|finding| finding.weight > Weight::Ok).count();
     let whole = pods().count() - doubtful;
-    format!("{whole} pods would be taken over as they are, {doubtful} not.\n\n{WAY_BACK}")
+    format!("Pods taken over as they are: {whole}; not: {doubtful}.\n\n{WAY_BACK}")
 }
 
 const POD: &str = "pod";
+const ENGINE: &str = "docker";
 const WAY_BACK: &str = "\
 The way back: stop dockbridge, start cri-dockerd with the same CNI directories. It lists these pods
 and those that dockbridge made since, with their addresses, and nothing restarts; stopping a pod

@@ -130,7 +130,10 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
             warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");
         }
         (None, _) => {
-            warn!(reason = %next.reason(), "no usable network configuration; pods cannot be connected");
+            warn!(
+                reason = next.reason(),
+                "no usable network configuration; no pod is connected until there is one"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
-use super::{portions::portions, status::failed};
+use super::{layer::about, portions::portions, status::failed};
 use crate::{
     host::clock,
     image::images::Images,
@@ -84,6 +84,7 @@ impl ImageService for ImageRpc {
         let request = request.into_inner();
         let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref());
         let wanted = wanted.map_err(failed)?;
+        about(&wanted.reference);
         self.changeable().await?;
         let id = self.images.pull(wanted).await.map_err(failed)?;
         Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
@@ -94,6 +95,7 @@ impl ImageService for ImageRpc {
         request: Request<cri::RemoveImageRequest>,
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
         let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
+        about(&name);
         self.changeable().await?;
         self.images.remove(&name).await.map_err(failed)?;
         Ok(Response::new(cri::RemoveImageResponse {}))

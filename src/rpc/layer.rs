@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Notes in the log, and in the list of what is under way, which pod or container this call is
-/// about.
+/// Notes in the log, and in the list of what is under way, which pod, container or image this
+/// call is about.
 pub fn about(subject: impl Display) {
     Span::current().record("about", field::display(&subject));
     note(subject);

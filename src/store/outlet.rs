@@ -102,9 +102,12 @@ impl Outlet {
 fn tell_health(health: &EngineHealth) {
     match health {
         EngineHealth::Starting => {}
-        EngineHealth::Reachable => info!("the docker engine is reachable"),
+        EngineHealth::Reachable => info!("the docker engine is ready"),
         EngineHealth::Unreachable { reason } => {
-            warn!(reason, "the docker engine is not reachable; showing what was known last");
+            warn!(
+                reason,
+                "the docker engine is not ready; trying again, showing what was known last"
+            );
         }
     }
 }

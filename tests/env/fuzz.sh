@@ -41,6 +41,7 @@ build() {
         -Cllvm-args=-sanitizer-coverage-trace-compares
         "-Clink-arg=$libraries/libclang_rt.fuzzer_no_main-$(uname -m).a"
         "-Clink-arg=$libraries/libclang_rt.fuzzer_interceptors-$(uname -m).a" -Clink-arg=-l:libstdc++.so.6)
+    echo "building the fuzzer in $place: minutes at first" >&2
     # For a target by name, so that what runs while building is left as it is.
     CARGO_TARGET_DIR=$place RUSTFLAGS="${flags[*]}" "$cargo" build --quiet --manifest-path "$root/Cargo.toml" \
         --profile fuzz --features fuzz --target "$host" --example fuzz
