@@ -50,6 +50,9 @@ build() {
 run() {
     local seconds=${TIME:-600} target bad=0 targets=("$@")
     [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
+    for target in "${targets[@]}"; do
+        "$fuzzer" --list | grep -qxF -- "$target" || { echo "no target $target; there are: $("$fuzzer" --list | xargs)" >&2 && return 2; }
+    done
     printf '%-16s %8s %14s %10s %10s %8s %s\n' target seconds executions 'per second' coverage inputs findings
     for target in "${targets[@]}"; do one "$target" "$seconds" || bad=1; done
     [ "$bad" = 0 ] || printf 'findings are below %s; read one with: tests/env/fuzz.sh replay TARGET FILE\n' "$place/findings"
