@@ -126,6 +126,7 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, ENGINE=…)
 	$(CARGO) test --test stories --no-run
 	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) $(if $(SEED),STORY_SEED=$(SEED)) \
+	  DOCKBRIDGE_WORLD_LOGS=$${DOCKBRIDGE_WORLD_LOGS:-target/chaos} \
 	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::
 
 .PHONY: test-power

@@ -4,11 +4,12 @@
 //! directory itself may be reached in any way: its path is the operator's.
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::{self, File, Metadata},
     io,
     os::fd::{AsRawFd, OwnedFd},
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 
 use nix::{
@@ -92,22 +93,37 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
 }
 
 /// What is in the directory `below` the directory `root`, links as links. Nothing when there is
-/// no such directory.
+/// no such directory. A file whose name changes meanwhile is not missed: the kernel lists names, and
+/// each is looked up later, so the directory is read again until nothing has changed in between.
 ///
 /// # Errors
-/// Something that is no directory is in the way, or it is not permitted.
+/// Something that is no directory is in the way, it is not permitted, or names change faster than
+/// they can be read.
 pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, HostError> {
     let listed = descend(root, below, Missing::Refused).and_then(|directory| {
-        let entries = fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
-        // Whatever goes away meanwhile is not there.
-        let known =
-            entries.flatten().filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)));
-        Ok(known.collect())
+        let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        for _ in 0..MOST_READINGS {
+            let before = names(&directory)?;
+            let known: Vec<_> = before
+                .iter()
+                .filter_map(|name| {
+                    Some((name.clone(), fs::symlink_metadata(directory.join(name)).ok()?))
+                })
+                .collect();
+            if known.len() == before.len() && names(&directory)? == before {
+                return Ok(known);
+            }
+        }
+        Err(io::Error::other("its files are being renamed"))
     });
     match listed {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.map_err(|e| HostError::new("list", &root.join(below), e)),
     }
+}
+
+fn names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
+    fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 /// What becomes of directories that are not there.
@@ -169,6 +185,9 @@ const APPENDING: OFlag = OFlag::O_RDWR
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
+
+/// How often a directory is read whose names change: far more often than a kubelet renames.
+const MOST_READINGS: usize = 100;
 
 #[cfg(test)]
 mod tests;

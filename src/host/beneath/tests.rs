@@ -5,6 +5,8 @@ use std::{
     io::Write,
     os::unix::fs::{MetadataExt, symlink},
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 use super::*;
@@ -96,4 +98,31 @@ fn a_link_gives_way_to_a_file_and_is_not_followed() {
     symlink(dir.path(), root.join("away")).unwrap();
     assert!(append(&root, Path::new("away/outside"), 0o640).is_err());
     assert!(list(&root, Path::new("away")).is_err());
+}
+
+/// The kubelet renames logs whenever it likes: a file that is there must not be missed because its
+/// name changed while the others were read.
+#[test]
+fn what_is_renamed_meanwhile_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..50 {
+        fs::write(dir.path().join(format!("0.log.{number:03}")), "x").unwrap();
+    }
+    let (one, other) = (dir.path().join("0.log"), dir.path().join("0.log.050"));
+    fs::write(&one, "x").unwrap();
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !enough.load(Ordering::SeqCst) {
+                fs::rename(&one, &other).unwrap();
+                thread::yield_now();
+                fs::rename(&other, &one).unwrap();
+            }
+        });
+        let listed: Vec<usize> =
+            (0..500).filter_map(|_| Some(list(dir.path(), Path::new("")).ok()?.len())).collect();
+        enough.store(true, Ordering::SeqCst);
+        assert!(listed.iter().all(|many| *many == 51), "{listed:?}");
+    });
+    assert_eq!(list(dir.path(), Path::new("")).unwrap().len(), 51);
 }

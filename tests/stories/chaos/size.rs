@@ -32,7 +32,8 @@ impl Size {
 }
 
 fn stated<T: FromStr>(name: &str, usual: T) -> T {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+    let Ok(text) = env::var(name) else { return usual };
+    text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not a number"))
 }
 
 const KILL: Duration = Duration::from_secs(5);
