@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{error::RootfsError, room::Rootfs};
+use super::{error::RootfsError, peek::Peek, room::Rootfs};
 use crate::{
     engine::error::{EngineError, Subject},
     model::{accounts::Accounts, id::ImageId},
@@ -38,13 +38,9 @@ impl Rootfs {
 
     async fn read_accounts(&self, image: &ImageId) -> Result<Accounts, RootfsError> {
         let peek = self.peek(image).await?;
-        let files = tokio::try_join!(
-            peek.read("/etc/passwd", LARGEST_FILE),
-            peek.read("/etc/group", LARGEST_FILE),
-        );
+        let read = read_accounts(&peek).await;
         peek.close().await;
-        let (passwd, group) = files?;
-        Ok(Accounts::parse(&passwd.unwrap_or_default(), &group.unwrap_or_default()))
+        read
     }
 
     /// Room is made by what the engine has no more, and by all when that is not enough.
@@ -61,6 +57,20 @@ impl Rootfs {
         known.insert(image, Arc::clone(&accounts));
         accounts
     }
+}
+
+/// Neither file is read before both are known to be files: see [`Peek::read`].
+async fn read_accounts(peek: &Peek) -> Result<Accounts, RootfsError> {
+    let (passwd, group) = tokio::try_join!(
+        peek.file("/etc/passwd", LARGEST_FILE),
+        peek.file("/etc/group", LARGEST_FILE),
+    )?;
+    let read = async |file: Option<String>| match file {
+        Some(file) => peek.read(&file, LARGEST_FILE).await.map(Option::unwrap_or_default),
+        None => Ok(Vec::new()),
+    };
+    let (passwd, group) = tokio::try_join!(read(passwd), read(group))?;
+    Ok(Accounts::parse(&passwd, &group))
 }
 
 /// Far more than any image's, in bytes.

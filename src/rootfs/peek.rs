@@ -99,15 +99,14 @@ impl Peek {
         Ok(self.engine.path_kind(self.id(), path).await?)
     }
 
-    /// The bytes of the plain file at an absolute path, links followed inside the image; none
-    /// where nothing or a folder is.
+    /// Where the plain file at an absolute path is, links followed inside the image; none where
+    /// nothing or a folder is.
     ///
     /// # Errors
     /// The engine fails, the links go round in a ring, the file is larger than `limit` bytes, or it
-    /// is a pipe or the like.
-    pub async fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, RootfsError> {
-        // Asked for the bytes of a pipe, engines never end their answer, nor let the container go.
-        let (place, kind) = match self.step(path).await? {
+    /// is a pipe or a device.
+    pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, RootfsError> {
+        let (end, kind) = match self.step(path).await? {
             Some(PathKind::Link(end)) => (end.clone(), self.step(&end).await?),
             kind => (path.to_owned(), kind),
         };
@@ -116,13 +115,22 @@ impl Peek {
             Some(PathKind::File(size)) if size > limit => {
                 Err(RootfsError::TooLarge { path, size, limit })
             }
-            Some(PathKind::File(_)) => match self.engine.read_path(self.id(), &place, limit).await?
-            {
-                Some(PathContent::File(bytes)) => Ok(Some(bytes)),
-                _ => Ok(None),
-            },
+            Some(PathKind::File(_)) => Ok(Some(end)),
             Some(PathKind::Other) => Err(RootfsError::NoFile { path }),
             Some(PathKind::Directory | PathKind::Link(_)) | None => Ok(None),
+        }
+    }
+
+    /// The bytes of a file that [`Self::file`] found. Whatever is read, the engine looks up its owner in
+    /// the image's own `/etc/passwd` and `/etc/group`: where one of them is a pipe, it never ends its
+    /// answer, nor lets the container go.
+    ///
+    /// # Errors
+    /// The engine fails.
+    pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, RootfsError> {
+        match self.engine.read_path(self.id(), file, limit).await? {
+            Some(PathContent::File(bytes)) => Ok(Some(bytes)),
+            _ => Ok(None),
         }
     }
 
