@@ -65,7 +65,7 @@ use crate::{
         room::{SandboxRooms, Sandboxes},
     },
     stats::service::Stats,
-    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
     streaming::{error::BindError, server::Endpoint, service::Streaming},
     telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
 };
@@ -350,10 +350,10 @@ async fn build(
         known,
         &settings.run_dir,
     );
-    let gate = engines.guard(gate(&logs, &adopter));
+    let hooks = engines.guard(store_hooks(&logs, &adopter));
     let cgroups = Cgroups::default();
-    let inquest = Inquest::load(cgroups.clone(), checkpoints.clone()).await;
-    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, gate, inquest);
+    let oom = OomDetector::load(cgroups.clone(), checkpoints.clone()).await;
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, hooks, oom);
     let images = Images::new(
         engine.clone(),
         store.clone(),
@@ -420,11 +420,11 @@ fn image_settings(settings: &Settings) -> ImageSettings {
 
 /// The end of a container is shown when its log is complete, a pod when it is known how it is
 /// connected.
-fn gate(logs: &Logs, adopter: &Adopter) -> Gate {
+fn store_hooks(logs: &Logs, adopter: &Adopter) -> StoreHooks {
     let (watching, leaving, adopter) = (logs.clone(), logs.clone(), adopter.clone());
-    Gate::new(move |record: &ContainerRecord| watching.observed(record))
-        .telling(move |id| leaving.gone(id))
-        .adopting(move |found| {
+    StoreHooks::new(move |record: &ContainerRecord| watching.observed(record))
+        .on_gone(move |id| leaving.gone(id))
+        .on_first_list(move |found| {
             let adopter = adopter.clone();
             async move { adopter.adopt(found).await }
         })

@@ -8,7 +8,7 @@ use crate::{
         attachment::{Attachment, NetworkStatus},
         record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     },
-    store::{metrics::word, snapshot::Snapshot},
+    store::snapshot::Snapshot,
 };
 
 /// Everything one snapshot shows.
@@ -25,7 +25,7 @@ pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
         "pods": now.sandboxes().iter().map(|pod| sandbox(now, pod)).collect::<Vec<_>>(),
         "images": now.images().iter().map(|image| of_image(image)).collect::<Vec<_>>(),
         "spentCheckpoints":
-            now.spent_checkpoints().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            now.obsolete_checkpoints().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
@@ -84,7 +84,7 @@ fn container(record: &ContainerRecord) -> Value {
 }
 
 fn process(process: &Process) -> Value {
-    let mut told = json!({ "state": word(process) });
+    let mut told = json!({ "state": process.state_name() });
     let more = match process {
         Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
         // The engine's message may quote the command line.

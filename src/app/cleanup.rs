@@ -71,7 +71,7 @@ async fn complete(store: &Store) -> bool {
 }
 
 /// Has the engine asked for containers whose log is kept and which nothing else shows: whether one
-/// is gone, or only renamed, an inspect tells. What is gone is let go of at the store's gate.
+/// is gone, or only renamed, an inspect tells. What is gone is removed by the store's hook.
 async fn find_gone(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known().await {

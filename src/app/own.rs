@@ -23,7 +23,7 @@ use crate::{
         lock::{Lock, LockError},
     },
     model::engine::EngineInfo,
-    store::gate::Gate,
+    store::hooks::StoreHooks,
 };
 
 /// Makes the state directory ours alone, for as long as the lock is kept.
@@ -50,10 +50,10 @@ impl OwnEngines {
     }
 
     /// Has each engine made ours when it has described itself, before anything is done to it.
-    pub(super) fn guard(&self, gate: Gate) -> Gate {
+    pub(super) fn guard(&self, hooks: StoreHooks) -> StoreHooks {
         // Not kept by the store, which may outlive us: the locks go when this does.
         let owner = Arc::downgrade(&self.owner);
-        gate.admitting(move |engine| admit(owner.clone(), engine))
+        hooks.on_engine(move |engine| admit(owner.clone(), engine))
     }
 
     /// Resolves when an engine cannot be made ours, or is no longer.

@@ -21,7 +21,7 @@ use crate::{
         id::ContainerId,
         record::{Observed, Process, SandboxRecord, SandboxState},
     },
-    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::{container::ContainerPlan, error::PlanError},
 };
 
@@ -37,7 +37,7 @@ impl Containers {
         sandbox: &str,
         spec: ContainerSpec,
     ) -> Result<ContainerId, ContainerError> {
-        let snapshot = self.store.synced(SYNC_PATIENCE).await?;
+        let snapshot = self.store.synced(SYNC_TIMEOUT).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
         let wish = serde_json::to_string(&spec).map_err(PlanError::from)?;
         let key = format!("{}\n{wish}", sandbox.id);

@@ -8,7 +8,7 @@ use super::{error::ContainerError, room::Containers};
 use crate::{
     error::chain,
     model::{id::ContainerId, record::ContainerRecord},
-    store::settings::SYNC_PATIENCE,
+    store::settings::SYNC_TIMEOUT,
 };
 
 impl Containers {
@@ -80,7 +80,7 @@ impl Containers {
         &self,
         id: &str,
     ) -> Result<Option<Arc<ContainerRecord>>, ContainerError> {
-        Ok(self.store.synced(SYNC_PATIENCE).await?.container(id).map(Arc::clone))
+        Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
     /// The id of a container the caller names, if there is one.

@@ -123,7 +123,7 @@ impl Images {
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         self.known_pause().is_some_and(|pause| pause == record.id)
             || self.settings.pins.matches(record)
-            || self.store.snapshot().is_held(&record.id)
+            || self.store.snapshot().is_used_by_hidden(&record.id)
             || self.store.snapshot().mounting(&record.id).next().is_some()
             || (self.settings.collect == CollectImages::Pulled && !self.pulled.owns(record))
     }

@@ -162,6 +162,16 @@ pub enum Listed {
 }
 
 impl Process {
+    /// Its state in one word, for metrics and the state dump.
+    pub const fn state_name(&self) -> &'static str {
+        match self {
+            Self::Created | Self::Listed(Listed::Created) => "created",
+            Self::Running { .. } | Self::Listed(Listed::Running) => "running",
+            Self::Exited { .. } | Self::Listed(Listed::Exited { .. }) => "exited",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// Whether a process is there.
     pub const fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Listed(Listed::Running))

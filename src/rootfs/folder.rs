@@ -18,7 +18,7 @@ use crate::{
     error::chain,
     host::{error::HostError, overlay},
     model::{engine::EngineInfo, id::ImageId},
-    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
 /// While this lives, the folders of these images are not taken away.
@@ -85,7 +85,7 @@ impl Rootfs {
         image: &ImageId,
         _alone: OwnedRwLockWriteGuard<()>,
     ) -> Result<(), RootfsError> {
-        let now = self.store.synced(SYNC_PATIENCE).await?;
+        let now = self.store.synced(SYNC_TIMEOUT).await?;
         if !now.is_complete() || is_needed(&now, image) {
             // A sweep comes when everything is known.
             return Ok(());

@@ -61,7 +61,7 @@ impl Rootfs {
 
 /// Images that containers need and nothing keeps.
 fn lacking(now: &Snapshot) -> BTreeSet<ImageId> {
-    needed(now).into_iter().filter(|image| !now.is_held(image)).collect()
+    needed(now).into_iter().filter(|image| !now.is_used_by_hidden(image)).collect()
 }
 
 /// When images that could not be kept are tried again.

@@ -15,7 +15,7 @@ use crate::{
     },
     error::chain,
     model::{id::ImageId, label},
-    store::settings::SYNC_PATIENCE,
+    store::settings::SYNC_TIMEOUT,
     translate::plan::unstarted::unstarted,
 };
 
@@ -56,7 +56,7 @@ impl Rootfs {
     /// # Errors
     /// The engine fails; whatever could be removed is.
     pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
-        self.store.described(SYNC_PATIENCE).await?;
+        self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(PEEK_START, label::IMAGE_INSPECTION).await?;
         // Listed last, so that it has whatever of ours the first list has.
         let mine =

@@ -27,9 +27,9 @@ use crate::{
         time::Nanos,
     },
     store::{
-        changes::{Change, Follower},
+        changes::{Change, ChangeTracker},
         handle::Store,
-        settings::SYNC_PATIENCE,
+        settings::SYNC_TIMEOUT,
         snapshot::Snapshot,
     },
     telemetry::metric::{Counter, GaugeGuard},
@@ -59,7 +59,7 @@ struct Told(Arc<[cri::ContainerEventResponse]>);
 /// How far the telling has come.
 #[derive(Debug)]
 struct Feed {
-    follower: Follower,
+    follower: ChangeTracker,
     now: Arc<Snapshot>,
     told: broadcast::Sender<Told>,
 }
@@ -83,7 +83,7 @@ impl Events {
         &self,
         listening: GaugeGuard,
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
-        self.store.synced(SYNC_PATIENCE).await.map_err(failed)?;
+        self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
         let told = self.join().await;
         Ok(events(told, listening).take_until(self.leaving.clone().cancelled_owned()).boxed())
     }
@@ -97,7 +97,8 @@ impl Events {
         }
         let now = self.store.snapshot();
         let (teller, told) = broadcast::channel(KEPT);
-        *feed = Some(Feed { follower: Follower::new(&now), now: Arc::clone(&now), told: teller });
+        *feed =
+            Some(Feed { follower: ChangeTracker::new(&now), now: Arc::clone(&now), told: teller });
         tokio::spawn(self.clone().tell(now));
         told
     }

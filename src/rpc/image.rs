@@ -11,7 +11,7 @@ use crate::{
     image::images::Images,
     model::{record::ImageRecord, time::Nanos},
     stats::service::Stats,
-    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
 };
@@ -36,7 +36,7 @@ impl ImageRpc {
 
     /// Waits until the engine may be changed: it may be another server's.
     async fn changeable(&self) -> Result<(), Status> {
-        self.store.described(SYNC_PATIENCE).await.map(drop).map_err(failed)
+        self.store.described(SYNC_TIMEOUT).await.map(drop).map_err(failed)
     }
 
     fn render(&self, image: &ImageRecord) -> cri::Image {

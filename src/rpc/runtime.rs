@@ -26,7 +26,7 @@ use crate::{
     network::service::Network,
     sandbox::room::Sandboxes,
     stats::service::Stats,
-    store::{handle::Store, settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     streaming::service::Streaming,
     translate::{parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
@@ -66,7 +66,7 @@ pub struct RuntimeRpc {
 impl RuntimeRpc {
     /// What is true now, or why nobody knows yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        self.store.synced(SYNC_PATIENCE).await.map_err(failed)
+        self.store.synced(SYNC_TIMEOUT).await.map_err(failed)
     }
 
     /// The same, with an inspect behind what is known of this container, or of this pod and all its
@@ -99,7 +99,7 @@ impl RuntimeRpc {
 
     /// What is true now, once the engine has described itself: that comes before its lists.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
-        self.store.wait(SYNC_PATIENCE, |now| now.engine.is_some().then_some(())).await;
+        self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()
     }
 }

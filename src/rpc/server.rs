@@ -20,7 +20,7 @@ pub struct Silence {
     /// From connecting to the first bytes.
     pub opening: Duration,
     /// Until one is asked whether he is still there.
-    pub ping_every: Duration,
+    pub ping_interval: Duration,
     /// Until he has answered that, or is let go of.
     pub pong: Duration,
 }
@@ -29,7 +29,7 @@ impl Default for Silence {
     fn default() -> Self {
         Self {
             opening: Duration::from_secs(10),
-            ping_every: Duration::from_secs(60),
+            ping_interval: Duration::from_secs(60),
             pong: Duration::from_secs(30),
         }
     }
@@ -61,7 +61,7 @@ pub async fn serve(
         stopping.send_replace(true);
     };
     let serving = Server::builder()
-        .http2_keepalive_interval(Some(silence.ping_every))
+        .http2_keepalive_interval(Some(silence.ping_interval))
         .http2_keepalive_timeout(Some(silence.pong))
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))

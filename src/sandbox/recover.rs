@@ -70,11 +70,11 @@ impl Sandboxes {
 
     async fn clear_spent(&self) {
         let now = self.rooms.store.snapshot();
-        for id in now.spent_checkpoints().iter().filter(|_| now.is_complete()) {
+        for id in now.obsolete_checkpoints().iter().filter(|_| now.is_complete()) {
             // Whoever removes it now does the rest as well.
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
             let now = self.rooms.store.snapshot();
-            if now.spent_checkpoints().contains(id)
+            if now.obsolete_checkpoints().contains(id)
                 && let Err(error) = self.clear_held(&now, id).await
             {
                 let error = chain(&error);
@@ -170,7 +170,7 @@ impl Sandboxes {
     /// Sandboxes that Docker does not have and that hold no network, but of which we keep files.
     async fn left_behind(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.rooms.containers.files().owners().await;
-        let spent = snapshot.spent_checkpoints().iter().cloned();
+        let spent = snapshot.obsolete_checkpoints().iter().cloned();
         files.into_iter().chain(spent).filter(|id| is_nobodys(snapshot, id)).collect()
     }
 

@@ -6,7 +6,7 @@ use tracing::info;
 use super::{error::SandboxError, room::Sandboxes};
 use crate::{
     model::{id::SandboxId, record::SandboxRecord, resources::PodResources},
-    store::settings::SYNC_PATIENCE,
+    store::settings::SYNC_TIMEOUT,
 };
 
 impl Sandboxes {
@@ -15,7 +15,7 @@ impl Sandboxes {
     /// # Errors
     /// The sandbox is unknown, or the disk refuses.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
-        let now = self.rooms.store.synced(SYNC_PATIENCE).await?;
+        let now = self.rooms.store.synced(SYNC_TIMEOUT).await?;
         let missing = || SandboxError::NotFound { id: id.to_owned() };
         let id: SandboxId = now.sandbox(id).ok_or_else(missing)?.id.clone();
         self.rooms.containers.resized().put_pod(&id, newer).await?;

@@ -33,7 +33,7 @@ use crate::{
         time::Nanos,
     },
     network::service::Attached,
-    store::settings::SYNC_PATIENCE,
+    store::settings::SYNC_TIMEOUT,
     translate::plan::{self, facts::SandboxFacts, sandbox::SandboxPlan},
 };
 
@@ -79,7 +79,7 @@ impl Sandboxes {
     /// A ready sandbox of the same wish is the answer; a dead one is cleared away. It need not
     /// have the name of the scheme: that may have been taken when it was made.
     async fn earlier(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
+        let snapshot = self.rooms.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
         // The news of its end may still be on the way.

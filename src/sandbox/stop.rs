@@ -15,7 +15,7 @@ use crate::{
         id::SandboxId,
         record::{Process, SandboxRecord},
     },
-    store::{settings::SYNC_PATIENCE, snapshot::Snapshot},
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
 impl Sandboxes {
@@ -33,12 +33,12 @@ impl Sandboxes {
     /// The sandbox the caller means. One that Docker lost still has an id while containers
     /// carry it, or we remember it.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.rooms.store.synced(SYNC_PATIENCE).await?;
+        let snapshot = self.rooms.store.synced(SYNC_TIMEOUT).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
         let left = |id: &SandboxId| {
-            !snapshot.containers_of(id).is_empty() || snapshot.spent_checkpoints().contains(id)
+            !snapshot.containers_of(id).is_empty() || snapshot.obsolete_checkpoints().contains(id)
         };
         Ok(SandboxId::try_from(id).ok().filter(left))
     }

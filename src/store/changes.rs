@@ -1,8 +1,8 @@
-//! What happened to containers and pods between two snapshots, told in the order of a life.
+//! What happened to containers and pods between two snapshots, in the order of a lifecycle: the
+//! source of CRI's container events.
 //!
-//! Who follows changes this way can be as slow as they like: nothing is queued for them, and what
-//! came and went between two looks never was visible to anybody. A change is never told before a
-//! snapshot shows it, because it is found there.
+//! A slow reader queues nothing: what came and went between two of its snapshots was never visible.
+//! A change is never reported before a snapshot shows it, because it is found there.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,29 +21,29 @@ pub struct Change {
     pub id: String,
     /// What happened.
     pub step: ContainerEventType,
-    /// Its pod, as the newer snapshot shows it; as it was last seen when it is gone.
+    /// Its pod, as the newer snapshot shows it; as it was last shown when it is gone.
     pub sandbox: Arc<SandboxRecord>,
 }
 
-/// Follows snapshots. Begins with what is there, of which nothing is told.
+/// Compares snapshots. Nothing is reported of what the first one shows.
 #[derive(Debug)]
-pub struct Follower {
-    /// Nothing was followed yet: what only a list is known of is taken as it is listed.
-    begins: bool,
-    lives: HashMap<String, Life>,
+pub struct ChangeTracker {
+    /// This is the first snapshot: what is known from a list only is taken as listed.
+    is_first: bool,
+    objects: HashMap<String, Object>,
     /// Pods, those included that are gone but still have containers.
     pods: HashMap<SandboxId, Arc<SandboxRecord>>,
 }
 
-/// How far a life had come, and whose it is.
+/// A container or a pod, and how far it had come.
 #[derive(Clone, Debug)]
-struct Life {
+struct Object {
     stage: Stage,
     pod: SandboxId,
-    seen: bool,
+    present: bool,
 }
 
-/// How far a life has come. The times tell one run of a container from its next.
+/// How far an object has come. The times distinguish the runs of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Created,
@@ -52,121 +52,133 @@ enum Stage {
     Ended(Option<Nanos>, Nanos),
 }
 
-impl Follower {
-    /// Follows from `now` on.
+impl ChangeTracker {
+    /// Reports changes from `now` on.
     pub fn new(now: &Snapshot) -> Self {
-        let mut follower = Self { begins: true, lives: HashMap::new(), pods: HashMap::new() };
-        follower.changes(now);
-        follower.begins = false;
-        follower
+        let mut tracker = Self { is_first: true, objects: HashMap::new(), pods: HashMap::new() };
+        tracker.changes(now);
+        tracker.is_first = false;
+        tracker
     }
 
     /// What happened since the last call: pods come before their containers and go after them.
-    /// A container of a pod that was never seen is left out: nothing could be said of its pod.
+    /// A container of a pod that was never shown is left out: an event must carry its pod.
     pub fn changes(&mut self, now: &Snapshot) -> Vec<Change> {
-        for life in self.lives.values_mut() {
-            life.seen = false;
+        for object in self.objects.values_mut() {
+            object.present = false;
         }
         for pod in now.sandboxes() {
             self.pods.insert(pod.id.clone(), Arc::clone(pod));
         }
-        let mut told = Vec::new();
-        // A pod that ends ends after its containers, so it is looked at twice.
+        let mut changes = Vec::new();
+        // A pod that ends does so after its containers, so pods are compared twice.
         for pod in now.sandboxes().iter().rev() {
-            self.pod(pod, Half::Beginning, &mut told);
+            self.pod(pod, Half::Beginning, &mut changes);
         }
         for container in now.containers().iter().rev() {
-            self.container(container, &mut told);
+            self.container(container, &mut changes);
         }
         for pod in now.sandboxes().iter().rev() {
-            self.pod(pod, Half::End, &mut told);
+            self.pod(pod, Half::End, &mut changes);
         }
-        self.bury(&mut told);
-        told
+        self.remove_absent(&mut changes);
+        changes
     }
 
-    fn container(&mut self, record: &ContainerRecord, told: &mut Vec<Change>) {
+    fn container(&mut self, record: &ContainerRecord, changes: &mut Vec<Change>) {
         let (id, pod) = (record.id.as_str(), &record.document.sandbox);
         if self.pods.contains_key(pod) {
-            let stage = of_process(&record.process, self.begins);
-            self.advance(id, pod, stage, told);
+            let stage = of_process(&record.process, self.is_first);
+            self.advance(id, pod, stage, changes);
         }
     }
 
-    fn pod(&mut self, record: &SandboxRecord, half: Half, told: &mut Vec<Change>) {
+    fn pod(&mut self, record: &SandboxRecord, half: Half, changes: &mut Vec<Change>) {
         let id = record.id.as_str();
-        let before = self.lives.get(id).map(|life| life.stage);
-        let stage = of_pod(record, before, self.begins);
-        if before.is_none() && !is_known(stage, self.begins) {
+        let before = self.objects.get(id).map(|object| object.stage);
+        let stage = of_pod(record, before, self.is_first);
+        if before.is_none() && !is_reported(stage, self.is_first) {
             return;
         }
         let ends = matches!(stage, Some(Stage::Ended(..)));
         if ends == (half == Half::End) {
-            self.advance(id, &record.id, stage, told);
-        } else if let Some(life) = self.lives.get_mut(id) {
-            life.seen = true;
+            self.advance(id, &record.id, stage, changes);
+        } else if let Some(object) = self.objects.get_mut(id) {
+            object.present = true;
         }
     }
 
-    /// Tells the steps between the stage it had and the one it has; none when that is unknown.
-    fn advance(&mut self, id: &str, pod: &SandboxId, stage: Option<Stage>, told: &mut Vec<Change>) {
-        let before = self.lives.get(id).map(|life| life.stage);
+    /// Reports the steps between the stage it had and the one it has; none when that is unknown.
+    fn advance(
+        &mut self,
+        id: &str,
+        pod: &SandboxId,
+        stage: Option<Stage>,
+        changes: &mut Vec<Change>,
+    ) {
+        let before = self.objects.get(id).map(|object| object.stage);
         let stage = stage.or(before).unwrap_or(Stage::Created);
         for step in steps(before, stage) {
-            self.tell(id, step, pod, told);
+            self.report(id, step, pod, changes);
         }
-        self.lives.insert(id.to_owned(), Life { stage, pod: pod.clone(), seen: true });
+        self.objects.insert(id.to_owned(), Object { stage, pod: pod.clone(), present: true });
     }
 
-    /// Whatever was not seen this time is gone: containers first, then pods.
-    fn bury(&mut self, told: &mut Vec<Change>) {
+    /// What this snapshot lacks is gone: containers first, then pods.
+    fn remove_absent(&mut self, changes: &mut Vec<Change>) {
         let gone: Vec<(String, SandboxId)> = self
-            .lives
+            .objects
             .iter()
-            .filter(|(_, life)| !life.seen)
-            .map(|(id, life)| (id.clone(), life.pod.clone()))
+            .filter(|(_, object)| !object.present)
+            .map(|(id, object)| (id.clone(), object.pod.clone()))
             .collect();
         let (pods, containers): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(id, pod)| id == pod.as_str());
         for (id, pod) in containers.into_iter().chain(pods) {
-            self.tell(&id, ContainerEventType::Deleted, &pod, told);
-            self.lives.remove(&id);
+            self.report(&id, ContainerEventType::Deleted, &pod, changes);
+            self.objects.remove(&id);
         }
-        let lives = &self.lives;
-        let has_some = |id: &SandboxId| lives.values().any(|life| life.pod == *id);
-        self.pods.retain(|id, _| lives.contains_key(id.as_str()) || has_some(id));
+        let objects = &self.objects;
+        let has_some = |id: &SandboxId| objects.values().any(|object| object.pod == *id);
+        self.pods.retain(|id, _| objects.contains_key(id.as_str()) || has_some(id));
     }
 
-    fn tell(&self, id: &str, step: ContainerEventType, pod: &SandboxId, told: &mut Vec<Change>) {
+    fn report(
+        &self,
+        id: &str,
+        step: ContainerEventType,
+        pod: &SandboxId,
+        changes: &mut Vec<Change>,
+    ) {
         if let Some(sandbox) = self.pods.get(pod) {
-            told.push(Change { id: id.to_owned(), step, sandbox: Arc::clone(sandbox) });
+            changes.push(Change { id: id.to_owned(), step, sandbox: Arc::clone(sandbox) });
         }
     }
 }
 
-/// Which part of a pod's life is being told.
+/// Which part of a pod's lifecycle is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     Beginning,
     End,
 }
 
-/// The steps from one stage to another. A life that came back, or one whose end was missed, is
-/// told as the run that ended and the one that began.
+/// The steps from one stage to another. An object that ran again, or one whose end was missed, is
+/// reported as the run that ended and the one that began.
 fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     use ContainerEventType::{Created, Started, Stopped};
-    let born = if before.is_none() { vec![Created] } else { Vec::new() };
+    let created = if before.is_none() { vec![Created] } else { Vec::new() };
     let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
-        // It cannot become unstarted; an engine that says so is not followed.
+        // It cannot become unstarted; an engine that says so is ignored.
         (_, Stage::Created) => &[],
-        // The engine thought better of when it ended.
-        (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_one(run, same) => &[],
-        (Stage::Running(run), Stage::Running(same)) if is_one(run, same) => &[],
+        // The engine corrected when it ended.
+        (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_same_run(run, same) => &[],
+        (Stage::Running(run), Stage::Running(same)) if is_same_run(run, same) => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
         (_, Stage::Running(_)) => &[Started],
         (Stage::Running(began), Stage::Ended(run, _))
-            if run.is_none_or(|run| is_one(run, began)) =>
+            if run.is_none_or(|run| is_same_run(run, began)) =>
         {
             &[Stopped]
         }
@@ -176,31 +188,31 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
         (_, Stage::Ended(Some(_), _)) => &[Started, Stopped],
         (_, Stage::Ended(None, _)) => &[Stopped],
     };
-    born.into_iter().chain(rest.iter().copied()).collect()
+    created.into_iter().chain(rest.iter().copied()).collect()
 }
 
-/// Whether two runs, by their beginnings, are one. A list knows no times.
-fn is_one(run: Nanos, other: Nanos) -> bool {
+/// Whether two runs, by when they began, are the same. A list has no times.
+fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
-/// Whether a pod is told of from now on: who goes by events makes another pod for one that is shown
-/// created and not ready, and one that never becomes ready is cleared away by who asked for it.
-const fn is_known(stage: Option<Stage>, begins: bool) -> bool {
+/// Whether a pod is reported from now on. A kubelet that goes by events would create another pod for
+/// one that is created and not ready; one that never becomes ready is removed by its RunPodSandbox.
+const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     match stage {
         Some(Stage::Running(_)) => true,
-        Some(Stage::Ended(..)) => begins,
+        Some(Stage::Ended(..)) => is_first,
         Some(Stage::Created) | None => false,
     }
 }
 
-/// None while nobody knows. What a list says is not told: the look to come knows more.
-fn of_process(process: &Process, begins: bool) -> Option<Stage> {
+/// None while it is unknown. What a list says is not reported: the inspect to come knows more.
+fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
-        Process::Listed(_) if !begins => None,
+        Process::Listed(_) if !is_first => None,
         Process::Listed(Listed::Running) => Some(Stage::Running(Nanos::UNSET)),
-        // One that could not be started is listed as created: its end is no news.
+        // One that could not be started is listed as created: its end is not reported again.
         Process::Listed(Listed::Created | Listed::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }
@@ -217,14 +229,14 @@ fn of_process(process: &Process, begins: bool) -> Option<Stage> {
 
 /// A pod starts when it is ready and stops when its own process is gone; what its network does
 /// in between is no step.
-fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option<Stage> {
+fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Option<Stage> {
     let process = match &record.process {
         // Docker has lost it.
         None => Some(Stage::Ended(None, Nanos::UNSET)),
-        Some(process) => of_process(process, begins),
+        Some(process) => of_process(process, is_first),
     };
     match process {
-        // Its process was started anew: what is told of it now is the end of the run before.
+        // Its process was restarted: what is reported is the end of the run before.
         Some(Stage::Running(at)) if !record.is_as_connected() => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
             before => before.or(Some(Stage::Ended(None, at))),
@@ -235,7 +247,7 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, begins: bool) -> Option
         // One that never was ready never started.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            // Ended once is ended, also when Docker loses it afterwards.
+            // It has ended already; now Docker has lost it, too.
             Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },

@@ -1,19 +1,19 @@
-//! What the verbs ask of the writer.
+//! What callers of the store ask of its writer task.
 
 use tokio::sync::oneshot;
 
-use super::{error::StoreError, look::Target};
+use super::{error::StoreError, inspect_queue::Target};
 use crate::{checkpoint::record::SandboxCheckpoint, model::id::SandboxId};
 
-/// One request to the writer. Replies come after the snapshot that shows the effect.
+/// One request to the writer. The reply comes after the snapshot that shows the effect.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Look at an object now.
+    /// Inspect an object now.
     Refresh { target: Target, reply: oneshot::Sender<Result<(), StoreError>> },
     /// Join this checkpoint to its sandbox.
-    Put { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
-    /// Say that you are there.
-    Answer { reply: oneshot::Sender<()> },
+    PutCheckpoint { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
     /// The sandbox has no checkpoint any more.
-    Forget { id: SandboxId, reply: oneshot::Sender<()> },
+    ForgetCheckpoint { id: SandboxId, reply: oneshot::Sender<()> },
+    /// Reply at once: a health check.
+    Ping { reply: oneshot::Sender<()> },
 }

@@ -1,4 +1,4 @@
-//! Why the store cannot say.
+//! Why the store has no answer.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use thiserror::Error;
 
 use crate::{engine::error::EngineError, error::Kind};
 
-/// The store cannot answer, or cannot vouch for its answer.
+/// The store has no answer, or none that is up to date.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
-    /// The engine has not been listed once since this process began.
-    #[error("the engine has not answered yet: {reason}")]
+    /// The engine has not been listed since this process began.
+    #[error("Docker has not listed its containers yet: {reason}")]
     NeverSynced {
-        /// What stands in the way, from the last attempt.
+        /// Why not, from the last attempt.
         reason: String,
     },
-    /// The engine did not answer for this object; the store keeps the last it knew.
-    #[error("cannot look at {name}")]
-    Look {
+    /// The inspect failed; the store keeps the last known state.
+    #[error("cannot inspect {name}")]
+    Inspect {
         /// The object, as the caller named it.
         name: String,
-        /// What the engine, or the way to it, says.
+        /// What the engine answered, or why it could not be asked.
         #[source]
         source: EngineError,
     },
-    /// The engine kept silent about this object for too long.
-    #[error("the engine did not answer for {name} within {waited:?}")]
-    Silent {
+    /// The engine did not answer the inspect in time.
+    #[error("Docker did not answer the inspect of {name} within {waited:?}")]
+    InspectTimeout {
         /// The object, as the caller named it.
         name: String,
         /// How long it was waited for.
         waited: Duration,
     },
-    /// The task looking at it ended without an answer.
-    #[error("the look at {name} ended without an answer")]
-    Lost {
+    /// The task that inspected it panicked.
+    #[error("the inspect of {name} failed inside dockbridge")]
+    InspectPanicked {
         /// The object, as the caller named it.
         name: String,
     },
-    /// The writer has ended: the process is going down.
-    #[error("the store is closed")]
+    /// The writer task has ended: the process is going down.
+    #[error("dockbridge is shutting down")]
     Closed,
 }
 
@@ -47,10 +47,10 @@ impl StoreError {
     /// What sort of failure it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Look { source, .. } => source.kind(),
-            Self::Lost { .. } => Kind::Internal,
+            Self::Inspect { source, .. } => source.kind(),
+            Self::InspectPanicked { .. } => Kind::Internal,
             Self::NeverSynced { .. } | Self::Closed => Kind::Unavailable,
-            Self::Silent { .. } => Kind::DeadlineExceeded,
+            Self::InspectTimeout { .. } => Kind::DeadlineExceeded,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The reader's side: snapshots at once, and the few questions the writer must answer.
+//! The store as other modules have it: snapshots at once, and the few requests to the writer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,8 +9,8 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, look::Target, metrics::StoreMetrics,
-    settings::SYNC_PATIENCE, snapshot::Snapshot,
+    command::Command, error::StoreError, inspect_queue::Target, metrics::StoreMetrics,
+    settings::SYNC_TIMEOUT, snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -37,82 +37,83 @@ impl Store {
         Self { current, commands, published, metrics }
     }
 
-    /// What is counted of it.
+    /// Its metrics.
     pub const fn metrics(&self) -> &StoreMetrics {
         &self.metrics
     }
 
-    /// Whether the task that knows what is true still takes orders, within `patience`.
-    pub async fn answers(&self, patience: Duration) -> bool {
-        let asked = self.ask(|reply| Command::Answer { reply });
-        matches!(time::timeout(patience, asked).await, Ok(Ok(())))
+    /// Whether the writer answers within `timeout`: a health check.
+    pub async fn answers(&self, timeout: Duration) -> bool {
+        let answer = self.request(|reply| Command::Ping { reply });
+        matches!(time::timeout(timeout, answer).await, Ok(Ok(())))
     }
 
-    /// What is known now. Never waits.
+    /// The current snapshot. Never waits.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
     }
 
-    /// What is known now, once the engine has listed its containers: nothing is missing then, though
-    /// of some no more may be known than the list tells. While the engine is away afterwards this is
-    /// the last known truth.
+    /// The current snapshot, once the engine has listed its containers: none is missing then, though
+    /// some may be known from the list only. While the engine is away afterwards this is the last
+    /// known state.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
-    pub async fn synced(&self, patience: Duration) -> Result<Arc<Snapshot>, StoreError> {
+    /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
+    pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
         let synced = |snapshot: &Snapshot| snapshot.is_synced().then_some(());
-        match self.wait(patience, synced).await {
+        match self.wait(timeout, synced).await {
             Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+            None => Err(StoreError::NeverSynced { reason: self.reason() }),
         }
     }
 
-    /// What is known now, once the engine has described itself and may be changed: that comes
+    /// The current snapshot, once the engine has described itself and may be changed, which comes
     /// before it is listed.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] when that takes longer than `patience`.
-    pub async fn described(&self, patience: Duration) -> Result<Arc<Snapshot>, StoreError> {
+    /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
+    pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
         let described = |snapshot: &Snapshot| snapshot.engine.is_some().then_some(());
-        match self.wait(patience, described).await {
+        match self.wait(timeout, described).await {
             Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+            None => Err(StoreError::NeverSynced { reason: self.reason() }),
         }
     }
 
-    /// What is known now, once everything that was listed at first has been inspected, however long
-    /// that takes: who deletes, forgets or sets back begins here. None when the store has ended.
+    /// The current snapshot, once everything in the first list has been inspected, however long that
+    /// takes: whoever deletes or resets something waits for this. None when the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
 
-    /// What is known now, once the pod or container of this id has been inspected, if it exists.
+    /// The current snapshot, once the pod or container of this id has been inspected, if it exists.
     ///
     /// # Errors
-    /// The engine does not answer for it; then [`Self::snapshot`] has it as the engine's list does.
+    /// The engine does not answer; then [`Self::snapshot`] has it as the engine's list does.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, StoreError> {
-        let now = self.synced(SYNC_PATIENCE).await?;
+        let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
-        let seen = self.wait(INSPECT_PATIENCE, |now| now.listed_only(&id).is_none().then_some(()));
+        let inspected =
+            self.wait(INSPECT_TIMEOUT, |now| now.listed_only(&id).is_none().then_some(()));
         tokio::select! {
-            seen = seen => match seen {
+            inspected = inspected => match inspected {
                 Some(()) => Ok(self.snapshot()),
-                None => Err(StoreError::Silent { name: id.clone(), waited: INSPECT_PATIENCE }),
+                None => Err(StoreError::InspectTimeout { name: id.clone(), waited: INSPECT_TIMEOUT }),
             },
-            // Not served by a look under way, but before others that wait.
+            // Not served by an inspect that runs, but before others that are queued.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
     }
 
-    /// What is known now, once the engine has listed its images, too.
+    /// The current snapshot, once the engine has listed its images, too.
     ///
     /// # Errors
     /// [`StoreError::NeverSynced`] when that takes long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, StoreError> {
         let listed = |now: &Snapshot| (now.is_synced() && now.has_images()).then_some(());
-        match self.wait(SYNC_PATIENCE, listed).await {
+        match self.wait(SYNC_TIMEOUT, listed).await {
             Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.obstacle() }),
+            None => Err(StoreError::NeverSynced { reason: self.reason() }),
         }
     }
 
@@ -136,12 +137,11 @@ impl Store {
         }
     }
 
-    /// Returns when a look at this container that began after the call is visible. That the
-    /// container is gone is a result too.
+    /// Inspects this container; on return the result is visible. That the container is gone is a
+    /// result, too.
     ///
     /// # Errors
-    /// The engine does not answer for it; the last known record stays, and the store tries again
-    /// by itself.
+    /// The engine does not answer; the last known record stays, and the store tries again by itself.
     pub async fn refresh_container(&self, id: &str) -> Result<(), StoreError> {
         self.refresh(Target::Container(id.to_owned())).await
     }
@@ -157,50 +157,52 @@ impl Store {
     /// Joins a stored checkpoint to its sandbox; visible on return.
     pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
         let checkpoint = Box::new(checkpoint);
-        self.ask(|reply| Command::Put { checkpoint, reply }).await.unwrap_or_default();
+        self.request(|reply| Command::PutCheckpoint { checkpoint, reply })
+            .await
+            .unwrap_or_default();
     }
 
     /// Forgets a removed checkpoint; visible on return.
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
         let id = id.clone();
-        self.ask(|reply| Command::Forget { id, reply }).await.unwrap_or_default();
+        self.request(|reply| Command::ForgetCheckpoint { id, reply }).await.unwrap_or_default();
     }
 
-    /// Waits until `look` finds what it looks for in a snapshot, this one or a later one; `None`
-    /// when that takes longer than `patience`. `look` runs once per change, so keep it short.
+    /// Waits until `find` returns something for a snapshot, the current one or a later one; `None`
+    /// when that takes longer than `timeout`. `find` runs once per snapshot, so keep it short.
     pub async fn wait<T>(
         &self,
-        patience: Duration,
-        mut look: impl FnMut(&Snapshot) -> Option<T>,
+        timeout: Duration,
+        mut find: impl FnMut(&Snapshot) -> Option<T>,
     ) -> Option<T> {
-        let search = self.when(|now| look(now));
-        time::timeout(patience, search).await.ok().flatten()
+        let found = self.when(|now| find(now));
+        time::timeout(timeout, found).await.ok().flatten()
     }
 
     /// As [`Self::wait`], however long it takes; `None` when the store has ended.
-    pub async fn when<T>(&self, mut look: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
+    pub async fn when<T>(&self, mut find: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
         let mut published = self.published.clone();
         loop {
-            // Marked as seen before the look: a change during the look is not lost.
+            // Marked as seen before the search: a change during it is not lost.
             published.borrow_and_update();
-            if let Some(found) = look(&self.snapshot()) {
+            if let Some(found) = find(&self.snapshot()) {
                 return Some(found);
             }
             published.changed().await.ok()?;
         }
     }
 
-    /// Resolves when the store's task has ended, which only a bug can make it do.
+    /// Resolves when the writer has ended, which only a bug can make it do.
     pub async fn ended(&self) {
         let mut published = self.published.clone();
         while published.changed().await.is_ok() {}
     }
 
     async fn refresh(&self, target: Target) -> Result<(), StoreError> {
-        self.ask(|reply| Command::Refresh { target, reply }).await?
+        self.request(|reply| Command::Refresh { target, reply }).await?
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, StoreError> {
@@ -209,16 +211,16 @@ impl Store {
         answer.await.map_err(|_| StoreError::Closed)
     }
 
-    /// Why readers have to wait.
-    fn obstacle(&self) -> String {
+    /// Why callers have to wait.
+    fn reason(&self) -> String {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
             EngineHealth::Starting | EngineHealth::Reachable => {
-                "it is being asked for everything it has".to_owned()
+                "reading its containers and images".to_owned()
             }
         }
     }
 }
 
-/// How long one inspect may take before what the list says has to do.
-const INSPECT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a caller waits for the first inspect of a container.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);

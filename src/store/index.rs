@@ -21,7 +21,7 @@ pub(super) struct Index<T> {
     newest: Vec<Arc<T>>,
 }
 
-/// Container ids grouped by their sandbox.
+/// Containers grouped by their sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Workloads(Vec<Arc<ContainerRecord>>);
 

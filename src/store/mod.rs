@@ -1,36 +1,42 @@
-//! What is true now: one writer fed by the engine's events, many readers.
+//! What Docker has, in memory: one writer task fed by the engine's events, many readers.
 //!
 //! ```text
 //! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ every read of CRI
 //!                                ▲    ▲
-//!            link: ping, info, ──┘    └── looks: one inspect per object at a time,
-//!            events, lists                bounded, with a deadline each
+//!   event_stream: ping, info, ───┘    └── inspectors: one inspect per object at a time,
+//!   events, lists                         bounded, with a deadline each
 //! ```
 //!
-//! An event or a list never says what is true, only what is worth a look; truth is the answer of
-//! the latest inspect. So events may be lost, doubled, late or crossed, and after the next list
-//! the store equals Docker all the same. A workload is shown once it has passed the `gate`. `look`, `facts` and `ledger` are that rule as pure
-//! state machines; `writer`, `link` and `inspect` give them a socket and a clock.
+//! An event or a list only says what to inspect; the state shown is the answer of the latest
+//! inspect. So events may be lost, doubled, late or out of order, and after the next list the store
+//! equals Docker all the same. It does not know who reads it.
+//!
+//! Start at [`handle::Store`], what callers have, and [`snapshot::Snapshot`], what they read.
+//! [`writer`] is the loop; [`state`], [`objects`] and [`inspect_queue`] decide, without a clock or
+//! a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two
+//! snapshots into container events.
 
 pub mod changes;
 pub mod error;
-pub mod gate;
 pub mod handle;
-pub mod inquest;
+pub mod hooks;
+pub mod metrics;
+pub mod oom;
 pub mod settings;
 pub mod snapshot;
 
 mod command;
-mod facts;
-mod hidden;
+mod event_stream;
+mod hidden_containers;
 mod index;
-mod inspect;
-mod lag;
-mod ledger;
-mod link;
-mod look;
-pub mod metrics;
-mod outlet;
+mod inspect_queue;
+mod inspector;
+mod metric_families;
+mod objects;
+mod publisher;
+mod signal;
+mod state;
+mod update_delay;
 mod writer;
 
 #[cfg(test)]

@@ -1,47 +1,46 @@
-//! How patient the store is, and how often it looks again unasked.
+//! Intervals, deadlines and bounds of the store.
 
 use std::time::Duration;
 
-/// Intervals, deadlines and bounds of the store.
+/// How often the store asks the engine, how long it waits, and how much it asks at a time.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// How often everything is looked at again although no event asked for it.
-    pub relist_every: Duration,
-    /// How soon after a list another may follow because an inspect failed: what happened to that
-    /// object, only a list tells.
-    pub relist_rest: Duration,
-    /// How often the engine is pinged: a frozen one is noticed by nothing else.
-    pub ping_every: Duration,
+    /// How often everything is listed and inspected although no event asked for it.
+    pub relist_interval: Duration,
+    /// The shortest time between lists when inspects fail: only a list tells then what happened.
+    pub relist_min_interval: Duration,
+    /// How often the engine is pinged: a frozen one keeps its event stream open.
+    pub ping_interval: Duration,
     /// How long one inspect may take.
     pub inspect_deadline: Duration,
     /// How long a ping, `/info` or the opening of the event stream may take.
     pub connect_deadline: Duration,
-    /// How long one list of all ids may take.
+    /// How long a list of all objects may take.
     pub list_deadline: Duration,
-    /// An inspect that takes longer than this no longer holds back the others.
+    /// An inspect that takes longer than this counts as slow and no longer holds back the others.
     pub slow_after: Duration,
-    /// Inspects under way at the same time, apart from slow ones and those a verb waits for.
-    pub looks: usize,
-    /// Slow inspects under way at the same time.
-    pub slow_looks: usize,
+    /// Inspects that run at the same time, apart from slow ones and those a caller waits for.
+    pub inspects: usize,
+    /// Slow inspects that run at the same time.
+    pub slow_inspects: usize,
 }
 
-/// How long whoever asks waits for the first look at the engine. Less than the 2 s that crictl
-/// and kubeadm wait in all, so that they are told why.
-pub const SYNC_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a caller waits for the engine's first list. Less than the 2 s for which crictl and
+/// kubeadm wait in all, so that they get the reason.
+pub const SYNC_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {
-            relist_every: Duration::from_secs(300),
-            relist_rest: Duration::from_secs(30),
-            ping_every: Duration::from_secs(5),
+            relist_interval: Duration::from_secs(300),
+            relist_min_interval: Duration::from_secs(30),
+            ping_interval: Duration::from_secs(5),
             inspect_deadline: Duration::from_secs(10),
             connect_deadline: Duration::from_secs(5),
             list_deadline: Duration::from_secs(30),
             slow_after: Duration::from_secs(1),
-            looks: 16,
-            slow_looks: 64,
+            inspects: 16,
+            slow_inspects: 64,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One consistent view of everything known, cheap to take and never changing under a reader.
+//! One consistent view of everything the store knows, cheap to take and never changing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,20 +19,20 @@ use crate::model::{
 /// Everything known at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// What the engine said of itself last; none before its first answer.
+    /// The engine's last `/info`; none before its first answer.
     pub engine: Option<Arc<EngineInfo>>,
-    /// Whether it answers now. Records stay when it does not: they are the last known truth.
+    /// Whether it answers now. Records stay when it does not: they are the last known state.
     pub health: EngineHealth,
     pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
     pub(super) containers: Arc<Containers>,
     pub(super) images: Arc<Images>,
-    pub(super) spent: Arc<[SandboxId]>,
+    pub(super) obsolete: Arc<[SandboxId]>,
 }
 
 impl Snapshot {
     /// Before anything is known.
-    pub(super) fn blank() -> Self {
+    pub(super) fn empty() -> Self {
         Self {
             engine: None,
             health: EngineHealth::Starting,
@@ -40,7 +40,7 @@ impl Snapshot {
             sandboxes: Arc::default(),
             containers: Arc::default(),
             images: Arc::default(),
-            spent: Arc::default(),
+            obsolete: Arc::default(),
         }
     }
 
@@ -55,13 +55,13 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether everything that was listed at first has been inspected since. Nothing may be deleted,
-    /// forgotten or set back before.
+    /// Whether everything in the first list has been inspected since. Nothing may be deleted or reset
+    /// before.
     pub const fn is_complete(&self) -> bool {
         self.progress.complete
     }
 
-    /// The whole id of this pod or container, if no more is known of it than the engine's list tells.
+    /// The whole id of this pod or container, if it is known from the engine's list only.
     pub fn listed_only(&self, id: &str) -> Option<&str> {
         if let Some(record) = self.container(id) {
             return record.process.is_listed().then(|| record.id.as_str());
@@ -83,14 +83,13 @@ impl Snapshot {
             .chain(images.map(|image| image.id.to_string()))
     }
 
-    /// What the engine said of itself last.
+    /// The engine's last `/info`.
     ///
     /// # Errors
     /// [`StoreError::NeverSynced`] before its first answer.
     pub fn described(&self) -> Result<&EngineInfo, StoreError> {
-        let undescribed =
-            || StoreError::NeverSynced { reason: "it has not described itself".to_owned() };
-        self.engine.as_deref().ok_or_else(undescribed)
+        let unknown = || StoreError::NeverSynced { reason: "it has not answered".to_owned() };
+        self.engine.as_deref().ok_or_else(unknown)
     }
 
     /// The sandbox with this id, or the only one whose id begins with these four or more
@@ -139,25 +138,25 @@ impl Snapshot {
         &self.images.by_hex
     }
 
-    /// Whether a container that CRI does not show was made of this image: one that is nobody's
-    /// pod, or a pod's pause.
-    pub fn is_held(&self, image: &ImageId) -> bool {
-        self.images.held.contains(image)
+    /// Whether a container that CRI does not show uses this image: one that is no part of a pod, or a
+    /// pod's pause container.
+    pub fn is_used_by_hidden(&self, image: &ImageId) -> bool {
+        self.images.used_by_hidden.contains(image)
     }
 
-    /// Checkpoints that nobody needs any more: Docker does not know the sandbox, and its
-    /// network holds nothing. Empty until [`Self::is_synced`].
-    pub fn spent_checkpoints(&self) -> &[SandboxId] {
-        &self.spent
+    /// Checkpoints that are not needed any more: Docker does not have the sandbox, and it holds no
+    /// network. Empty until [`Self::is_synced`].
+    pub fn obsolete_checkpoints(&self) -> &[SandboxId] {
+        &self.obsolete
     }
 }
 
-/// How much of the engine this process has seen.
+/// How much of the engine is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
     pub(super) images_listed: bool,
-    /// All that the first lists had was inspected.
+    /// Everything in the first lists was inspected.
     pub(super) complete: bool,
 }
 
@@ -181,18 +180,18 @@ impl Containers {
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
-    /// Of containers that CRI does not show.
-    held: HashSet<ImageId>,
+    /// In use by containers that CRI does not show.
+    used_by_hidden: HashSet<ImageId>,
 }
 
 impl Images {
     pub(super) fn new(
         mut images: Vec<Arc<ImageRecord>>,
         by_name: HashMap<String, Arc<ImageRecord>>,
-        held: HashSet<ImageId>,
+        used_by_hidden: HashSet<ImageId>,
     ) -> Self {
         images.sort_by(|a, b| a.id.hex().cmp(b.id.hex()).then_with(|| a.id.cmp(&b.id)));
-        Self { by_hex: images, by_name, held }
+        Self { by_hex: images, by_name, used_by_hidden }
     }
 
     fn find(&self, name: &str) -> Option<&Arc<ImageRecord>> {

@@ -1,4 +1,4 @@
-//! Finding records, and the bounds on looks.
+//! Finding records, and the bounds on inspects.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     fixture,
     index::{Index, Workloads},
-    look::{Looks, Reason, Target},
+    inspect_queue::{InspectQueue, Reason, Target},
     settings::StoreSettings,
 };
 use crate::model::{
@@ -61,47 +61,47 @@ fn containers_are_grouped_by_sandbox() {
 }
 
 #[test]
-fn what_changes_is_seen_while_all_that_was_listed_hangs() {
-    let settings = StoreSettings { looks: 2, slow_looks: 1, ..StoreSettings::default() };
-    let mut looks: Looks<()> = Looks::new(&settings);
-    (1..=9).for_each(|number| looks.want(&target(number), Reason::Listed));
-    while let Some((_, ticket)) = looks.start() {
-        looks.slowed(ticket);
+fn changes_are_inspected_while_everything_listed_hangs() {
+    let settings = StoreSettings { inspects: 2, slow_inspects: 1, ..StoreSettings::default() };
+    let mut inspects: InspectQueue<()> = InspectQueue::new(&settings);
+    (1..=9).for_each(|number| inspects.enqueue(&target(number), Reason::Listed));
+    while let Some((_, at)) = inspects.start() {
+        inspects.set_slow(at);
     }
-    looks.want(&target(20), Reason::Changed);
-    assert_eq!(looks.start().unwrap().0, target(20));
-    looks.want(&target(9), Reason::Listed);
-    assert!(looks.start().is_none(), "it waits for those before it");
-    looks.want(&target(9), Reason::Changed);
-    looks.want(&target(9), Reason::Changed);
-    let (again, ticket) = looks.start().expect("though it was listed before");
+    inspects.enqueue(&target(20), Reason::Changed);
+    assert_eq!(inspects.start().unwrap().0, target(20));
+    inspects.enqueue(&target(9), Reason::Listed);
+    assert!(inspects.start().is_none(), "it waits for those before it");
+    inspects.enqueue(&target(9), Reason::Changed);
+    inspects.enqueue(&target(9), Reason::Changed);
+    let (again, at) = inspects.start().expect("though it was listed before");
     assert_eq!(again, target(9));
-    assert!(looks.start().is_none(), "it is looked at once");
-    looks.want(&target(9), Reason::Changed);
-    looks.finish(&again, ticket, true);
-    assert_eq!(looks.start().unwrap().0, target(9), "it changed meanwhile");
+    assert!(inspects.start().is_none(), "it is inspected once");
+    inspects.enqueue(&target(9), Reason::Changed);
+    inspects.finish(&again, at, true);
+    assert_eq!(inspects.start().unwrap().0, target(9), "it changed meanwhile");
 }
 
 #[test]
-fn quick_and_slow_looks_are_bounded_and_verbs_pass_by() {
-    let settings = StoreSettings { looks: 2, slow_looks: 1, ..StoreSettings::default() };
-    let mut looks: Looks<()> = Looks::new(&settings);
-    (1..=6).for_each(|number| looks.want(&target(number), Reason::Listed));
-    let first = looks.start().unwrap();
-    let second = looks.start().unwrap();
-    assert!(looks.start().is_none(), "two are under way");
-    looks.slowed(first.1);
-    let third = looks.start().expect("a slow one makes room");
-    looks.slowed(second.1);
-    assert!(looks.start().is_none(), "as far as the bound on slow ones goes");
-    looks.ask(target(6), ());
-    assert_eq!(looks.start().unwrap().0, target(6), "a verb does not queue");
-    looks.finish(&third.0, third.1, true);
-    assert_eq!(looks.start().unwrap().0, target(4), "nor is its target looked at twice");
-    looks.finish(&first.0, first.1, true);
-    looks.finish(&second.0, second.1, false);
-    assert_eq!(looks.start().unwrap().0, target(5));
-    assert!(looks.start().is_none());
+fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
+    let settings = StoreSettings { inspects: 2, slow_inspects: 1, ..StoreSettings::default() };
+    let mut inspects: InspectQueue<()> = InspectQueue::new(&settings);
+    (1..=6).for_each(|number| inspects.enqueue(&target(number), Reason::Listed));
+    let first = inspects.start().unwrap();
+    let second = inspects.start().unwrap();
+    assert!(inspects.start().is_none(), "two are under way");
+    inspects.set_slow(first.1);
+    let third = inspects.start().expect("a slow one makes room");
+    inspects.set_slow(second.1);
+    assert!(inspects.start().is_none(), "as far as the bound on slow ones goes");
+    inspects.wait(target(6), ());
+    assert_eq!(inspects.start().unwrap().0, target(6), "a caller does not queue");
+    inspects.finish(&third.0, third.1, true);
+    assert_eq!(inspects.start().unwrap().0, target(4), "nor is its target inspected twice");
+    inspects.finish(&first.0, first.1, true);
+    inspects.finish(&second.0, second.1, false);
+    assert_eq!(inspects.start().unwrap().0, target(5));
+    assert!(inspects.start().is_none());
 }
 
 #[test]
@@ -110,5 +110,5 @@ fn the_defaults_keep_the_promises() {
     // Readiness must turn false within 10 s of a freeze, asked every 5 s.
     assert!(settings.connect_deadline <= Duration::from_secs(5));
     assert!(settings.slow_after < settings.inspect_deadline);
-    assert!(settings.slow_looks >= 20, "twenty hanging containers must not be felt");
+    assert!(settings.slow_inspects >= 20, "twenty hanging containers must not be felt");
 }

@@ -1,8 +1,8 @@
-//! The one task that writes: takes in commands, signals and finished looks, and publishes.
+//! The one task that writes: handles commands, signals and finished inspects, and publishes.
 //!
-//! Whatever is ready is taken in before one snapshot is published, and a snapshot that was costly
-//! to make is not followed by another at once; so a burst of ten thousand events costs a few
-//! snapshots, and a quiet engine's single event is visible immediately.
+//! Whatever is ready is handled before one snapshot is published, and a snapshot that took long to
+//! make is not followed by another at once; so a burst of ten thousand events costs a few
+//! snapshots, and a single event of a quiet engine is visible immediately.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,18 +21,19 @@ use tracing::{debug, warn};
 use super::{
     command::Command,
     error::StoreError,
-    facts::Sight,
-    gate::Gate,
+    event_stream::EventStream,
     handle::Store,
-    inquest::Inquest,
-    inspect::{LookFailure, Looker},
-    ledger::{Effect, Ledger, Listing},
-    link::{self, Signal},
-    look::{Target, Ticket},
+    hooks::StoreHooks,
+    inspect_queue::{Generation, Target},
+    inspector::{InspectFailure, Inspector},
     metrics::StoreMetrics,
-    outlet::{Outlet, Reply},
+    objects::Inspected,
+    oom::OomDetector,
+    publisher::{Publisher, Reply},
     settings::StoreSettings,
+    signal::Signal,
     snapshot::Snapshot,
+    state::{EventEffect, Listing, State},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -47,50 +48,49 @@ use crate::{
 
 impl Store {
     /// Starts the store: it connects by itself, now or whenever the engine appears. `checkpoints`
-    /// are those of the last run; workloads are shown once they have passed the `gate`, and what
-    /// killed them, if something did, is known by the `inquest`. Must be called inside a runtime.
+    /// are those of the last run, `hooks` say when containers are shown, and `oom` why they ended.
+    /// Must be called inside a runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
         settings: StoreSettings,
-        gate: Gate,
-        inquest: Inquest,
+        hooks: StoreHooks,
+        oom: OomDetector,
     ) -> Self {
-        let current = Arc::new(ArcSwap::from_pointee(Snapshot::blank()));
-        let (commands, orders) = mpsc::channel(COMMANDS);
-        let (shout, published) = watch::channel(());
+        let current = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
+        let (to_commands, commands) = mpsc::channel(COMMANDS);
+        let (to_published, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let looker =
-            Looker { engine, gate, inquest, settings, signals: to_signals, relist: Arc::default() };
+        let inspector =
+            Inspector { engine, hooks, oom, settings, signals: to_signals, relist: Arc::default() };
         let metrics = StoreMetrics::default();
-        let outlet = Outlet::new(&current, shout, metrics.clone());
-        let writer = Writer::new(looker, signals, checkpoints, outlet);
-        task::spawn(writer.run(orders));
-        Self::new(current, commands, published, metrics)
+        let publisher = Publisher::new(&current, to_published, metrics.clone());
+        let writer = Writer::new(inspector, signals, checkpoints, publisher);
+        task::spawn(writer.run(commands));
+        Self::new(current, to_commands, published, metrics)
     }
 }
 
 struct Writer {
-    looker: Looker,
-    ledger: Ledger<Reply, StoreError>,
-    outlet: Outlet,
+    inspector: Inspector,
+    state: State<Reply, StoreError>,
+    publisher: Publisher,
     signals: mpsc::Receiver<Signal>,
-    work: JoinSet<Done>,
-    looking: HashMap<task::Id, (Target, Ticket)>,
-    link: AbortHandle,
-    /// When the engine is asked next whether it answers at all.
-    heartbeat: time::Interval,
+    tasks: JoinSet<Done>,
+    inspecting: HashMap<task::Id, (Target, Generation)>,
+    event_stream: AbortHandle,
+    ping_timer: time::Interval,
     pinging: bool,
 }
 
-/// What a task of the writer comes back with.
+/// The result of a task of the writer.
 enum Done {
-    Looked(Target, Ticket, Result<Sight, LookFailure>),
-    Rested(Target),
-    Described(Result<Box<EngineInfo>, EngineError>),
+    Inspected(Target, Generation, Result<Inspected, InspectFailure>),
+    RetryDue(Target),
+    EngineInfo(Result<Box<EngineInfo>, EngineError>),
     Pinged(Option<String>),
     PingDue,
-    Unlinked,
+    EventStreamEnded,
     Saved,
 }
 
@@ -98,249 +98,253 @@ enum Done {
 enum Wake {
     Command(Command),
     Signal(Signal),
-    Work(Result<(task::Id, Done), JoinError>),
-    Heartbeat,
+    TaskEnded(Result<(task::Id, Done), JoinError>),
+    PingDue,
     Publish,
     Close,
 }
 
 impl Writer {
     fn new(
-        looker: Looker,
+        inspector: Inspector,
         signals: mpsc::Receiver<Signal>,
         checkpoints: Vec<SandboxCheckpoint>,
-        outlet: Outlet,
+        publisher: Publisher,
     ) -> Self {
-        let mut work = JoinSet::new();
+        let mut tasks = JoinSet::new();
         // An interval of zero would panic.
-        let mut heartbeat = time::interval(looker.settings.ping_every.max(SILENCE_REST));
-        heartbeat.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        let link = follow(&mut work, &looker);
+        let mut ping_timer = time::interval(inspector.settings.ping_interval.max(PING_AGAIN_AFTER));
+        ping_timer.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let event_stream = follow(&mut tasks, &inspector);
         Self {
-            ledger: Ledger::new(&looker.settings, checkpoints),
-            looker,
-            outlet,
+            state: State::new(&inspector.settings, checkpoints),
+            inspector,
+            publisher,
             signals,
-            work,
-            looking: HashMap::new(),
-            link,
-            heartbeat,
+            tasks,
+            inspecting: HashMap::new(),
+            event_stream,
+            ping_timer,
             pinging: false,
         }
     }
 
-    async fn run(mut self, mut orders: mpsc::Receiver<Command>) {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
-            let mut wake = self.wait(&mut orders).await;
+            let mut wake = self.wait(&mut commands).await;
             for _ in 0..BATCH {
                 match wake {
                     Wake::Close => return,
                     Wake::Publish => break,
-                    other => self.take_in(other),
+                    other => self.handle(other),
                 }
-                let Some(next) = self.ready(&mut orders) else { break };
+                let Some(next) = self.ready(&mut commands) else { break };
                 wake = next;
             }
-            self.start_looks();
-            self.outlet.flush(&mut self.ledger);
+            self.start_inspects();
+            self.publisher.flush(&mut self.state);
         }
     }
 
-    async fn wait(&mut self, orders: &mut mpsc::Receiver<Command>) -> Wake {
+    async fn wait(&mut self, commands: &mut mpsc::Receiver<Command>) -> Wake {
         tokio::select! {
-            order = orders.recv() => order.map_or(Wake::Close, Wake::Command),
+            command = commands.recv() => command.map_or(Wake::Close, Wake::Command),
             Some(signal) = self.signals.recv() => Wake::Signal(signal),
-            Some(done) = self.work.join_next_with_id() => Wake::Work(done),
-            _ = self.heartbeat.tick() => Wake::Heartbeat,
-            () = time::sleep_until(self.outlet.not_before()), if self.ledger.is_due() => Wake::Publish,
+            Some(ended) = self.tasks.join_next_with_id() => Wake::TaskEnded(ended),
+            _ = self.ping_timer.tick() => Wake::PingDue,
+            () = time::sleep_until(self.publisher.not_before()), if self.state.is_due() => Wake::Publish,
         }
     }
 
-    fn ready(&mut self, orders: &mut mpsc::Receiver<Command>) -> Option<Wake> {
-        let order = || orders.try_recv().ok().map(Wake::Command);
-        let done = self.work.try_join_next_with_id().map(Wake::Work);
-        done.or_else(order).or_else(|| self.signals.try_recv().ok().map(Wake::Signal))
+    fn ready(&mut self, commands: &mut mpsc::Receiver<Command>) -> Option<Wake> {
+        let command = || commands.try_recv().ok().map(Wake::Command);
+        let ended = self.tasks.try_join_next_with_id().map(Wake::TaskEnded);
+        ended.or_else(command).or_else(|| self.signals.try_recv().ok().map(Wake::Signal))
     }
 
-    fn take_in(&mut self, wake: Wake) {
+    fn handle(&mut self, wake: Wake) {
         match wake {
-            Wake::Command(command) => self.obey(command),
-            Wake::Signal(signal) => self.hear(signal),
-            Wake::Work(Ok((id, done))) => {
-                self.looking.remove(&id);
-                self.take_back(done);
+            Wake::Command(command) => self.handle_command(command),
+            Wake::Signal(signal) => self.handle_signal(signal),
+            Wake::TaskEnded(Ok((id, done))) => {
+                self.inspecting.remove(&id);
+                self.handle_done(done);
             }
-            Wake::Work(Err(error)) => self.bear(&error),
-            Wake::Heartbeat => self.ping(),
+            Wake::TaskEnded(Err(error)) => self.handle_panic(&error),
+            Wake::PingDue => self.ping(),
             Wake::Publish | Wake::Close => {}
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Refresh { target, reply } => self.ledger.refresh(target, Reply(reply)),
-            Command::Put { checkpoint, reply } => {
-                self.ledger.put(*checkpoint);
-                self.outlet.announce(reply);
+            Command::Refresh { target, reply } => self.state.refresh(target, Reply(reply)),
+            Command::PutCheckpoint { checkpoint, reply } => {
+                self.state.put_checkpoint(*checkpoint);
+                self.publisher.reply_when_published(reply);
             }
-            Command::Answer { reply } => drop(reply.send(())),
-            Command::Forget { id, reply } => {
-                self.ledger.forget(&id);
-                self.outlet.announce(reply);
+            Command::ForgetCheckpoint { id, reply } => {
+                self.state.forget_checkpoint(&id);
+                self.publisher.reply_when_published(reply);
             }
+            Command::Ping { reply } => drop(reply.send(())),
         }
     }
 
-    fn hear(&mut self, signal: Signal) {
+    fn handle_signal(&mut self, signal: Signal) {
         match signal {
-            Signal::Linked(engine) => {
-                self.metrics().links.inc();
-                self.outlet.lag.begin(Nanos(clock::nanos()));
-                self.metrics().heard();
-                self.ledger.describe(*engine);
-                self.ledger.linked();
+            Signal::Connected(engine) => {
+                self.metrics().connects.inc();
+                self.publisher.update_delay.connected(Nanos(clock::nanos()));
+                self.metrics().contact();
+                self.state.set_engine(*engine);
+                self.state.connected();
             }
-            Signal::Listing => self.ledger.listing(),
+            Signal::Listing => self.state.listing(),
             Signal::Listed(listing) => {
                 self.metrics().lists.inc();
-                self.metrics().heard();
+                self.metrics().contact();
                 // The first list follows a fresh `/info`; a later one makes up for a reload
                 // whose event was lost.
-                if self.ledger.is_up() {
+                if self.state.is_ready() {
                     self.read_info();
                 }
-                self.keep(&listing);
-                self.ledger.listed(&listing);
+                self.forget_exit_causes(&listing);
+                self.state.listed(&listing);
             }
-            Signal::Happened(event, at) => self.happened(event, at),
-            Signal::Lost(reason) => {
-                self.metrics().losses.inc();
-                self.ledger.lost(reason);
+            Signal::Event(event, at) => self.handle_event(event, at),
+            Signal::Disconnected(reason) => {
+                self.metrics().disconnects.inc();
+                self.state.disconnected(reason);
             }
-            Signal::Slowed(target, ticket) => self.ledger.slowed(&target, ticket),
-            Signal::Glimpsed(record, ticket) => self.ledger.glimpsed(*record, ticket),
+            Signal::Slow(target, at) => self.state.set_slow(&target, at),
+            Signal::Provisional(record, at) => self.state.show_provisional(*record, at),
         }
     }
 
-    fn happened(&mut self, event: EngineEvent, at: Nanos) {
+    fn handle_event(&mut self, event: EngineEvent, at: Nanos) {
         self.metrics().events.inc();
-        self.metrics().heard();
+        self.metrics().contact();
         match &event {
             EngineEvent::ContainerGone { id } => {
-                self.looker.gate.tell_gone(id);
-                self.looker.inquest.forget(id);
-                self.save();
+                self.inspector.hooks.gone(id);
+                self.inspector.oom.forget(id);
+                self.save_exit_causes();
             }
-            EngineEvent::ContainerKilled { id } => self.looker.inquest.sentence(id, at),
-            EngineEvent::ContainerOom { id } => self.looker.inquest.hear(id, at),
+            EngineEvent::ContainerKilled { id } => self.inspector.oom.record_engine_kill(id, at),
+            EngineEvent::ContainerOom { id } => self.inspector.oom.record_oom_event(id, at),
             _ => {}
         }
-        match self.ledger.happened(event) {
-            Effect::None => {}
-            Effect::Wanted(target) => self.outlet.lag.happened(target.name(), at),
-            Effect::Gone(target) => self.outlet.lag.lost(target.name(), at),
-            Effect::Reloaded => self.read_info(),
+        match self.state.event(event) {
+            EventEffect::None => {}
+            EventEffect::Queued(target) => self.publisher.update_delay.event(target.name(), at),
+            EventEffect::Gone(target) => self.publisher.update_delay.gone(target.name(), at),
+            EventEffect::Reloaded => self.read_info(),
         }
     }
 
-    fn keep(&mut self, listing: &Listing) {
-        let there: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
-        self.looker.inquest.keep(|id| there.contains(id));
-        self.save();
+    /// Forgets those of containers that the engine no longer lists.
+    fn forget_exit_causes(&mut self, listing: &Listing) {
+        let listed: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
+        self.inspector.oom.retain(|id| listed.contains(id));
+        self.save_exit_causes();
     }
 
-    /// What is known of ends that the engine does not know.
-    fn save(&mut self) {
-        let inquest = &self.looker.inquest;
-        if !inquest.is_saved() {
-            let inquest = inquest.clone();
-            self.work.spawn(async move {
-                inquest.save().await;
+    fn save_exit_causes(&mut self) {
+        let oom = &self.inspector.oom;
+        if !oom.is_saved() {
+            let oom = oom.clone();
+            self.tasks.spawn(async move {
+                oom.save().await;
                 Done::Saved
             });
         }
     }
 
-    fn take_back(&mut self, done: Done) {
+    fn handle_done(&mut self, done: Done) {
         match done {
-            Done::Looked(target, ticket, result) => self.looked(&target, ticket, result),
-            Done::Rested(target) => self.ledger.rested(&target),
-            Done::Described(Ok(engine)) => self.ledger.describe(*engine),
-            Done::Described(Err(error)) => {
-                warn!(error = chain(&error), "cannot read what the docker engine is");
+            Done::Inspected(target, at, result) => self.inspected(&target, at, result),
+            Done::RetryDue(target) => self.state.retry(&target),
+            Done::EngineInfo(Ok(engine)) => self.state.set_engine(*engine),
+            Done::EngineInfo(Err(error)) => {
+                warn!(error = chain(&error), "docker info failed; keeping the last known answer");
             }
-            Done::Pinged(silence) => self.pinged(silence),
+            Done::Pinged(failure) => self.pinged(failure),
             Done::PingDue => self.ping(),
-            Done::Unlinked | Done::Saved => {}
+            Done::EventStreamEnded | Done::Saved => {}
         }
     }
 
     /// A task panicked: a bug, but not the end of the store.
-    fn bear(&mut self, error: &JoinError) {
-        warn!(%error, "a task of the store broke");
-        if let Some((target, ticket)) = self.looking.remove(&error.id()) {
-            self.looked(&target, ticket, Err(LookFailure::Lost));
-        } else if error.id() == self.link.id() {
-            self.ledger.lost("following it failed inside dockbridge".to_owned());
-            self.link = follow(&mut self.work, &self.looker);
+    fn handle_panic(&mut self, error: &JoinError) {
+        warn!(%error, "a task of the store panicked; the store goes on");
+        if let Some((target, at)) = self.inspecting.remove(&error.id()) {
+            self.inspected(&target, at, Err(InspectFailure::Panicked));
+        } else if error.id() == self.event_stream.id() {
+            self.state.disconnected("reading its events failed inside dockbridge".to_owned());
+            self.event_stream = follow(&mut self.tasks, &self.inspector);
         } else {
             self.pinging = false;
         }
     }
 
-    fn start_looks(&mut self) {
-        while let Some((target, ticket)) = self.ledger.start() {
-            self.outlet.lag.looks(target.name());
-            let look = self.looker.clone().look(target.clone(), ticket);
-            let looked = target.clone();
-            let task = self.work.spawn(async move { Done::Looked(looked, ticket, look.await) });
-            self.looking.insert(task.id(), (target, ticket));
+    fn start_inspects(&mut self) {
+        while let Some((target, at)) = self.state.start() {
+            self.publisher.update_delay.inspect_began(target.name());
+            let result = self.inspector.clone().run(target.clone(), at);
+            let named = target.clone();
+            let task = self.tasks.spawn(async move { Done::Inspected(named, at, result.await) });
+            self.inspecting.insert(task.id(), (target, at));
         }
     }
 
-    fn looked(&mut self, target: &Target, ticket: Ticket, result: Result<Sight, LookFailure>) {
-        self.metrics().looked(target, result.is_ok());
+    fn inspected(
+        &mut self,
+        target: &Target,
+        at: Generation,
+        result: Result<Inspected, InspectFailure>,
+    ) {
+        self.metrics().inspected(target, result.is_ok());
         match (&result, target) {
-            (Ok(_), _) => self.outlet.lag.seen(target.name()),
-            (Err(_), Target::Container(_)) => self.looker.relist.notify_one(),
+            (Ok(_), _) => self.publisher.update_delay.inspected(target.name()),
+            (Err(_), Target::Container(_)) => self.inspector.relist.notify_one(),
             (Err(_), Target::Image(_)) => {}
         }
-        let result = result.map_err(|failure| failure.about(target.name()));
-        let told = result.as_ref().err().map(|error| chain(error));
-        let Some(failures) = self.ledger.looked(target, ticket, result) else { return };
-        let rest = rest_after(failures, self.looker.settings.relist_every);
-        let (name, error) = (target.name(), told.unwrap_or_default());
+        let result = result.map_err(|failure| failure.of(target.name()));
+        let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
+        let Some(failures) = self.state.inspected(target, at, result) else { return };
+        let pause = pause_after(failures, self.inspector.settings.relist_interval);
         if failures == 1 {
-            warn!(object = name, error, "cannot look at it; keeping what was known last");
+            warn!(error, "docker inspect failed; serving the last known state, retrying");
         } else {
-            debug!(object = name, error, failures, "still cannot look at it");
+            debug!(error, failures, "docker inspect failed again; retrying");
         }
         let target = target.clone();
-        self.work.spawn(async move {
-            time::sleep(rest).await;
-            Done::Rested(target)
+        self.tasks.spawn(async move {
+            time::sleep(pause).await;
+            Done::RetryDue(target)
         });
     }
 
     const fn metrics(&self) -> &StoreMetrics {
-        &self.outlet.metrics
+        &self.publisher.metrics
     }
 
-    fn asking(&self) -> (Engine, Duration) {
-        (self.looker.engine.clone(), self.looker.settings.connect_deadline)
+    fn engine(&self) -> (Engine, Duration) {
+        (self.inspector.engine.clone(), self.inspector.settings.connect_deadline)
     }
 
     fn read_info(&mut self) {
-        let (engine, patience) = self.asking();
-        let gate = self.looker.gate.clone();
-        self.work.spawn(async move {
-            match time::timeout(patience, engine.info()).await {
+        let (engine, deadline) = self.engine();
+        let hooks = self.inspector.hooks.clone();
+        self.tasks.spawn(async move {
+            match time::timeout(deadline, engine.info()).await {
                 Ok(Ok(info)) => {
-                    gate.admit(&info).await;
-                    Done::Described(Ok(Box::new(info)))
+                    hooks.engine(&info).await;
+                    Done::EngineInfo(Ok(Box::new(info)))
                 }
-                Ok(Err(error)) => Done::Described(Err(error)),
-                // The ping tells whether it answers at all.
+                Ok(Err(error)) => Done::EngineInfo(Err(error)),
+                // The ping shows whether it answers at all.
                 Err(_) => Done::PingDue,
             }
         });
@@ -348,53 +352,54 @@ impl Writer {
 
     /// Asks whether the engine answers at all: a frozen one keeps its event stream open.
     fn ping(&mut self) {
-        if self.pinging || !self.ledger.is_linked() {
+        if self.pinging || !self.state.is_connected() {
             return;
         }
         self.pinging = true;
-        let (engine, patience) = self.asking();
-        self.work.spawn(async move {
-            Done::Pinged(match time::timeout(patience, engine.negotiate()).await {
+        let (engine, deadline) = self.engine();
+        self.tasks.spawn(async move {
+            Done::Pinged(match time::timeout(deadline, engine.negotiate()).await {
                 Ok(Ok(_)) => None,
                 Ok(Err(error)) => Some(chain(&error)),
-                Err(_) => Some(format!("it did not answer a ping within {patience:?}")),
+                Err(_) => Some(format!("it did not answer a ping within {deadline:?}")),
             })
         });
     }
 
-    /// A silent engine is asked more often than a healthy one.
-    fn pinged(&mut self, silence: Option<String>) {
+    /// An engine that does not answer is asked more often than a healthy one.
+    fn pinged(&mut self, failure: Option<String>) {
         self.pinging = false;
-        if silence.is_none() {
-            self.metrics().heard();
+        if failure.is_none() {
+            self.metrics().contact();
+        } else {
+            self.ping_timer.reset_after(PING_AGAIN_AFTER);
         }
-        if silence.is_some() {
-            self.heartbeat.reset_after(SILENCE_REST);
-        }
-        self.ledger.pinged(silence);
+        self.state.pinged(failure);
     }
 }
 
-fn follow(work: &mut JoinSet<Done>, looker: &Looker) -> AbortHandle {
-    let following = link::follow(looker.clone());
-    work.spawn(async {
-        following.await;
-        Done::Unlinked
+fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
+    let Inspector { engine, hooks, settings, signals, relist, .. } = inspector.clone();
+    let event_stream = EventStream::new(engine, hooks, settings, signals, relist);
+    tasks.spawn(async {
+        event_stream.run().await;
+        Done::EventStreamEnded
     })
 }
 
-/// Doubles from failure to failure, up to the interval at which everything is looked at anyway.
-fn rest_after(failures: u32, longest: Duration) -> Duration {
+/// Doubles from failure to failure, up to the interval at which everything is inspected anyway.
+fn pause_after(failures: u32, longest: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_REST.saturating_mul(doubled).min(longest)
+    FIRST_PAUSE.saturating_mul(doubled).min(longest)
 }
 
 /// Commands waiting for the writer before their callers wait too.
 const COMMANDS: usize = 256;
 /// Events read ahead of the writer; the engine drops them for a reader that falls behind.
 const SIGNALS: usize = 4096;
-/// Wake-ups taken in before looks are started and a snapshot is published.
+/// Wake-ups handled before inspects are started and a snapshot is published.
 const BATCH: usize = 4096;
-const FIRST_REST: Duration = Duration::from_millis(250);
-/// Between pings of a silent engine: readiness must be back within two seconds of its recovery.
-const SILENCE_REST: Duration = Duration::from_millis(500);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Between pings of an engine that does not answer: readiness must be back within two seconds of its
+/// recovery.
+const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

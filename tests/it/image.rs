@@ -17,7 +17,7 @@ use dockbridge::{
         reference::ImageReference,
     },
     pause::archive,
-    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -70,8 +70,8 @@ impl Bench {
             engine.clone(),
             Vec::new(),
             StoreSettings::default(),
-            Gate::open(),
-            Inquest::default(),
+            StoreHooks::none(),
+            OomDetector::default(),
         );
         let images = Images::new(engine, store.clone(), settings, pulled, &TaskTracker::new());
         Self { docker, store, images }

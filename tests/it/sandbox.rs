@@ -29,7 +29,7 @@ use dockbridge::{
         adopt::Adopter,
         room::{SandboxRooms, Sandboxes},
     },
-    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -62,8 +62,8 @@ impl Node {
             engine.clone(),
             known,
             StoreSettings::default(),
-            Gate::open(),
-            Inquest::default(),
+            StoreHooks::none(),
+            OomDetector::default(),
         );
         store.synced(Duration::from_secs(10)).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());

@@ -22,7 +22,7 @@ use super::{EVERY, Watch};
 use crate::{
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
     telemetry::systemd::Systemd,
     wire::cri::{
         self,
@@ -147,8 +147,8 @@ impl FakeSystemd {
         let writer = runtime();
         let engine = Engine::new(room.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
-            let inquest = Inquest::new(Cgroups::default());
-            Store::start(engine, Vec::new(), StoreSettings::default(), Gate::open(), inquest)
+            let oom = OomDetector::new(Cgroups::default());
+            Store::start(engine, Vec::new(), StoreSettings::default(), StoreHooks::none(), oom)
         });
         Self { room, socket, watchdog, store, writer }
     }

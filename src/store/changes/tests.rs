@@ -1,8 +1,8 @@
-//! Lives are told whole, in order, and each step once, however many snapshots were missed.
+//! Lifecycles are reported whole, in order, and each step once, however many snapshots were missed.
 
 use std::sync::Arc;
 
-use super::{Change, Follower};
+use super::{Change, ChangeTracker};
 use crate::{
     model::{
         attachment::Attachment,
@@ -26,8 +26,8 @@ fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
     Process::Exited { started_at, finished_at, exit_code: 1, reason, message: String::new() }
 }
 
-/// What is shown of a pod and its container, and what is told of that.
-type Told<'a> = (Option<Process>, Option<Process>, &'a [(u64, ContainerEventType)]);
+/// What is shown of a pod and its container, and what is reported.
+type Case<'a> = (Option<Process>, Option<Process>, &'a [(u64, ContainerEventType)]);
 
 /// A pod (2) that is ready while `pause` runs, and its container (3).
 fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
@@ -39,11 +39,11 @@ fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     Snapshot {
         sandboxes: Arc::new(Index::new(pods.into_iter().collect())),
         containers: Arc::new(Containers::new(containers.into_iter().collect())),
-        ..Snapshot::blank()
+        ..Snapshot::empty()
     }
 }
 
-fn told(changes: &[Change]) -> Vec<(u64, ContainerEventType)> {
+fn steps_of(changes: &[Change]) -> Vec<(u64, ContainerEventType)> {
     let number = |id: &str| u64::from_str_radix(id, 16).unwrap();
     changes.iter().map(|change| (number(&change.id), change.step)).collect()
 }
@@ -51,16 +51,16 @@ fn told(changes: &[Change]) -> Vec<(u64, ContainerEventType)> {
 use ContainerEventType::{Created, Deleted, Started, Stopped};
 
 #[test]
-fn what_is_there_at_the_start_is_not_told() {
-    let mut follower = Follower::new(&shown(Some(running(1)), Some(running(2))));
-    assert!(follower.changes(&shown(Some(running(1)), Some(running(2)))).is_empty());
+fn what_is_there_at_the_start_is_not_reported() {
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));
+    assert!(tracker.changes(&shown(Some(running(1)), Some(running(2)))).is_empty());
 }
 
 #[test]
-fn a_life_is_told_step_by_step() {
-    let mut follower = Follower::new(&shown(None, None));
+fn a_lifecycle_is_reported_step_by_step() {
+    let mut tracker = ChangeTracker::new(&shown(None, None));
     let end = exited(2, 3, ExitReason::Error);
-    let lives: [Told<'_>; 7] = [
+    let cases: [Case<'_>; 7] = [
         (Some(running(1)), None, &[(2, Created), (2, Started)]),
         (Some(running(1)), Some(Process::Created), &[(3, Created)]),
         (Some(running(1)), Some(running(2)), &[(3, Started)]),
@@ -69,28 +69,28 @@ fn a_life_is_told_step_by_step() {
         (Some(exited(1, 4, ExitReason::Completed)), None, &[(3, Deleted)]),
         (None, None, &[(2, Deleted)]),
     ];
-    for (pause, container, wanted) in lives {
-        assert_eq!(told(&follower.changes(&shown(pause, container))), wanted);
+    for (pause, container, wanted) in cases {
+        assert_eq!(steps_of(&tracker.changes(&shown(pause, container))), wanted);
     }
-    assert!(follower.lives.is_empty() && follower.pods.is_empty(), "nothing is kept for ever");
+    assert!(tracker.objects.is_empty() && tracker.pods.is_empty(), "nothing is kept for ever");
 }
 
 #[test]
-fn what_was_missed_is_told_at_once_and_in_order() {
+fn what_was_missed_is_reported_at_once_and_in_order() {
     let whole =
         shown(Some(exited(1, 9, ExitReason::Completed)), Some(exited(2, 3, ExitReason::Completed)));
-    let mut follower = Follower::new(&shown(Some(running(1)), None));
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), None));
     let wanted = [(3, Created), (3, Started), (3, Stopped), (2, Stopped)];
-    assert_eq!(told(&follower.changes(&whole)), wanted);
-    assert_eq!(told(&follower.changes(&shown(None, None))), [(3, Deleted), (2, Deleted)]);
+    assert_eq!(steps_of(&tracker.changes(&whole)), wanted);
+    assert_eq!(steps_of(&tracker.changes(&shown(None, None))), [(3, Deleted), (2, Deleted)]);
 }
 
 #[test]
-fn every_exit_is_told_once() {
+fn every_exit_is_reported_once() {
     let pod = || Some(running(1));
-    let mut follower = Follower::new(&shown(pod(), Some(running(2))));
-    let mut step = |process| told(&follower.changes(&shown(pod(), Some(process))));
-    // Nobody knows for a while, which is no exit.
+    let mut tracker = ChangeTracker::new(&shown(pod(), Some(running(2))));
+    let mut step = |process| steps_of(&tracker.changes(&shown(pod(), Some(process))));
+    // Unknown for a while, which is no exit.
     assert_eq!(step(Process::Unknown), []);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
@@ -105,59 +105,59 @@ fn every_exit_is_told_once() {
 
 #[test]
 fn a_pod_that_docker_lost_ends_once() {
-    let mut follower = Follower::new(&shown(Some(running(1)), None));
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), None));
     let mut lost = shown(Some(running(1)), None);
     let pod = SandboxRecord { process: None, ..(*lost.sandboxes()[0]).clone() };
     lost.sandboxes = Arc::new(Index::new(vec![Arc::new(pod)]));
     let ended = shown(Some(exited(1, 2, ExitReason::Error)), None);
-    assert_eq!(told(&follower.changes(&ended)), [(2, Stopped)]);
-    assert_eq!(told(&follower.changes(&lost)), []);
-    assert_eq!(told(&follower.changes(&shown(None, None))), [(2, Deleted)]);
+    assert_eq!(steps_of(&tracker.changes(&ended)), [(2, Stopped)]);
+    assert_eq!(steps_of(&tracker.changes(&lost)), []);
+    assert_eq!(steps_of(&tracker.changes(&shown(None, None))), [(2, Deleted)]);
 }
 
 #[test]
 fn a_failed_start_is_an_end_without_a_beginning() {
-    let mut follower = Follower::new(&shown(Some(running(1)), Some(Process::Created)));
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(Process::Created)));
     let failed = shown(Some(running(1)), Some(exited(1, 1, ExitReason::CannotRun)));
-    assert_eq!(told(&follower.changes(&failed)), [(3, Stopped)]);
+    assert_eq!(steps_of(&tracker.changes(&failed)), [(3, Stopped)]);
 }
 
 #[test]
 fn a_pod_that_is_gone_is_remembered_for_its_containers() {
-    let mut follower = Follower::new(&shown(Some(running(1)), Some(running(2))));
-    let changes = follower.changes(&shown(None, Some(running(2))));
-    assert_eq!(told(&changes), [(2, Deleted)]);
-    let changes = follower.changes(&shown(None, Some(exited(2, 3, ExitReason::Error))));
-    assert_eq!(told(&changes), [(3, Stopped)]);
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));
+    let changes = tracker.changes(&shown(None, Some(running(2))));
+    assert_eq!(steps_of(&changes), [(2, Deleted)]);
+    let changes = tracker.changes(&shown(None, Some(exited(2, 3, ExitReason::Error))));
+    assert_eq!(steps_of(&changes), [(3, Stopped)]);
     assert_eq!(changes[0].sandbox.document.spec.metadata.name, "pod-2");
-    assert_eq!(told(&follower.changes(&shown(None, None))), [(3, Deleted)]);
-    assert!(follower.pods.is_empty());
+    assert_eq!(steps_of(&tracker.changes(&shown(None, None))), [(3, Deleted)]);
+    assert!(tracker.pods.is_empty());
 }
 
 #[test]
 fn a_container_of_an_unknown_pod_is_left_out() {
-    let mut follower = Follower::new(&shown(None, None));
-    assert!(follower.changes(&shown(None, Some(running(1)))).is_empty());
-    assert!(follower.changes(&shown(None, None)).is_empty());
+    let mut tracker = ChangeTracker::new(&shown(None, None));
+    assert!(tracker.changes(&shown(None, Some(running(1)))).is_empty());
+    assert!(tracker.changes(&shown(None, None)).is_empty());
 }
 
 #[test]
-fn a_pod_is_told_of_when_it_is_ready() {
-    let mut follower = Follower::new(&shown(None, None));
+fn a_pod_is_reported_when_it_is_ready() {
+    let mut tracker = ChangeTracker::new(&shown(None, None));
     let unready = |process| {
         let mut now = shown(None, None);
         now.sandboxes = Arc::new(Index::new(vec![Arc::new(fixture::sandbox(2, process))]));
         now
     };
     for process in [Process::Created, running(1), exited(1, 2, ExitReason::Completed)] {
-        assert_eq!(told(&follower.changes(&unready(process))), []);
+        assert_eq!(steps_of(&tracker.changes(&unready(process))), []);
     }
-    assert_eq!(told(&follower.changes(&shown(None, None))), []);
-    assert_eq!(told(&follower.changes(&unready(running(3)))), []);
+    assert_eq!(steps_of(&tracker.changes(&shown(None, None))), []);
+    assert_eq!(steps_of(&tracker.changes(&unready(running(3)))), []);
     let ready = shown(Some(running(3)), None);
-    assert_eq!(told(&follower.changes(&ready)), [(2, Created), (2, Started)]);
-    let mut late = Follower::new(&unready(running(3)));
-    assert_eq!(told(&late.changes(&ready)), [(2, Created), (2, Started)]);
+    assert_eq!(steps_of(&tracker.changes(&ready)), [(2, Created), (2, Started)]);
+    let mut late = ChangeTracker::new(&unready(running(3)));
+    assert_eq!(steps_of(&late.changes(&ready)), [(2, Created), (2, Started)]);
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn a_pod_whose_process_was_started_anew_has_stopped() {
         snapshot.sandboxes = Arc::new(Index::new(vec![Arc::new(pod)]));
         snapshot
     };
-    let mut follower = Follower::new(&of_run(1));
-    assert_eq!(told(&follower.changes(&of_run(1))), []);
-    assert_eq!(told(&follower.changes(&of_run(5))), [(2, Stopped)]);
-    assert_eq!(told(&follower.changes(&of_run(5))), []);
-    assert_eq!(told(&follower.changes(&shown(None, None))), [(2, Deleted)]);
+    let mut tracker = ChangeTracker::new(&of_run(1));
+    assert_eq!(steps_of(&tracker.changes(&of_run(1))), []);
+    assert_eq!(steps_of(&tracker.changes(&of_run(5))), [(2, Stopped)]);
+    assert_eq!(steps_of(&tracker.changes(&of_run(5))), []);
+    assert_eq!(steps_of(&tracker.changes(&shown(None, None))), [(2, Deleted)]);
 }

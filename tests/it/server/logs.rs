@@ -117,11 +117,13 @@ async fn within(mut holds: impl FnMut() -> bool, log: &Path) {
     panic!("never; the log ends in {:?}", text.lines().last());
 }
 
+/// By its status: after a restart the list may show the end before the log is complete.
 async fn until_exited(bridge: &Bridge, id: &str) {
-    let exited = cri::ContainerState::ContainerExited;
     for _ in 0..1500 {
-        let all = bridge.containers().await.unwrap();
-        if all.iter().any(|one| one.id == id && one.state() == exited) {
+        let request =
+            cri::ContainerStatusRequest { container_id: id.to_owned(), ..Default::default() };
+        let status = bridge.runtime.clone().container_status(request).await.unwrap().into_inner();
+        if status.status.unwrap().state() == cri::ContainerState::ContainerExited {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

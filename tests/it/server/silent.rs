@@ -82,7 +82,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 #[tokio::test]
 async fn who_never_says_hello_is_let_go_of() {
     let opening = Duration::from_millis(300);
-    let served = Served::with(Silence { opening, ping_every: FOREVER, pong: FOREVER }).await;
+    let served = Served::with(Silence { opening, ping_interval: FOREVER, pong: FOREVER }).await;
     let mut mute = served.connected().await;
     let mut slow = served.connected().await;
     slow.write_all(b"PRI * HTTP/2").await.unwrap();
@@ -93,8 +93,8 @@ async fn who_never_says_hello_is_let_go_of() {
 
 #[tokio::test]
 async fn who_answers_no_ping_is_let_go_of() {
-    let (ping_every, pong) = (Duration::from_millis(200), Duration::from_millis(200));
-    let served = Served::with(Silence { opening: FOREVER, ping_every, pong }).await;
+    let (ping_interval, pong) = (Duration::from_millis(200), Duration::from_millis(200));
+    let served = Served::with(Silence { opening: FOREVER, ping_interval, pong }).await;
     let mut dead = served.connected().await;
     dead.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     until_closed(&mut dead).await;
@@ -104,9 +104,9 @@ async fn who_answers_no_ping_is_let_go_of() {
 // As kubelet between two polls of a quiet node.
 #[tokio::test]
 async fn who_is_only_quiet_stays() {
-    let ping_every = Duration::from_millis(100);
+    let ping_interval = Duration::from_millis(100);
     let opening = Duration::from_millis(500);
-    let served = Served::with(Silence { opening, ping_every, pong: LONG }).await;
+    let served = Served::with(Silence { opening, ping_interval, pong: LONG }).await;
     drop(served.connected().await);
     let made = Arc::new(AtomicUsize::new(0));
     let mut client = RuntimeServiceClient::new(counted(&served.node.path("cri.sock"), &made).await);

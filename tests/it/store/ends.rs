@@ -7,7 +7,7 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
     model::record::{ExitReason, Process},
-    store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, snapshot::Snapshot},
 };
 use tokio::time::{Instant, sleep};
 
@@ -18,8 +18,8 @@ use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
-    let inquest = Inquest::load(Cgroups::told_by(&machine.join("proc")), checkpoints).await;
-    Store::start(engine, Vec::new(), settings(), Gate::open(), inquest)
+    let oom = OomDetector::load(Cgroups::told_by(&machine.join("proc")), checkpoints).await;
+    Store::start(engine, Vec::new(), settings(), StoreHooks::none(), oom)
 }
 
 /// The pause of this process's pid in a pod's group, which has counted so many kills.
@@ -175,41 +175,41 @@ async fn in_a_group_of_several_pods_it_is_nobodys() {
 }
 
 #[tokio::test]
-async fn an_engine_that_hears_of_it_late() {
-    hears(World::hears_of_oom).await;
-    hears(|world, id| world.hears_of_oom_too_late(id)).await;
+async fn an_engine_that_learns_of_it_late() {
+    after_event(World::learns_of_oom).await;
+    after_event(|world, id| world.learns_of_oom_too_late(id)).await;
 }
 
-/// While the end is being looked at.
-async fn hears(tell: impl FnOnce(&mut World, &str)) {
+/// The engine learns of it while the end is being inspected.
+async fn after_event(event: impl FnOnce(&mut World, &str)) {
     let docker = FakeDockerd::start().await;
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
     let store = super::synced(&docker).await;
-    let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
-    let before = looks();
+    let inspects = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
+    let before = inspects();
     docker.world(|world| world.exit(&id, 137));
-    while looks() == before {
+    while inspects() == before {
         sleep(Duration::from_millis(1)).await;
     }
-    docker.world(|world| tell(world, &id));
+    docker.world(|world| event(world, &id));
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
 
-/// What is said of it then is of nobody.
+/// What the engine learns of it then counts for no container.
 #[tokio::test]
-async fn one_that_goes_while_its_end_is_looked_at() {
+async fn a_container_removed_while_its_end_is_inspected() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
     let store = start(&docker, root.path()).await;
     store.complete().await.unwrap();
-    let looks = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
-    let before = looks();
+    let inspects = || docker.requests().iter().filter(|r| r.path.contains(&id)).count();
+    let before = inspects();
     docker.world(|world| world.exit(&id, 137));
-    while looks() == before {
+    while inspects() == before {
         sleep(Duration::from_millis(1)).await;
     }
     docker.world(|world| {
-        world.hears_of_oom_too_late(&id);
+        world.learns_of_oom_too_late(&id);
         world.remove(&id);
     });
     until(&store, "it has gone", |now| now.container(&id).is_none()).await;
@@ -225,7 +225,7 @@ async fn each_run_has_an_end_of_its_own() {
     let store = super::synced(&docker).await;
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     docker.world(|world| {
-        world.hears_of_oom_too_late(&ids[0]);
+        world.learns_of_oom_too_late(&ids[0]);
         world.exit(&ids[0], 137);
     });
     engine.kill_container(&ids[1], "SIGKILL").await.unwrap();
@@ -236,7 +236,7 @@ async fn each_run_has_an_end_of_its_own() {
     until(&store, "they run again", |now| ids.iter().all(|id| reason(now, id).is_none())).await;
     docker.world(|world| {
         world.exit(&ids[0], 137);
-        world.hears_of_oom_too_late(&ids[1]);
+        world.learns_of_oom_too_late(&ids[1]);
         world.exit(&ids[1], 137);
     });
     assert_eq!(first(&store, &ids[0]).await, ExitReason::Error, "somebody's SIGKILL");

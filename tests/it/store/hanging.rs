@@ -91,7 +91,7 @@ async fn the_first_answer_is_true() {
 
 /// Its inspect will never tell that it ended.
 #[tokio::test]
-async fn the_end_of_what_hangs_is_told_by_a_list() {
+async fn the_end_of_a_container_whose_inspect_hangs_comes_from_a_list() {
     let docker = FakeDockerd::start().await;
     let (seen, listed) = docker.world(|world| {
         let pods = (pod(world, "seen"), pod(world, "listed"));
@@ -101,7 +101,7 @@ async fn the_end_of_what_hangs_is_told_by_a_list() {
     });
     let call = |id: &str| format!("GET /containers/{id}/json");
     docker.inject(Rule::new(&call(&listed), Fault::StalledHeaders));
-    let settings = StoreSettings { relist_rest: Duration::from_millis(200), ..settings() };
+    let settings = StoreSettings { relist_min_interval: Duration::from_millis(200), ..settings() };
     let store = start_with(&docker, Vec::new(), settings);
     until(&store, "both run", |s| runs(s, &seen) && runs(s, &listed)).await;
     docker.inject(Rule::new(&call(&seen), Fault::StalledHeaders));

@@ -2,10 +2,10 @@
 //! forgets to tell, or tells too much.
 
 mod ends;
-mod gate;
+mod event_stream;
 mod hanging;
+mod hooks;
 mod images;
-mod link;
 mod sync;
 
 use std::{
@@ -18,7 +18,8 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     model::{engine::EngineHealth, label, record::Process},
     store::{
-        gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings, snapshot::Snapshot,
+        handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings,
+        snapshot::Snapshot,
     },
 };
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ fn start_with(
     settings: StoreSettings,
 ) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    Store::start(engine, checkpoints, settings, Gate::open(), Inquest::default())
+    Store::start(engine, checkpoints, settings, StoreHooks::none(), OomDetector::default())
 }
 
 async fn synced(docker: &FakeDockerd) -> Store {

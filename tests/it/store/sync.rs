@@ -52,7 +52,7 @@ async fn an_idle_engine_is_only_pinged_however_much_is_read() {
         world.start(&id);
         world.add_image("app:1");
     });
-    let beating = StoreSettings { ping_every: Duration::from_millis(500), ..settings() };
+    let beating = StoreSettings { ping_interval: Duration::from_millis(500), ..settings() };
     let store = start_with(&docker, Vec::new(), beating);
     store.complete().await;
     docker.forget_requests();
@@ -67,14 +67,14 @@ async fn an_idle_engine_is_only_pinged_however_much_is_read() {
 }
 
 #[tokio::test]
-async fn a_verifying_relist_finds_what_no_event_told() {
+async fn a_relist_finds_what_no_event_reported() {
     let docker = FakeDockerd::start().await;
     let (a, b) = docker.world(|world| {
         let (a, b) = (pod(world, "a"), pod(world, "b"));
         world.start(&a);
         (a, b)
     });
-    let quick = StoreSettings { relist_every: Duration::from_millis(300), ..settings() };
+    let quick = StoreSettings { relist_interval: Duration::from_millis(300), ..settings() };
     let store = start_with(&docker, Vec::new(), quick);
     store.synced(SOON).await.unwrap();
     docker.world(|world| {
@@ -113,7 +113,7 @@ async fn a_refresh_shows_what_happened_before_the_call() {
 }
 
 #[tokio::test]
-async fn many_refreshes_of_one_object_share_looks() {
+async fn many_refreshes_of_one_object_share_inspects() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| pod(world, "a"));
     let store = synced(&docker).await;
@@ -138,13 +138,13 @@ async fn a_failing_refresh_says_why_and_heals() {
     docker.inject(Rule::new("GET /containers/*/json", broken).times(2));
     docker.world(|world| end_silently(world, &id));
     let error = store.refresh_container(&id).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Look { name, .. } if *name == id), "{error:?}");
+    assert!(matches!(&error, StoreError::Inspect { name, .. } if *name == id), "{error:?}");
     assert!(runs(&store.snapshot(), &id), "the last known state stays");
     until(&store, "it is looked at again by itself", |s| ended(s, &id)).await;
 }
 
 #[tokio::test]
-async fn ten_thousand_events_cost_few_looks() {
+async fn ten_thousand_events_cost_few_inspects() {
     let docker = FakeDockerd::start().await;
     let ids: Vec<String> = docker.world(|world| {
         (0..200)
@@ -171,7 +171,7 @@ async fn ten_thousand_events_cost_few_looks() {
 }
 
 #[tokio::test]
-async fn events_of_strangers_and_phantoms_do_no_harm() {
+async fn events_of_foreign_and_unknown_containers_do_no_harm() {
     let docker = FakeDockerd::start().await;
     let store = synced(&docker).await;
     let stranger = docker.world(|world| world.add_container("postgres", json!({})));
@@ -205,13 +205,13 @@ async fn checkpoints_join_their_sandbox_at_once() {
     let shown = store.snapshot().sandbox(&id).cloned().unwrap();
     assert_eq!(shown.attachment, Some(Attachment::Released));
     docker.world(|world| world.remove(&id));
-    until(&store, "only the checkpoint is left", |s| s.spent_checkpoints().len() == 1).await;
+    until(&store, "only the checkpoint is left", |s| s.obsolete_checkpoints().len() == 1).await;
     store.forget_checkpoint(&record.id).await;
-    assert!(store.snapshot().spent_checkpoints().is_empty());
+    assert!(store.snapshot().obsolete_checkpoints().is_empty());
 
     let again = start_with(&docker, vec![checkpoint], settings());
     let shown = again.synced(SOON).await.unwrap();
-    assert_eq!(shown.spent_checkpoints(), std::slice::from_ref(&record.id));
+    assert_eq!(shown.obsolete_checkpoints(), std::slice::from_ref(&record.id));
 }
 
 #[tokio::test]

@@ -416,7 +416,7 @@ pub(crate) fn deadlines(patience: Duration) -> Deadlines {
             stream: patience,
         },
         store: StoreSettings {
-            ping_every: Duration::from_millis(300),
+            ping_interval: Duration::from_millis(300),
             inspect_deadline: patience,
             connect_deadline: patience,
             list_deadline: patience,

@@ -15,7 +15,7 @@ use dockbridge::{
     logs::service::Logs,
     model::container::ContainerLogFormat,
     rootfs::room::Rootfs,
-    store::{gate::Gate, handle::Store, inquest::Inquest, settings::StoreSettings},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -37,8 +37,8 @@ impl Verbs {
             engine.clone(),
             Vec::new(),
             StoreSettings::default(),
-            Gate::open(),
-            Inquest::default(),
+            StoreHooks::none(),
+            OomDetector::default(),
         );
         store.complete().await.unwrap();
         let rootfs = Rootfs::new(engine.clone(), store.clone(), state, &tracker);

@@ -184,18 +184,18 @@ impl World {
 
     /// The kernel kills it for lack of memory.
     pub(crate) fn oom(&mut self, id: &str) {
-        self.hears_of_oom(id);
+        self.learns_of_oom(id);
         self.exit(id, 137);
     }
 
     /// The engine is told of a kill for lack of memory.
-    pub(crate) fn hears_of_oom(&mut self, id: &str) {
+    pub(crate) fn learns_of_oom(&mut self, id: &str) {
         self.container_mut(id).unwrap().oom_killed = true;
         self.container_event("oom", id);
     }
 
     /// The engine is told of such a kill after the end: it says so once, and forgets it.
-    pub(crate) fn hears_of_oom_too_late(&self, id: &str) {
+    pub(crate) fn learns_of_oom_too_late(&self, id: &str) {
         self.container_event("oom", id);
     }
 

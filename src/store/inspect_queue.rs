@@ -1,21 +1,22 @@
-//! Looks: at most one inspect per object at a time, so an answer is never older than the last.
+//! The queue of inspects: at most one per object at a time, so an answer is never older than the
+//! last.
 //!
 //! ```text
-//!            want, ask                start                 finish
+//!          enqueue, wait              start                 finish
 //!   (none) ───────────▶ Queued ───────────────▶ Running ───────────────▶ (none)
-//!                          ▲                       │ want, ask: again        │
+//!                          ▲                       │ enqueue, wait: again    │
 //!                          ├───── again ◀──────────┘                         │
-//!                          └───── Resting ◀──────────── failed ◀─────────────┘
+//!                          └───── Backoff ◀──────────── failed ◀─────────────┘
 //! ```
 //!
-//! Whoever asks while a look is Running is served by the next one: only a look that began after
-//! the question can know what the asker just did. No clock, no I/O: the writer starts the looks.
+//! A caller that comes while an inspect is Running is served by the next one: only an inspect that
+//! began after the call shows what the caller just did. No clock, no I/O: the writer runs them.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::settings::StoreSettings;
 
-/// What to look at. Two names of one image are two targets; their answers meet in the record.
+/// What to inspect. Two names of one image are two targets; their answers meet in the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     /// A container, by id.
@@ -33,46 +34,46 @@ impl Target {
     }
 }
 
-/// When a look began, in looks. Of two answers about one object the later ticket is the truer.
+/// When an inspect began, counted in inspects. Of two answers about one object the later one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Ticket(u64);
+pub(super) struct Generation(u64);
 
-/// Every look that is wanted, under way, or to be repeated; `W` is who waits for it.
+/// Every inspect that is queued, running, or to be repeated; `W` is who waits for it.
 #[derive(Debug)]
-pub(super) struct Looks<W> {
+pub(super) struct InspectQueue<W> {
     entries: HashMap<Target, Entry<W>>,
     urgent: VecDeque<Target>,
     changed: Queue,
     listed: Queue,
-    running: HashMap<Ticket, Lane>,
+    running: HashMap<Generation, Lane>,
     clock: u64,
 }
 
-/// Why nobody waits for a look and it is wanted nevertheless. Each has bounds of its own: where
-/// what was listed is answered slowly, what changes is still seen.
+/// Why an inspect is made for which nobody waits. Each reason has bounds of its own: where inspects
+/// of what was listed are slow, changes are still seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Somebody says that it changed.
+    /// An event says that it changed.
     Changed,
-    /// It is there, or was: a list is to be followed.
+    /// A list has it, or lacks it.
     Listed,
 }
 
-/// What the end of a look means.
+/// What follows from the end of an inspect.
 #[derive(Debug)]
 pub(super) struct Finished<W> {
-    /// Those whom this look answers.
+    /// Who is answered by this inspect.
     pub(super) waiters: Vec<W>,
-    /// It failed for this many times in a row, and nothing but a timer will repeat it.
-    pub(super) rest: Option<u32>,
+    /// It failed this many times in a row, and only a timer will repeat it.
+    pub(super) failures: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry<W> {
     phase: Phase,
-    /// It stands among those that changed.
+    /// It is in the queue of those that changed.
     changed: bool,
-    /// Served by the look that is queued or running.
+    /// Served by the inspect that is queued or running.
     waiting: Vec<W>,
     /// Served by the one after.
     next: Vec<W>,
@@ -83,16 +84,16 @@ struct Entry<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Queued,
-    Running(Ticket),
-    Resting,
+    Running(Generation),
+    Backoff,
 }
 
-/// What a running look counts against.
+/// Which bound a running inspect counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Quick(Reason),
     Slow(Reason),
-    /// A verb waits; there are never more of these than verbs.
+    /// A caller waits; there are never more of these than callers.
     Urgent,
 }
 
@@ -105,14 +106,14 @@ struct Queue {
     slow_limit: usize,
 }
 
-impl<W> Looks<W> {
+impl<W> InspectQueue<W> {
     pub(super) fn new(settings: &StoreSettings) -> Self {
         let queue = || Queue {
             targets: VecDeque::new(),
             quick: 0,
-            quick_limit: settings.looks.max(1),
+            quick_limit: settings.inspects.max(1),
             slow: 0,
-            slow_limit: settings.slow_looks,
+            slow_limit: settings.slow_inspects,
         };
         Self {
             entries: HashMap::new(),
@@ -124,8 +125,8 @@ impl<W> Looks<W> {
         }
     }
 
-    /// A look is wanted that begins from now on, and nobody waits for it.
-    pub(super) fn want(&mut self, target: &Target, reason: Reason) {
+    /// Asks for an inspect that begins from now on; nobody waits for it.
+    pub(super) fn enqueue(&mut self, target: &Target, reason: Reason) {
         let changed = reason == Reason::Changed;
         match self.entries.get_mut(target) {
             Some(entry @ Entry { phase: Phase::Queued, .. }) => {
@@ -146,8 +147,8 @@ impl<W> Looks<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Somebody waits for a look that begins from now on.
-    pub(super) fn ask(&mut self, target: Target, waiter: W) {
+    /// The same for a caller that waits for it.
+    pub(super) fn wait(&mut self, target: Target, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         if let Phase::Running(_) = entry.phase {
             entry.again = true;
@@ -159,8 +160,8 @@ impl<W> Looks<W> {
         self.urgent.push_back(target);
     }
 
-    /// The next look to begin now, if the bounds allow one.
-    pub(super) fn start(&mut self) -> Option<(Target, Ticket)> {
+    /// The next inspect to run now, if the bounds allow one.
+    pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
         while let Some(target) = self.urgent.pop_front() {
             if let Some(begun) = self.begin(target, Lane::Urgent) {
                 return Some(begun);
@@ -169,28 +170,33 @@ impl<W> Looks<W> {
         self.start_one(Reason::Changed).or_else(|| self.start_one(Reason::Listed))
     }
 
-    /// This look takes long: it stops holding back others, as far as the bound on slow ones goes.
-    pub(super) fn slowed(&mut self, ticket: Ticket) {
-        let Some(Lane::Quick(reason)) = self.running.get(&ticket).copied() else { return };
+    /// This inspect takes long: it stops holding back others, as far as the bound on slow ones goes.
+    pub(super) fn set_slow(&mut self, generation: Generation) {
+        let Some(Lane::Quick(reason)) = self.running.get(&generation).copied() else { return };
         let queue = self.queue(reason);
         if queue.slow < queue.slow_limit {
             queue.quick -= 1;
             queue.slow += 1;
-            self.running.insert(ticket, Lane::Slow(reason));
+            self.running.insert(generation, Lane::Slow(reason));
         }
     }
 
-    /// A look came to its end.
-    pub(super) fn finish(&mut self, target: &Target, ticket: Ticket, success: bool) -> Finished<W> {
-        match self.running.remove(&ticket) {
+    /// An inspect has ended.
+    pub(super) fn finish(
+        &mut self,
+        target: &Target,
+        generation: Generation,
+        success: bool,
+    ) -> Finished<W> {
+        match self.running.remove(&generation) {
             Some(Lane::Quick(reason)) => self.queue(reason).quick -= 1,
             Some(Lane::Slow(reason)) => self.queue(reason).slow -= 1,
             Some(Lane::Urgent) | None => {}
         }
         let Some(entry) =
-            self.entries.get_mut(target).filter(|e| e.phase == Phase::Running(ticket))
+            self.entries.get_mut(target).filter(|e| e.phase == Phase::Running(generation))
         else {
-            return Finished { waiters: Vec::new(), rest: None };
+            return Finished { waiters: Vec::new(), failures: None };
         };
         let waiters = std::mem::replace(&mut entry.waiting, std::mem::take(&mut entry.next));
         entry.failures = if success { 0 } else { entry.failures.saturating_add(1) };
@@ -200,60 +206,59 @@ impl<W> Looks<W> {
             let changed = &mut self.changed.targets;
             let queue = if entry.waiting.is_empty() { changed } else { &mut self.urgent };
             queue.push_back(target.clone());
-            return Finished { waiters, rest: None };
+            return Finished { waiters, failures: None };
         }
         if success {
             self.entries.remove(target);
-            return Finished { waiters, rest: None };
+            return Finished { waiters, failures: None };
         }
-        entry.phase = Phase::Resting;
-        Finished { waiters, rest: Some(failures) }
+        entry.phase = Phase::Backoff;
+        Finished { waiters, failures: Some(failures) }
     }
 
-    /// The rest after a failure is over.
-    pub(super) fn rested(&mut self, target: &Target) {
-        if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Resting) {
-            self.want(target, Reason::Listed);
+    /// The pause after a failure is over.
+    pub(super) fn retry(&mut self, target: &Target) {
+        if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Backoff) {
+            self.enqueue(target, Reason::Listed);
         }
     }
 
-    /// The object is gone for good: those who wait learn it at once, and a look under way is
-    /// nobody's.
+    /// The object is gone for good: returns who waits, and ignores the answer of a running inspect.
     pub(super) fn forget(&mut self, target: &Target) -> Vec<W> {
         let Some(mut entry) = self.entries.remove(target) else { return Vec::new() };
         entry.waiting.append(&mut entry.next);
         entry.waiting
     }
 
-    /// The engine is away: what nobody waits for is dropped, for the next list asks for it all.
-    pub(super) fn drop_unasked(&mut self) {
+    /// The engine is away: drops what nobody waits for, since the next list asks for it all.
+    pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
-            Phase::Queued | Phase::Resting => !entry.waiting.is_empty(),
+            Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),
             Phase::Running(_) => true,
         });
         self.changed.targets.clear();
         self.listed.targets.clear();
     }
 
-    /// Everything wanted, under way, or to be repeated.
+    /// Everything queued, running, or to be repeated.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.entries.keys()
     }
 
-    /// An instant later than every look begun so far, and earlier than all others.
-    pub(super) fn now(&self) -> Ticket {
-        Ticket(self.clock)
+    /// The generation of the inspect that began last.
+    pub(super) fn now(&self) -> Generation {
+        Generation(self.clock)
     }
 
-    /// An instant of its own, later than every look begun so far and earlier than all others.
-    pub(super) const fn stamp(&mut self) -> Ticket {
+    /// A generation of its own, after every inspect begun so far and before all others.
+    pub(super) const fn next_generation(&mut self) -> Generation {
         self.clock += 1;
-        Ticket(self.clock)
+        Generation(self.clock)
     }
 
-    /// Looks that began before this instant are all over.
-    pub(super) fn horizon(&self) -> Ticket {
-        self.running.keys().min().copied().unwrap_or(Ticket(self.clock.saturating_add(1)))
+    /// Inspects that began before this one have all ended.
+    pub(super) fn oldest_running(&self) -> Generation {
+        self.running.keys().min().copied().unwrap_or(Generation(self.clock.saturating_add(1)))
     }
 
     const fn queue(&mut self, reason: Reason) -> &mut Queue {
@@ -263,7 +268,7 @@ impl<W> Looks<W> {
         }
     }
 
-    fn start_one(&mut self, reason: Reason) -> Option<(Target, Ticket)> {
+    fn start_one(&mut self, reason: Reason) -> Option<(Target, Generation)> {
         while self.queue(reason).quick < self.queue(reason).quick_limit {
             let target = self.queue(reason).targets.pop_front()?;
             if let Some(begun) = self.begin(target, Lane::Quick(reason)) {
@@ -274,14 +279,14 @@ impl<W> Looks<W> {
         None
     }
 
-    fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Ticket)> {
-        // A target can stand in several queues; only the first turn finds it Queued.
+    fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Generation)> {
+        // A target can stand in several queues; only the first finds it Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
         self.clock += 1;
-        let ticket = Ticket(self.clock);
-        entry.phase = Phase::Running(ticket);
-        self.running.insert(ticket, lane);
-        Some((target, ticket))
+        let generation = Generation(self.clock);
+        entry.phase = Phase::Running(generation);
+        self.running.insert(generation, lane);
+        Some((target, generation))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where snapshots and answers leave the writer.
+//! Publishes snapshots and answers callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,28 +11,28 @@ use tracing::{info, warn};
 
 use super::{
     error::StoreError,
-    lag::Lag,
-    ledger::{Answer, Ledger},
     metrics::StoreMetrics,
     snapshot::Snapshot,
+    state::{Answer, State},
+    update_delay::UpdateDelay,
 };
 use crate::{host::clock, model::engine::EngineHealth};
 
-/// Whoever waits for a look.
+/// A caller that waits for an inspect.
 #[derive(Debug)]
 pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), StoreError>>);
 
-/// The published snapshot, and those waiting for the next one.
-pub(super) struct Outlet {
+/// The published snapshot, and who waits for the next one.
+pub(super) struct Publisher {
     current: Arc<ArcSwap<Snapshot>>,
     published: watch::Sender<()>,
-    notices: Vec<oneshot::Sender<()>>,
+    waiting: Vec<oneshot::Sender<()>>,
     not_before: Instant,
-    pub(super) lag: Lag,
+    pub(super) update_delay: UpdateDelay,
     pub(super) metrics: StoreMetrics,
 }
 
-impl Outlet {
+impl Publisher {
     pub(super) fn new(
         current: &Arc<ArcSwap<Snapshot>>,
         published: watch::Sender<()>,
@@ -41,43 +41,43 @@ impl Outlet {
         Self {
             current: Arc::clone(current),
             published,
-            notices: Vec::new(),
+            waiting: Vec::new(),
             not_before: Instant::now(),
-            lag: Lag::default(),
+            update_delay: UpdateDelay::default(),
             metrics,
         }
     }
 
-    /// Tells `notice` once everything taken in so far is visible.
-    pub(super) fn announce(&mut self, notice: oneshot::Sender<()>) {
-        self.notices.push(notice);
+    /// Answers `reply` once everything taken in so far is visible.
+    pub(super) fn reply_when_published(&mut self, reply: oneshot::Sender<()>) {
+        self.waiting.push(reply);
     }
 
-    /// When the next snapshot may be made: the costlier the last one was, the later.
+    /// When the next snapshot may be made: the longer the last one took, the later.
     pub(super) const fn not_before(&self) -> Instant {
         self.not_before
     }
 
     /// Publishes what changed, unless it is too early, and answers those whose effect is visible.
-    pub(super) fn flush(&mut self, ledger: &mut Ledger<Reply, StoreError>) {
-        if ledger.has_changed() {
+    pub(super) fn flush(&mut self, state: &mut State<Reply, StoreError>) {
+        if state.has_changed() {
             if Instant::now() < self.not_before {
                 return;
             }
-            self.publish(ledger);
+            self.publish(state);
         }
-        for late in self.lag.published(clock::nanos()) {
-            self.metrics.lag.observe(late);
+        for delay in self.update_delay.published(clock::nanos()) {
+            self.metrics.update_delay.observe(delay);
         }
-        self.notify(ledger.take_answers());
+        self.answer(state.take_answers());
     }
 
-    fn publish(&mut self, ledger: &mut Ledger<Reply, StoreError>) {
+    fn publish(&mut self, state: &mut State<Reply, StoreError>) {
         let began = Instant::now();
         let last = self.current.load_full();
-        let next = ledger.snapshot(&last);
+        let next = state.snapshot(&last);
         if next.health != last.health {
-            tell_health(&next.health);
+            log_health(&next.health);
         }
         self.current.store(Arc::new(next));
         self.published.send_replace(());
@@ -86,28 +86,25 @@ impl Outlet {
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }
 
-    /// Who no longer listens is no loss.
-    fn notify(&mut self, answers: Vec<Answer<Reply, StoreError>>) {
+    /// A caller that has gone away needs no answer.
+    fn answer(&mut self, answers: Vec<Answer<Reply, StoreError>>) {
         for Answer { waiters, result } in answers {
             for Reply(waiter) in waiters {
                 let _ = waiter.send(result.clone());
             }
         }
-        for notice in self.notices.drain(..) {
-            let _ = notice.send(());
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(());
         }
     }
 }
 
-fn tell_health(health: &EngineHealth) {
+fn log_health(health: &EngineHealth) {
     match health {
         EngineHealth::Starting => {}
         EngineHealth::Reachable => info!("the docker engine is ready"),
         EngineHealth::Unreachable { reason } => {
-            warn!(
-                reason,
-                "the docker engine is not ready; trying again, showing what was known last"
-            );
+            warn!(reason, "the docker engine is not ready; serving the last known state, retrying");
         }
     }
 }

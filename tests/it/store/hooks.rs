@@ -12,7 +12,7 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     error::Kind,
     model::record::{ContainerRecord, Process},
-    store::{gate::Gate, handle::Store, inquest::Inquest, snapshot::Snapshot},
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, snapshot::Snapshot},
 };
 use tokio::sync::Semaphore;
 
@@ -23,7 +23,7 @@ use crate::support::fake_dockerd::server::{FakeDockerd, eventually};
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>) {
     let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
-    let gate = Gate::new(move |record: &ContainerRecord| {
+    let gate = StoreHooks::new(move |record: &ContainerRecord| {
         let waits = matches!(record.process, Process::Exited { .. });
         let held = Arc::clone(&held);
         counted.fetch_add(1, Ordering::SeqCst);
@@ -34,7 +34,7 @@ fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>
         }
     });
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    (Store::start(engine, Vec::new(), settings(), gate, Inquest::default()), permits, came)
+    (Store::start(engine, Vec::new(), settings(), gate, OomDetector::default()), permits, came)
 }
 
 #[tokio::test]
@@ -42,14 +42,14 @@ async fn an_engine_is_followed_when_it_is_admitted() {
     let docker = FakeDockerd::start().await;
     let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
-    let gate = Gate::open().admitting(move |engine| {
+    let gate = StoreHooks::none().on_engine(move |engine| {
         assert!(engine.daemon_id.starts_with("FAKE:"));
         counted.fetch_add(1, Ordering::SeqCst);
         let held = Arc::clone(&held);
         async move { held.acquire().await.unwrap().forget() }
     });
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    let store = Store::start(engine, Vec::new(), settings(), gate, Inquest::default());
+    let store = Store::start(engine, Vec::new(), settings(), gate, OomDetector::default());
     eventually(|| came.load(Ordering::SeqCst) == 1).await;
     let unknown = store.described(Duration::from_millis(100)).await.unwrap_err();
     assert_eq!(unknown.kind(), Kind::Unavailable);

@@ -75,7 +75,7 @@ async fn a_broken_stream_is_opened_again_and_nothing_falls_between() {
 async fn a_frozen_engine_is_found_out_and_comes_back_by_itself() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| pod(world, "a"));
-    let quick = StoreSettings { ping_every: Duration::from_millis(500), ..settings() };
+    let quick = StoreSettings { ping_interval: Duration::from_millis(500), ..settings() };
     let store = start_with(&docker, Vec::new(), quick);
     store.synced(SOON).await.unwrap();
     docker.inject(Rule::new("HEAD /_ping", Fault::StalledHeaders));

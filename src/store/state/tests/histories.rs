@@ -1,4 +1,4 @@
-//! Whatever happens to events, looks and lists on their way, the next full list makes the ledger
+//! Whatever happens to events, inspects and lists on their way, the next full list makes the state
 //! equal to Docker, and until then it never goes back in time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +10,16 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 struct Step(u8, u8, u8);
 
-/// A look under way, with the engine's answer once it was given.
-struct Look {
+/// A running inspect, with the engine's answer once it was given.
+struct Inspect {
     target: Target,
-    ticket: Ticket,
-    answer: Option<Result<Sight, String>>,
+    at: Generation,
+    answer: Option<Result<Inspected, String>>,
 }
 
-/// Docker as it really is, everything under way, and the ledger that has to follow.
+/// Docker as it really is, everything under way, and the state that has to follow.
 struct World {
-    ledger: Ledger<u64, String>,
+    state: State<u64, String>,
     shown: Snapshot,
     /// Containers by number; the value grows with every change.
     containers: BTreeMap<u64, u64>,
@@ -29,32 +29,32 @@ struct World {
     next: u64,
     version: u64,
     events: Vec<EngineEvent>,
-    looks: Vec<Look>,
+    inspects: Vec<Inspect>,
     list: Option<Listing>,
-    rests: Vec<Target>,
+    to_retry: Vec<Target>,
     /// What a waiter must see at least: container and version.
-    asked: Vec<(u64, u64)>,
-    buried: BTreeSet<u64>,
+    waiting: Vec<(u64, u64)>,
+    gone: BTreeSet<u64>,
     seen: BTreeMap<u64, u64>,
 }
 
 impl World {
     fn new() -> Self {
-        let settings = StoreSettings { looks: 3, slow_looks: 2, ..StoreSettings::default() };
+        let settings = StoreSettings { inspects: 3, slow_inspects: 2, ..StoreSettings::default() };
         Self {
-            ledger: Ledger::new(&settings, Vec::new()),
-            shown: Snapshot::blank(),
+            state: State::new(&settings, Vec::new()),
+            shown: Snapshot::empty(),
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
             renamed: BTreeSet::new(),
             next: 0,
             version: 0,
             events: Vec::new(),
-            looks: Vec::new(),
+            inspects: Vec::new(),
             list: None,
-            rests: Vec::new(),
-            asked: Vec::new(),
-            buried: BTreeSet::new(),
+            to_retry: Vec::new(),
+            waiting: Vec::new(),
+            gone: BTreeSet::new(),
             seen: BTreeMap::new(),
         }
     }
@@ -102,14 +102,14 @@ impl World {
         }
     }
 
-    /// Strangers by their labels, and those that are none by their names.
+    /// Foreign by their labels or, those that are not, by their names.
     fn is_foreign(&self, number: u64) -> bool {
         is_unlabelled(number) || self.renamed.contains(&number)
     }
 
     /// There is one at a time.
     fn list(&mut self, images: bool) {
-        self.ledger.listing();
+        self.state.listing();
         self.list = Some(self.listing(images));
     }
 
@@ -125,7 +125,7 @@ impl World {
             tags.remove(&tag);
         }
         self.images.entry(image).or_default().insert(tag);
-        // A pull says the name; it may be the next owner's before anyone looks, so the id (as
+        // A pull says the name; it may be the next owner's before it is inspected, so the id (as
         // tagging says it) comes too.
         self.events.push(EngineEvent::ImageChanged { name: tag_name(tag) });
         self.events.push(EngineEvent::ImageChanged { name: image_id(image) });
@@ -140,63 +140,63 @@ impl World {
     fn deliver(&mut self, pick: u8, copies: u8) {
         let Some(event) = take(&mut self.events, pick) else { return };
         if let EngineEvent::ContainerGone { id } = &event {
-            self.buried.insert(number_of(id));
+            self.gone.insert(number_of(id));
         }
         if copies.is_multiple_of(4) {
             self.events.push(event.clone());
         }
-        self.ledger.happened(event);
+        self.state.event(event);
     }
 
     fn begin(&mut self) {
-        if let Some((target, ticket)) = self.ledger.start() {
-            self.looks.push(Look { target, ticket, answer: None });
+        if let Some((target, at)) = self.state.start() {
+            self.inspects.push(Inspect { target, at, answer: None });
         }
     }
 
-    /// The engine answers a look with what is true at this instant.
+    /// The engine answers an inspect with what is true at this instant.
     fn read(&mut self, pick: u8, fails: bool) {
-        let index = usize::from(pick) % self.looks.len().max(1);
-        let Some(Look { target, answer: None, .. }) = self.looks.get(index) else { return };
-        let answer = if fails { Err("no".to_owned()) } else { Ok(self.sight(target)) };
-        self.looks[index].answer = Some(answer);
+        let index = usize::from(pick) % self.inspects.len().max(1);
+        let Some(Inspect { target, answer: None, .. }) = self.inspects.get(index) else { return };
+        let answer = if fails { Err("no".to_owned()) } else { Ok(self.inspected(target)) };
+        self.inspects[index].answer = Some(answer);
     }
 
     fn finish(&mut self, pick: u8) {
-        let index = usize::from(pick) % self.looks.len().max(1);
-        if self.looks.get(index).is_some_and(|look| look.answer.is_some()) {
-            let Look { target, ticket, answer } = self.looks.remove(index);
-            if self.ledger.looked(&target, ticket, answer.unwrap()).is_some() {
-                self.rests.push(target);
+        let index = usize::from(pick) % self.inspects.len().max(1);
+        if self.inspects.get(index).is_some_and(|inspect| inspect.answer.is_some()) {
+            let Inspect { target, at, answer } = self.inspects.remove(index);
+            if self.state.inspected(&target, at, answer.unwrap()).is_some() {
+                self.to_retry.push(target);
             }
         }
     }
 
     fn ask(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
-            self.asked.push((number, self.containers[&number]));
+            self.waiting.push((number, self.containers[&number]));
             let target = Target::Container(fixture::hex(number));
-            self.ledger.refresh(target, self.asked.len() as u64 - 1);
+            self.state.refresh(target, self.waiting.len() as u64 - 1);
         }
     }
 
     fn trouble(&mut self, a: u8, b: u8) {
         match a % 6 {
-            0 => self.ledger.lost("gone".to_owned()),
-            1 => self.ledger.linked(),
+            0 => self.state.disconnected("gone".to_owned()),
+            1 => self.state.connected(),
             2 => {
-                if let Some(look) = self.looks.get(usize::from(b) % 4) {
-                    self.ledger.slowed(&look.target, look.ticket);
+                if let Some(inspect) = self.inspects.get(usize::from(b) % 4) {
+                    self.state.set_slow(&inspect.target, inspect.at);
                 }
             }
             3 => {
-                if let Some(target) = take(&mut self.rests, b) {
-                    self.ledger.rested(&target);
+                if let Some(target) = take(&mut self.to_retry, b) {
+                    self.state.retry(&target);
                 }
             }
             _ => {
                 if let Some(listing) = self.list.take() {
-                    self.ledger.listed(&listing);
+                    self.state.listed(&listing);
                 }
             }
         }
@@ -223,30 +223,34 @@ impl World {
         ListedContainer { observed: Some(Box::new(observed)), ..claimed(number) }
     }
 
-    fn sight(&self, target: &Target) -> Sight {
+    fn inspected(&self, target: &Target) -> Inspected {
         match target {
             Target::Container(id) => match self.containers.get_key_value(&number_of(id)) {
                 Some((number, _)) if self.is_foreign(*number) => {
-                    Sight::Container(Box::new(Observed::Foreign(image_of(*number))))
+                    Inspected::Container(Box::new(Observed::Foreign(image_of(*number))))
                 }
-                Some((number, version)) => Sight::Container(Box::new(observed(*number, *version))),
-                None => Sight::Gone,
+                Some((number, version)) => {
+                    Inspected::Container(Box::new(observed(*number, *version)))
+                }
+                None => Inspected::Gone,
             },
             Target::Image(name) => {
                 let found = self.images.iter().find(|(image, tags)| {
                     image_id(**image) == *name || tags.iter().any(|tag| tag_name(*tag) == *name)
                 });
-                found.map_or(Sight::Gone, |(i, tags)| Sight::Image(Box::new(image(*i, tags))))
+                found.map_or(Inspected::Gone, |(i, tags)| {
+                    Inspected::Image(Box::new(image(*i, tags)))
+                })
             }
         }
     }
 
     /// Publishes and checks what must hold at every instant.
     fn show(&mut self) {
-        if self.ledger.has_changed() {
-            self.shown = self.ledger.snapshot(&self.shown);
+        if self.state.has_changed() {
+            self.shown = self.state.snapshot(&self.shown);
         }
-        for number in &self.buried {
+        for number in &self.gone {
             assert!(self.process_shown(*number).is_none(), "{number} came back");
         }
         assert!(!self.shown.is_complete() || self.shown.is_synced());
@@ -255,9 +259,9 @@ impl World {
             let before = self.seen.insert(number, version).unwrap_or_default();
             assert!(version >= before, "{number} went back from {before} to {version}");
         }
-        for answer in self.ledger.take_answers() {
+        for answer in self.state.take_answers() {
             for waiter in answer.waiters {
-                let (number, wanted) = self.asked[usize::try_from(waiter).unwrap()];
+                let (number, wanted) = self.waiting[usize::try_from(waiter).unwrap()];
                 let stale = self.version_shown(number).is_some_and(|shown| shown < wanted);
                 assert!(answer.result.is_err() || !stale, "{number} was not refreshed");
             }
@@ -290,49 +294,49 @@ impl World {
         }
     }
 
-    /// Calm: one more list, every look answered.
+    /// At rest: one more list, every inspect answered.
     fn settle(&mut self) {
-        if !self.ledger.is_linked() {
-            self.ledger.linked();
+        if !self.state.is_connected() {
+            self.state.connected();
         }
-        self.ledger.listing();
-        self.ledger.listed(&self.listing(true));
+        self.state.listing();
+        self.state.listed(&self.listing(true));
         self.show();
         self.assert_listed();
         for _ in 0..10_000 {
-            for target in std::mem::take(&mut self.rests) {
-                self.ledger.rested(&target);
+            for target in std::mem::take(&mut self.to_retry) {
+                self.state.retry(&target);
             }
             self.begin();
-            if self.looks.is_empty() {
+            if self.inspects.is_empty() {
                 break;
             }
             self.read(0, false);
             self.finish(0);
             self.show();
         }
-        assert!(self.looks.is_empty(), "the looks never end");
+        assert!(self.inspects.is_empty(), "the inspects never end");
     }
 
-    /// Strangers hold their images; pauses may, from the first list that has them.
+    /// Foreign containers use their images; pauses may, from the first list that has them.
     fn assert_held(&self) {
         for number in self.containers.keys().filter(|number| self.is_foreign(**number)) {
-            assert!(self.shown.is_held(&image_of(*number).unwrap()), "{number}");
+            assert!(self.shown.is_used_by_hidden(&image_of(*number).unwrap()), "{number}");
         }
         let hidden = |number: &u64| self.is_foreign(*number) || is_pause(*number);
         let holders = self.containers.keys().filter(|number| hidden(number));
         let held: BTreeSet<ImageId> = holders.filter_map(|number| image_of(*number)).collect();
         for image in (0..IMAGES).filter_map(image_of) {
-            assert!(!self.shown.is_held(&image) || held.contains(&image), "{image:?}");
+            assert!(!self.shown.is_used_by_hidden(&image) || held.contains(&image), "{image:?}");
         }
     }
 
-    /// Whatever happens to a pod's container from now on is worth a look.
+    /// Whatever happens to a pod's container from now on is inspected.
     fn assert_attentive(&mut self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
             let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
-            assert!(matches!(self.ledger.happened(changed), Effect::Wanted(_)), "{number}");
+            assert!(matches!(self.state.event(changed), EventEffect::Queued(_)), "{number}");
         }
     }
 
@@ -392,10 +396,10 @@ proptest! {
             world.step(step);
         }
         // Every event arrives, some twice, in any order, and answers cross each other.
-        while !world.events.is_empty() || !world.looks.is_empty() {
+        while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();
-            if world.looks.len() > 2 || world.events.is_empty() {
+            if world.inspects.len() > 2 || world.events.is_empty() {
                 world.read(order, false);
                 world.finish(order);
             }
@@ -425,7 +429,7 @@ fn is_pause(number: u64) -> bool {
     number.is_multiple_of(2)
 }
 
-/// What a stranger was made of.
+/// The image of a foreign container.
 fn image_of(number: u64) -> Option<ImageId> {
     ImageId::try_from(image_id(number % IMAGES)).ok()
 }

@@ -1,0 +1,171 @@
+//! The connection to the engine: opens the event stream, then lists, then follows, for ever.
+//!
+//! The stream is open before the list is asked for, so nothing can fall between the two. While
+//! the list is being made the stream is read all the same: the engine drops events for readers
+//! that fall behind.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tracing::{info, warn};
+
+use super::{hooks::StoreHooks, settings::StoreSettings, signal::Signal, state::Listing};
+use crate::{
+    engine::{client::Engine, error::EngineError, events::Events},
+    error::chain,
+};
+
+/// What follows the engine.
+#[derive(Debug)]
+pub(super) struct EventStream {
+    engine: Engine,
+    hooks: StoreHooks,
+    settings: StoreSettings,
+    signals: mpsc::Sender<Signal>,
+    /// An inspect failed: a list is needed.
+    relist: Arc<Notify>,
+    containers_listed: bool,
+    images_listed: bool,
+    reconnect_after: Duration,
+}
+
+/// Why a connection ended.
+enum End {
+    /// The engine went away.
+    Disconnected(String),
+    /// The writer did.
+    WriterGone,
+}
+
+impl EventStream {
+    pub(super) const fn new(
+        engine: Engine,
+        hooks: StoreHooks,
+        settings: StoreSettings,
+        signals: mpsc::Sender<Signal>,
+        relist: Arc<Notify>,
+    ) -> Self {
+        Self {
+            engine,
+            hooks,
+            settings,
+            signals,
+            relist,
+            containers_listed: false,
+            images_listed: false,
+            reconnect_after: FIRST_RECONNECT,
+        }
+    }
+
+    /// Follows the engine until the task is aborted or the writer has gone.
+    pub(super) async fn run(mut self) {
+        loop {
+            let Err(end) = self.connect().await;
+            let End::Disconnected(reason) = end else { return };
+            if self.signals.send(Signal::Disconnected(reason)).await.is_err() {
+                return;
+            }
+            time::sleep(self.reconnect_after).await;
+            self.reconnect_after = (self.reconnect_after * 2).min(LONGEST_RECONNECT);
+        }
+    }
+
+    async fn connect(&mut self) -> Result<Infallible, End> {
+        let deadline = self.settings.connect_deadline;
+        let api = within(deadline, "a ping", self.engine.negotiate()).await?;
+        let engine = within(deadline, "/info", self.engine.info()).await?;
+        self.hooks.engine(&engine).await;
+        let events = within(deadline, "/events", self.engine.events()).await?;
+        info!(version = %engine.version, %api, "connected to the docker engine");
+        self.send(Signal::Connected(Box::new(engine))).await?;
+        self.follow(events).await
+    }
+
+    /// Reads events, and lists now and from time to time.
+    async fn follow(&mut self, mut events: Events) -> Result<Infallible, End> {
+        let mut lists = JoinSet::new();
+        let mut due = Instant::now();
+        let mut not_before = due;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(event)) => self.send(Signal::Event(event, events.at())).await?,
+                    Some(Err(error)) => return Err(End::Disconnected(chain(&error))),
+                    None => return Err(End::Disconnected("it closed the event stream".to_owned())),
+                },
+                () = time::sleep_until(due), if lists.is_empty() => {
+                    self.send(Signal::Listing).await?;
+                    lists.spawn(self.list());
+                }
+                () = self.relist.notified(), if lists.is_empty() => due = due.min(not_before),
+                Some(listed) = lists.join_next() => {
+                    let panicked = |_| End::Disconnected("listing failed inside dockbridge".to_owned());
+                    let listing = listed.map_err(panicked)??;
+                    let has_images = listing.images.is_some();
+                    let interval = match has_images {
+                        true => self.settings.relist_interval,
+                        false if self.images_listed => IMAGES_AGAIN,
+                        false => FIRST_IMAGES,
+                    };
+                    self.images_listed |= has_images;
+                    let now = Instant::now();
+                    (due, not_before) = (now + interval, now + self.settings.relist_min_interval);
+                    (self.reconnect_after, self.containers_listed) = (FIRST_RECONNECT, true);
+                    self.send(Signal::Listed(listing)).await?;
+                }
+            }
+        }
+    }
+
+    /// Lists everything. Images must not hold up the first answer about pods.
+    fn list(&self) -> impl Future<Output = Result<Listing, End>> + use<> {
+        let engine = self.engine.clone();
+        let deadline = self.settings.list_deadline;
+        let is_first = !self.containers_listed;
+        let image_deadline = if is_first { deadline.min(FIRST_IMAGES) } else { deadline };
+        let hooks = is_first.then(|| self.hooks.clone());
+        async move {
+            let (containers, images) = tokio::join!(
+                within(deadline, "the list of containers", engine.list_containers()),
+                within(image_deadline, "the list of images", engine.list_images()),
+            );
+            let images = images.inspect_err(|end| {
+                if let End::Disconnected(reason) = end {
+                    warn!(error = reason, "cannot list images; keeping the last known ones");
+                }
+            });
+            let images = images.ok();
+            let mut listing = Listing { containers: containers?, images, adopted: Vec::new() };
+            if let Some(hooks) = hooks {
+                listing.adopted = hooks.first_list(listing.sandboxes()).await;
+            }
+            Ok(listing)
+        }
+    }
+
+    async fn send(&self, signal: Signal) -> Result<(), End> {
+        self.signals.send(signal).await.map_err(|_| End::WriterGone)
+    }
+}
+
+async fn within<T>(
+    deadline: Duration,
+    what: &str,
+    call: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, End> {
+    match time::timeout(deadline, call).await {
+        Ok(answer) => answer.map_err(|error| End::Disconnected(chain(&error))),
+        Err(_) => Err(End::Disconnected(format!("it did not answer {what} within {deadline:?}"))),
+    }
+}
+
+const FIRST_RECONNECT: Duration = Duration::from_millis(100);
+const LONGEST_RECONNECT: Duration = Duration::from_secs(2);
+/// How long the first list waits for images, and when they are listed again that never were.
+const FIRST_IMAGES: Duration = Duration::from_secs(2);
+/// When images are listed again that could not be listed.
+const IMAGES_AGAIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,220 @@
+//! One inspect of one object, as a task of its own: the engine's answer with a deadline, the cause
+//! of a container's end, then the hook that decides when it is shown.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    time,
+};
+
+use super::{
+    error::StoreError,
+    hooks::StoreHooks,
+    inspect_queue::{Generation, Target},
+    objects::Inspected,
+    oom::{self, ExitCause, OomDetector},
+    settings::StoreSettings,
+    signal::Signal,
+};
+use crate::{
+    engine::{client::Engine, error::EngineError},
+    host::clock,
+    model::{
+        record::{ContainerRecord, Observed, Process},
+        time::Nanos,
+    },
+};
+
+/// What an inspect needs.
+#[derive(Clone, Debug)]
+pub(super) struct Inspector {
+    pub(super) engine: Engine,
+    pub(super) hooks: StoreHooks,
+    pub(super) oom: OomDetector,
+    pub(super) settings: StoreSettings,
+    pub(super) signals: mpsc::Sender<Signal>,
+    /// Asks the event stream for a list.
+    pub(super) relist: Arc<Notify>,
+}
+
+/// Why an inspect has no result.
+#[derive(Debug)]
+pub(super) enum InspectFailure {
+    /// The engine failed, or could not be reached.
+    Engine(EngineError),
+    /// No answer in this time.
+    Timeout(Duration),
+    /// Our own task panicked.
+    Panicked,
+}
+
+impl InspectFailure {
+    /// As callers get it.
+    pub(super) fn of(self, name: &str) -> StoreError {
+        let name = name.to_owned();
+        match self {
+            Self::Engine(source) => StoreError::Inspect { name, source },
+            Self::Timeout(waited) => StoreError::InspectTimeout { name, waited },
+            Self::Panicked => StoreError::InspectPanicked { name },
+        }
+    }
+}
+
+impl Inspector {
+    /// Inspects `target` and runs the hook; reports when that takes long, so that others need not
+    /// wait for it.
+    pub(super) async fn run(
+        self,
+        target: Target,
+        at: Generation,
+    ) -> Result<Inspected, InspectFailure> {
+        let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
+        if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
+            return inspected;
+        }
+        // A full queue means a busy writer: then this inspect goes on counting as quick.
+        let _ = self.signals.try_send(Signal::Slow(target.clone(), at));
+        inspect.await
+    }
+
+    /// The deadline is the engine's; the hook has its own.
+    async fn inspect_and_hook(
+        &self,
+        target: &Target,
+        at: Generation,
+    ) -> Result<Inspected, InspectFailure> {
+        let inspected = self.with_cause(target, self.inspect(target).await?).await;
+        match (&inspected, target) {
+            (Inspected::Container(observed), _) => {
+                if let Observed::Container(record) = &**observed {
+                    self.before_shown(record, at).await;
+                }
+            }
+            (Inspected::Gone, Target::Container(id)) => {
+                self.hooks.gone(id);
+                self.oom.forget(id);
+                self.oom.save().await;
+            }
+            _ => {}
+        }
+        Ok(inspected)
+    }
+
+    async fn inspect(&self, target: &Target) -> Result<Inspected, InspectFailure> {
+        let deadline = self.settings.inspect_deadline;
+        let timeout = |_| InspectFailure::Timeout(deadline);
+        time::timeout(deadline, inspect(&self.engine, target)).await.map_err(timeout)?
+    }
+
+    /// The result with the cause of a container's end, which must not change once it was shown.
+    async fn with_cause(&self, target: &Target, inspected: Inspected) -> Inspected {
+        let Inspected::Container(observed) = inspected else { return inspected };
+        match *observed {
+            Observed::Container(record) => self.container_with_cause(target, record).await,
+            Observed::Sandbox(record) => {
+                self.oom.observe_pod(&record).await;
+                found(Observed::Sandbox(record))
+            }
+            Observed::Foreign(image) => found(Observed::Foreign(image)),
+        }
+    }
+
+    /// The cause is decided once. The engine may learn of it a little later: where the end is fresh
+    /// it is given the time.
+    async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
+        self.oom.observe_container(&record).await;
+        if let Some(cause) = self.oom.exit_cause(&record).await {
+            return found(Observed::Container(oom::with_cause(cause, record)));
+        }
+        if oom::is_unexplained_kill(&record) && is_fresh(&record) {
+            return self.wait_for_cause(target, record).await;
+        }
+        self.oom.record_cause(&record, ExitCause::AsReported).await;
+        found(Observed::Container(record))
+    }
+
+    /// The engine reports it late, by its inspect or by its event.
+    async fn wait_for_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
+        let mut cause = ExitCause::AsReported;
+        for pause in INSPECT_AGAIN_AFTER {
+            time::sleep(pause).await;
+            match self.inspect(target).await {
+                Ok(Inspected::Gone) => return Inspected::Gone,
+                Ok(inspected) if !is_unexplained_kill(&inspected) => return inspected,
+                _ if self.oom.was_killed_by_engine(&record) => break,
+                _ if self.oom.had_oom_event(&record) => {
+                    cause = ExitCause::OutOfMemory;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        self.oom.record_cause(&record, cause).await;
+        found(Observed::Container(oom::with_cause(cause, record)))
+    }
+
+    /// Runs the hook. A container that was never shown must not seem to be missing for so long: a
+    /// kubelet would create it again.
+    async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
+        let mut hook = std::pin::pin!(self.hooks.before_shown(record));
+        if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
+            // The writer is there as long as this task is.
+            let _ = self.signals.send(Signal::Provisional(Box::new(provisional(record)), at)).await;
+            hook.await;
+        }
+    }
+}
+
+fn found(observed: Observed) -> Inspected {
+    Inspected::Container(Box::new(observed))
+}
+
+fn is_unexplained_kill(inspected: &Inspected) -> bool {
+    let Inspected::Container(observed) = inspected else { return false };
+    matches!(&**observed, Observed::Container(record) if oom::is_unexplained_kill(record))
+}
+
+/// Whether the engine may still learn why it ended.
+fn is_fresh(record: &ContainerRecord) -> bool {
+    let Process::Exited { finished_at: Nanos(at), .. } = record.process else { return false };
+    let age = clock::nanos().saturating_sub(at);
+    Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < FRESH
+}
+
+/// What may be shown before the hook has ended: everything but the container's end.
+fn provisional(record: &ContainerRecord) -> ContainerRecord {
+    let mut shown = record.clone();
+    if let Process::Exited { started_at, .. } = shown.process {
+        shown.process = Process::Running { pid: 0, started_at };
+    }
+    shown
+}
+
+async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, InspectFailure> {
+    let inspected = match target {
+        Target::Container(id) => engine.inspect_container(id).await.map(found),
+        Target::Image(name) => {
+            engine.inspect_image(name).await.map(|image| Inspected::Image(Box::new(image)))
+        }
+    };
+    match inspected {
+        Err(error) if error.is_not_found() => Ok(Inspected::Gone),
+        other => other.map_err(InspectFailure::Engine),
+    }
+}
+
+/// Longer than the hook of a container with a complete log takes, shorter than the first reader
+/// waits.
+const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
+/// Before the engine is asked again whether memory was short: it learns of that and of the end in
+/// two ways. On an idle machine it is late by less than the first of these, with both CPUs busy by
+/// more; where it never learns of it, nobody should wait.
+const INSPECT_AGAIN_AFTER: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(150),
+    Duration::from_millis(200),
+];
+/// An engine that has not learnt by then why a container ended never will.
+const FRESH: Duration = Duration::from_secs(2);

@@ -1,0 +1,127 @@
+//! The metrics of the store as `/metrics` shows them.
+
+use super::handle::Store;
+use crate::{
+    model::{engine::EngineHealth, record::SandboxState},
+    telemetry::registry::{RegisterMetrics, Registry, Sample, counted},
+};
+
+impl RegisterMetrics for Store {
+    fn register(&self, registry: &mut Registry) {
+        let metrics = self.metrics();
+        registry.register(
+            "dockbridge_store_update_duration_seconds",
+            "Time from a Docker event until lists and statuses show it",
+            &metrics.update_delay,
+        );
+        registry.register(
+            "dockbridge_engine_events_total",
+            "Docker events received",
+            &metrics.events,
+        );
+        registry.register(
+            "dockbridge_store_relists_total",
+            "Full lists of containers fetched from Docker: one per connection, then periodically",
+            &metrics.lists,
+        );
+        registry.register_family(
+            "dockbridge_store_inspects_total",
+            &["object", "result"],
+            "Docker inspects made to update the store",
+            &metrics.inspects,
+        );
+        registry.register(
+            "dockbridge_engine_event_stream_connects_total",
+            "Times the Docker event stream was opened",
+            &metrics.connects,
+        );
+        registry.register(
+            "dockbridge_engine_event_stream_disconnects_total",
+            "Times the Docker event stream ended or could not be opened",
+            &metrics.disconnects,
+        );
+        registry.register(
+            "dockbridge_store_snapshots_total",
+            "Snapshots of the store published to readers",
+            &metrics.snapshots,
+        );
+        register_state(self, registry);
+    }
+}
+
+/// What is read from the current snapshot.
+fn register_state(store: &Store, registry: &mut Registry) {
+    let metrics = store.metrics().clone();
+    registry.register_fn(
+        "dockbridge_engine_last_contact_age_seconds",
+        &[],
+        "Time since Docker last sent anything; absent before its first answer",
+        move || {
+            let since = metrics.since_last_contact();
+            since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
+        },
+    );
+    let now = store.clone();
+    registry.register_fn(
+        "dockbridge_store_synced",
+        &[],
+        "1 once Docker's containers have been listed",
+        move || Sample::single(f64::from(u8::from(now.snapshot().is_synced()))),
+    );
+    let now = store.clone();
+    registry.register_fn(
+        "dockbridge_store_initial_inspects_complete",
+        &[],
+        "1 once everything in the first list has been inspected; nothing is cleaned up before",
+        move || Sample::single(f64::from(u8::from(now.snapshot().is_complete()))),
+    );
+    let now = store.clone();
+    registry.register_fn(
+        "dockbridge_store_uninspected_objects",
+        &[],
+        "Containers, pods and images known from lists only: their inspect has not answered",
+        move || Sample::single(counted(now.snapshot().uninspected().count())),
+    );
+    let now = store.clone();
+    registry.register_fn(
+        "dockbridge_engine_reachable",
+        &[],
+        "1 while the Docker Engine answers",
+        move || {
+            let reachable = now.snapshot().health == EngineHealth::Reachable;
+            Sample::single(f64::from(u8::from(reachable)))
+        },
+    );
+    let now = store.clone();
+    registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {
+        let snapshot = now.snapshot();
+        by_state(
+            ["ready", "not_ready"],
+            snapshot.sandboxes().iter().map(|pod| match pod.state() {
+                SandboxState::Ready => "ready",
+                SandboxState::NotReady => "not_ready",
+            }),
+        )
+    });
+    let now = store.clone();
+    registry.register_fn("dockbridge_containers", &["state"], "Containers by state", move || {
+        let snapshot = now.snapshot();
+        by_state(
+            ["created", "running", "exited", "unknown"],
+            snapshot.containers().iter().map(|container| container.process.state_name()),
+        )
+    });
+    let now = store.clone();
+    registry.register_fn("dockbridge_images", &[], "Images on the node", move || {
+        Sample::single(counted(now.snapshot().images().len()))
+    });
+}
+
+fn by_state<const N: usize>(
+    names: [&'static str; N],
+    states: impl Iterator<Item = &'static str>,
+) -> Vec<Sample<1>> {
+    let states: Vec<&str> = states.collect();
+    let count = |name: &&str| states.iter().filter(|state| *state == name).count();
+    names.iter().map(|name| Sample::labelled([name], counted(count(name)))).collect()
+}

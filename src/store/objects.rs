@@ -1,0 +1,424 @@
+//! The object cache: what is known of every pod, container and image, and how inspects change it.
+//!
+//! Pure. A result carries the generation of its inspect, and of two results about one object the
+//! later generation counts, in whatever order they arrive. What is gone leaves a generation behind
+//! until every inspect that began before has ended, so a late answer cannot bring it back.
+
+mod contradictions;
+mod lists;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use self::contradictions::Contradictions;
+use super::{
+    hidden_containers::HiddenContainers,
+    inspect_queue::{Generation, Target},
+    snapshot::{Containers, Images, name_key},
+};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{
+        attachment::Attachment,
+        id::{ContainerId, ImageId, SandboxId},
+        record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
+    },
+    store::index::Index,
+};
+
+/// The result of an inspect.
+#[derive(Debug)]
+pub(super) enum Inspected {
+    /// A container, a pod's or not.
+    Container(Box<Observed>),
+    /// An image.
+    Image(Box<ImageRecord>),
+    /// No such object.
+    Gone,
+}
+
+/// Everything known.
+#[derive(Debug, Default)]
+pub(super) struct ObjectCache {
+    sandboxes: BTreeMap<SandboxId, Pod>,
+    containers: BTreeMap<ContainerId, Cached<ContainerRecord>>,
+    images: BTreeMap<ImageId, Cached<ImageRecord>>,
+    /// Which image has a name, by [`name_key`]: a name belongs to one image.
+    tags: HashMap<String, ImageId>,
+    gone: HashMap<String, Generation>,
+    hidden: HiddenContainers,
+    /// Images being inspected only because another took their name.
+    contested: HashSet<ImageId>,
+    /// What the list says, where it contradicts what is shown: it counts if the inspect fails.
+    contradictions: Contradictions,
+    /// When the last list came in.
+    listed_at: Generation,
+    /// When the list that is under way began.
+    list_since: Option<Generation>,
+    changed: Changed,
+}
+
+/// Which tables differ from the last published ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) sandboxes: bool,
+    pub(super) containers: bool,
+    pub(super) images: bool,
+}
+
+#[derive(Debug)]
+struct Cached<T> {
+    record: Arc<T>,
+    at: Generation,
+}
+
+/// The two halves of a sandbox.
+#[derive(Debug, Default)]
+struct Pod {
+    engine: Option<(SandboxRecord, Generation)>,
+    checkpoint: Option<SandboxCheckpoint>,
+    shown: Option<Arc<SandboxRecord>>,
+}
+
+impl ObjectCache {
+    /// Of a new process: only what the last one saved.
+    pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
+        let mut objects = Self::default();
+        for checkpoint in checkpoints {
+            objects.put_checkpoint(checkpoint);
+        }
+        objects
+    }
+
+    /// Takes in the result of an inspect. Returns what else must be inspected because of it.
+    pub(super) fn put(
+        &mut self,
+        target: &Target,
+        at: Generation,
+        inspected: Inspected,
+    ) -> Vec<Target> {
+        match (target, inspected) {
+            (Target::Container(name), Inspected::Container(observed)) => {
+                self.put_observed(name, at, *observed);
+                Vec::new()
+            }
+            (Target::Image(_), Inspected::Image(record)) => self.put_image(*record, at),
+            (Target::Container(id), _) => {
+                self.container_gone(id, at);
+                Vec::new()
+            }
+            (Target::Image(name), _) => self.image_gone(name, at),
+        }
+    }
+
+    /// A container was removed; answers of inspects that began before are ignored.
+    pub(super) fn container_gone(&mut self, id: &str, at: Generation) {
+        self.changed.images |= self.hidden.remove(id);
+        self.remove_record(id, at);
+    }
+
+    fn remove_record(&mut self, id: &str, at: Generation) {
+        self.mark_gone(id, at);
+        if let Ok(id) = ContainerId::try_from(id) {
+            let older = self.containers.get(&id).is_some_and(|cached| cached.at <= at);
+            self.changed.containers |= older && self.containers.remove(&id).is_some();
+        }
+        if let Ok(id) = SandboxId::try_from(id) {
+            self.change(&id, |pod| drop(pod.engine.take_if(|(_, known_at)| *known_at <= at)));
+        }
+    }
+
+    /// A list begins; another one that was under way will never come in.
+    pub(super) fn begin_list(&mut self, now: Generation) {
+        self.list_since = Some(now);
+    }
+
+    /// When the list that is under way began.
+    pub(super) const fn list_since(&self) -> Option<Generation> {
+        self.list_since
+    }
+
+    /// Joins a checkpoint to its sandbox.
+    pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
+        let id = checkpoint.id.clone();
+        self.change(&id, |pod| pod.checkpoint = Some(checkpoint));
+    }
+
+    /// Forgets a checkpoint.
+    pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
+        self.change(id, |pod| pod.checkpoint = None);
+    }
+
+    /// Whether the container is known to be no part of a pod.
+    pub(super) fn is_foreign(&self, id: &str) -> bool {
+        self.hidden.is_foreign(id)
+    }
+
+    /// Everything Docker is known to have.
+    pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
+        let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
+        sandboxes
+            .map(|(id, _)| Target::Container(id.as_str().to_owned()))
+            .chain(self.containers.keys().map(|id| Target::Container(id.as_str().to_owned())))
+            .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
+    }
+
+    /// Inspects that began before `oldest` have all ended: only a list that is under way can still
+    /// show what was gone before.
+    pub(super) fn expire(&mut self, oldest: Generation) {
+        let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
+        self.gone.retain(|_, at| *at >= oldest);
+    }
+
+    /// What changed since the last call.
+    pub(super) fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(super) const fn has_changed(&self) -> bool {
+        self.changed.sandboxes || self.changed.containers || self.changed.images
+    }
+
+    pub(super) fn sandboxes(&self) -> Index<SandboxRecord> {
+        Index::new(self.sandboxes.values().filter_map(|pod| pod.shown.clone()).collect())
+    }
+
+    pub(super) fn containers(&self) -> Containers {
+        Containers::new(self.containers.values().map(|cached| Arc::clone(&cached.record)).collect())
+    }
+
+    pub(super) fn images(&self) -> Images {
+        let mut by_name = HashMap::new();
+        for cached in self.images.values() {
+            let digests = cached.record.repo_digests.iter().filter_map(|name| name_key(name));
+            by_name.extend(digests.map(|key| (key, Arc::clone(&cached.record))));
+        }
+        let tagged = self.tags.iter().filter_map(|(key, id)| Some((key, self.images.get(id)?)));
+        by_name.extend(tagged.map(|(key, cached)| (key.clone(), Arc::clone(&cached.record))));
+        let records = self.images.values().map(|cached| Arc::clone(&cached.record)).collect();
+        Images::new(records, by_name, self.hidden.images())
+    }
+
+    /// Checkpoints of sandboxes that Docker does not have and that hold no network.
+    pub(super) fn obsolete_checkpoints(&self) -> Arc<[SandboxId]> {
+        let obsolete = self.sandboxes.iter().filter(|(_, pod)| pod.is_obsolete());
+        obsolete.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// A container that is not known yet, as far as it may be shown.
+    pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
+        if !self.containers.contains_key(&record.id) {
+            self.put_container(record, at);
+        }
+    }
+
+    fn put_observed(&mut self, name: &str, at: Generation, observed: Observed) {
+        match observed {
+            Observed::Sandbox(record) => self.put_sandbox(record, at),
+            Observed::Container(record) => self.put_container(record, at),
+            Observed::Foreign(image) => self.put_foreign(name, image, at),
+        }
+    }
+
+    /// A container that is no part of a pod, or no longer: somebody renamed it. Then it is treated as
+    /// gone, and its network can be released.
+    fn put_foreign(&mut self, id: &str, image: Option<ImageId>, at: Generation) {
+        if self.is_late(id, at) {
+            return;
+        }
+        self.remove_record(id, at);
+        self.changed.images |= self.hidden.set_foreign(id, image, at);
+    }
+
+    fn put_sandbox(&mut self, record: SandboxRecord, at: Generation) {
+        if self.is_late(record.id.as_str(), at) {
+            return;
+        }
+        let id = record.id.clone();
+        self.hidden.set_owned(id.as_str());
+        self.change(&id, |pod| {
+            if pod.engine.as_ref().is_none_or(|(_, known_at)| *known_at < at) {
+                pod.engine = Some((record, at));
+            }
+        });
+    }
+
+    fn put_container(&mut self, record: ContainerRecord, at: Generation) {
+        if self.is_late(record.id.as_str(), at) {
+            return;
+        }
+        self.changed.images |= self.hidden.remove(record.id.as_str());
+        match self.containers.get_mut(&record.id) {
+            Some(cached) if cached.at > at => {}
+            Some(cached) => {
+                cached.at = at;
+                self.changed.containers |= replace_if_changed(&mut cached.record, record);
+            }
+            None => {
+                let id = record.id.clone();
+                self.containers.insert(id, Cached { record: Arc::new(record), at });
+                self.changed.containers = true;
+            }
+        }
+    }
+
+    /// A name belongs to one image. When two claim it, the later inspect counts, and the other image
+    /// is inspected: the engine does not report from which image a name was taken. Such an inspect
+    /// leads to no further ones, so an engine that contradicts itself causes no storm.
+    fn put_image(&mut self, mut record: ImageRecord, at: Generation) -> Vec<Target> {
+        let id = record.id.clone();
+        if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
+            return Vec::new();
+        }
+        let is_follow_up = self.contested.remove(&id);
+        let (mut doubtful, mut further) = (Vec::new(), Vec::new());
+        self.release_names(&id);
+        record.repo_tags.retain(|tag| {
+            let Some(key) = name_key(tag) else { return true };
+            let rival = self.tags.get(&key).filter(|rival| **rival != id).cloned();
+            let lost = rival.as_ref().and_then(|r| self.images.get(r)).is_some_and(|r| r.at > at);
+            doubtful.extend(if lost { Some(id.clone()) } else { rival });
+            if !lost {
+                self.move_name(&key, Some(&id));
+            }
+            !lost
+        });
+        match self.images.get_mut(&id) {
+            Some(cached) => {
+                cached.at = at;
+                self.changed.images |= replace_if_changed(&mut cached.record, record);
+            }
+            None => {
+                self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
+                self.changed.images = true;
+                // Found by name before a list that may lack it: inspected again by id.
+                let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
+                further.extend(unproven);
+            }
+        }
+        if !is_follow_up {
+            further.extend(self.contest(doubtful));
+        }
+        further
+    }
+
+    /// There is no image of this id, or none of this name, any more.
+    fn image_gone(&mut self, name: &str, at: Generation) -> Vec<Target> {
+        if let Ok(id) = ImageId::try_from(name) {
+            self.mark_gone(name, at);
+            self.contested.remove(&id);
+            if self.images.get(&id).is_some_and(|cached| cached.at <= at) {
+                self.release_names(&id);
+                self.images.remove(&id);
+                self.changed.images = true;
+            }
+            return Vec::new();
+        }
+        let key = name_key(name);
+        let owner = key.as_ref().and_then(|key| self.tags.get(key)).cloned();
+        let (Some(key), Some(owner)) = (key, owner) else { return Vec::new() };
+        if self.images.get(&owner).is_some_and(|cached| cached.at > at) {
+            return Vec::new();
+        }
+        self.move_name(&key, None);
+        self.contest(vec![owner])
+    }
+
+    /// Gives a name to another image, or to none; the old owner no longer shows it.
+    fn move_name(&mut self, key: &str, to: Option<&ImageId>) {
+        let old = match to {
+            Some(id) => self.tags.insert(key.to_owned(), id.clone()),
+            None => self.tags.remove(key),
+        };
+        let loser = old.filter(|old| Some(old) != to);
+        if let Some(cached) = loser.and_then(|loser| self.images.get_mut(&loser)) {
+            let names = &mut Arc::make_mut(&mut cached.record).repo_tags;
+            names.retain(|tag| name_key(tag).is_none_or(|other| other != key));
+            self.changed.images = true;
+        }
+    }
+
+    /// The names of this image are free until it is inspected again.
+    fn release_names(&mut self, id: &ImageId) {
+        let Some(cached) = self.images.get(id) else { return };
+        for key in cached.record.repo_tags.iter().filter_map(|tag| name_key(tag)) {
+            if self.tags.get(&key) == Some(id) {
+                self.tags.remove(&key);
+            }
+        }
+    }
+
+    fn contest(&mut self, doubtful: Vec<ImageId>) -> Vec<Target> {
+        let targets = doubtful.iter().map(|id| Target::Image(id.as_str().to_owned())).collect();
+        self.contested.extend(doubtful);
+        targets
+    }
+
+    fn is_late(&self, id: &str, at: Generation) -> bool {
+        self.gone.get(id).is_some_and(|gone| *gone >= at)
+    }
+
+    fn mark_gone(&mut self, id: &str, at: Generation) {
+        let gone = self.gone.entry(id.to_owned()).or_insert(at);
+        *gone = at.max(*gone);
+    }
+
+    fn change(&mut self, id: &SandboxId, edit: impl FnOnce(&mut Pod)) {
+        let mut pod = self.sandboxes.remove(id).unwrap_or_default();
+        let was_obsolete = pod.is_obsolete();
+        edit(&mut pod);
+        let joined = pod.joined();
+        if pod.shown.as_deref() != joined.as_ref() {
+            pod.shown = joined.map(Arc::new);
+            self.changed.sandboxes = true;
+        }
+        self.changed.sandboxes |= pod.is_obsolete() != was_obsolete;
+        if !pod.is_empty() {
+            self.sandboxes.insert(id.clone(), pod);
+        }
+    }
+}
+
+impl Pod {
+    /// What CRI is shown: Docker's half with the checkpoint's added; the checkpoint alone while it
+    /// holds a network. A list has the creation in whole seconds, the checkpoint exactly.
+    fn joined(&self) -> Option<SandboxRecord> {
+        let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
+        if let Some((record, _)) = &self.engine {
+            let is_listed = record.process.as_ref().is_some_and(Process::is_listed);
+            let exact = self.checkpoint.as_ref().filter(|_| is_listed);
+            let created_at = exact.map_or(record.created_at, |checkpoint| checkpoint.created_at);
+            return Some(SandboxRecord { attachment, created_at, ..record.clone() });
+        }
+        let checkpoint = self.checkpoint.as_ref()?;
+        let holds = attachment.as_ref().is_some_and(|a: &Attachment| a.intent().is_some());
+        holds.then(|| SandboxRecord {
+            id: checkpoint.id.clone(),
+            name: checkpoint.name.clone(),
+            document: Arc::new(checkpoint.document.clone()),
+            created_at: checkpoint.created_at,
+            process: None,
+            engine_addresses: Vec::new(),
+            attachment,
+        })
+    }
+
+    const fn is_obsolete(&self) -> bool {
+        self.checkpoint.is_some() && self.shown.is_none()
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.engine.is_none() && self.checkpoint.is_none()
+    }
+}
+
+/// Returns whether the record changed; else the old allocation stays.
+fn replace_if_changed<T: PartialEq>(old: &mut Arc<T>, new: T) -> bool {
+    let changed = **old != new;
+    if changed {
+        *old = Arc::new(new);
+    }
+    changed
+}

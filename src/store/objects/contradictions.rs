@@ -1,0 +1,25 @@
+//! Containers of which a list says another state than is shown.
+
+use std::collections::HashMap;
+
+use crate::{model::record::Listed, store::inspect_queue::Generation};
+
+/// What the last list says of them, and when it began; by id.
+#[derive(Debug, Default)]
+pub(super) struct Contradictions(HashMap<String, (Listed, Generation)>);
+
+impl Contradictions {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn insert(&mut self, id: &str, listed: Listed, since: Generation) {
+        self.0.insert(id.to_owned(), (listed, since));
+    }
+
+    /// Takes what a list that began before `at` says of a container.
+    pub(super) fn take_before(&mut self, id: &str, at: Generation) -> Option<(Listed, Generation)> {
+        let (_, since) = self.0.get(id)?;
+        if *since < at { self.0.remove(id) } else { None }
+    }
+}

@@ -1,0 +1,108 @@
+//! What the engine's lists say of objects: shown until an inspect has answered, and again when
+//! inspects fail.
+
+use std::sync::Arc;
+
+use super::{Cached, ObjectCache};
+use crate::{
+    model::{
+        engine::ListedContainer,
+        id::{ContainerId, SandboxId},
+        record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
+    },
+    store::inspect_queue::{Generation, Target},
+};
+
+impl ObjectCache {
+    /// Docker lists these containers. What was not known is shown as listed; where the list
+    /// contradicts what is shown, the inspect that follows decides, and if that fails, the list.
+    pub(in crate::store) fn list(&mut self, listed: &[ListedContainer], at: Generation) {
+        self.listed_at = at;
+        let since = self.list_since.take().unwrap_or(at);
+        self.contradictions.clear();
+        // A foreign container leaves a generation in `gone`, too: it may have been shown before.
+        let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.contains(id);
+        let present: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
+        self.changed.images |= self.hidden.list(&present, since, at);
+        for one in listed {
+            match one.observed.as_deref() {
+                _ if self.is_late(&one.id, since) => {}
+                Some(Observed::Sandbox(record)) => self.list_sandbox(record, since),
+                Some(Observed::Container(record)) => self.list_workload(record, since),
+                Some(Observed::Foreign(_)) | None => {}
+            }
+        }
+    }
+
+    /// Docker lists these images; what is not known yet is shown as listed.
+    pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Generation) {
+        for record in listed {
+            if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
+                // What else must be inspected is in the list, too.
+                self.put_image(record.clone(), since);
+            }
+        }
+    }
+
+    fn list_sandbox(&mut self, record: &SandboxRecord, since: Generation) {
+        let known = self.sandboxes.get(&record.id).and_then(|pod| pod.engine.as_ref());
+        let shown = known.and_then(|(known, _)| known.process.clone());
+        if self.has_news(record.id.as_str(), shown.as_ref(), record.process.as_ref(), since) {
+            self.change(&record.id, |pod| pod.engine = Some((record.clone(), since)));
+        }
+    }
+
+    fn list_workload(&mut self, record: &ContainerRecord, since: Generation) {
+        let shown = self.containers.get(&record.id).map(|known| known.record.process.clone());
+        if self.has_news(record.id.as_str(), shown.as_ref(), Some(&record.process), since) {
+            let cached = Cached { record: Arc::new(record.clone()), at: since };
+            self.containers.insert(record.id.clone(), cached);
+            self.changed.containers = true;
+        }
+    }
+
+    /// Whether the list says more than is known. The result of an inspect stays until the next
+    /// inspect corrects it, which may have to wait until the container's log is complete.
+    fn has_news(
+        &mut self,
+        id: &str,
+        shown: Option<&Process>,
+        listed: Option<&Process>,
+        since: Generation,
+    ) -> bool {
+        let Some(shown) = shown else { return true };
+        let Some(Process::Listed(listed)) = listed else { return false };
+        if !shown.contradicts(*listed) {
+            return false;
+        }
+        if !shown.is_listed() {
+            self.contradictions.insert(id, *listed, since);
+        }
+        shown.is_listed()
+    }
+
+    /// The inspect of a container failed: if a list that began before it contradicted what is shown,
+    /// the list counts.
+    pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
+        let Target::Container(id) = target else { return };
+        let Some((listed, since)) = self.contradictions.take_before(id, at) else { return };
+        let process = Process::Listed(listed);
+        if let Ok(id) = ContainerId::try_from(id.as_str())
+            && let Some(known) = self.containers.get_mut(&id).filter(|known| known.at <= since)
+        {
+            Arc::make_mut(&mut known.record).process = process.clone();
+            self.changed.containers = true;
+        }
+        if let Ok(id) = SandboxId::try_from(id.as_str())
+            && self.sandboxes.contains_key(&id)
+        {
+            self.change(&id, |pod| {
+                if let Some((record, _)) =
+                    pod.engine.as_mut().filter(|(_, known_at)| *known_at <= since)
+                {
+                    record.process = Some(process);
+                }
+            });
+        }
+    }
+}

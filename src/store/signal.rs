@@ -1,0 +1,30 @@
+//! What the event stream and running inspects send to the writer.
+
+use super::{
+    inspect_queue::{Generation, Target},
+    state::Listing,
+};
+use crate::model::{
+    engine::{EngineEvent, EngineInfo},
+    record::ContainerRecord,
+    time::Nanos,
+};
+
+/// One message to the writer.
+#[derive(Debug)]
+pub(super) enum Signal {
+    /// The event stream is open.
+    Connected(Box<EngineInfo>),
+    /// A list of everything begins.
+    Listing,
+    /// The list of everything.
+    Listed(Listing),
+    /// An event, with its time by the engine's clock.
+    Event(EngineEvent, Nanos),
+    /// The event stream ended, or could not be opened.
+    Disconnected(String),
+    /// An inspect takes long.
+    Slow(Target, Generation),
+    /// A container as far as it may be shown while its hook runs.
+    Provisional(Box<ContainerRecord>, Generation),
+}

@@ -1,0 +1,407 @@
+//! Everything the writer knows, without a clock or a socket: objects, the queue of inspects, and the
+//! state of the connection. The next snapshot, the next inspects and the answers to callers follow
+//! from it.
+//!
+//! `W` is who waits for an inspect: a channel for the writer, a number in tests.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    inspect_queue::{Generation, InspectQueue, Reason, Target},
+    objects::{Inspected, ObjectCache},
+    settings::StoreSettings,
+    snapshot::{Progress, Snapshot},
+};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{
+        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
+        id::SandboxId,
+        record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
+    },
+};
+
+/// The engine's lists of everything it has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    pub(super) containers: Vec<ListedContainer>,
+    /// None when the engine could not list its images; pods do not depend on that.
+    pub(super) images: Option<Vec<ImageRecord>>,
+    /// With the first list: checkpoints for pods that had none.
+    pub(super) adopted: Vec<SandboxCheckpoint>,
+}
+
+impl Listing {
+    /// The pods in it.
+    pub(super) fn sandboxes(&self) -> Vec<SandboxRecord> {
+        let observed = self.containers.iter().filter_map(|one| one.observed.as_deref());
+        let pods = observed.filter_map(|one| match one {
+            Observed::Sandbox(record) => Some(record.clone()),
+            Observed::Container(_) | Observed::Foreign(_) => None,
+        });
+        pods.collect()
+    }
+}
+
+/// Callers whose answer becomes true with the next snapshot.
+#[derive(Debug)]
+pub(super) struct Answer<W, E> {
+    pub(super) waiters: Vec<W>,
+    pub(super) result: Result<(), E>,
+}
+
+/// What follows from an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EventEffect {
+    /// Nothing that readers could see.
+    None,
+    /// An inspect of this was queued.
+    Queued(Target),
+    /// This is gone, from the next snapshot on.
+    Gone(Target),
+    /// `/info` must be read again.
+    Reloaded,
+}
+
+/// Everything the writer decides by. `E` is why an inspect failed.
+#[derive(Debug)]
+pub(super) struct State<W, E> {
+    objects: ObjectCache,
+    inspects: InspectQueue<W>,
+    connection: Connection,
+    /// Why the engine counts as unreachable although its event stream is open.
+    ping_failure: Option<String>,
+    engine: Option<Arc<EngineInfo>>,
+    answers: Vec<Answer<W, E>>,
+    /// The head of the snapshot (engine, health, progress) differs from the published one.
+    head_changed: bool,
+    progress: Progress,
+    /// Of the first lists, what no inspect has answered for yet, and when the list began.
+    uninspected: HashMap<Target, Generation>,
+}
+
+#[derive(Debug)]
+enum Connection {
+    /// Not tried yet.
+    New,
+    /// Events flow; the list is under way.
+    Listing,
+    /// Events flow; these were listed and are still to be inspected.
+    Inspecting(HashSet<Target>),
+    /// Events flow and everything was inspected.
+    Ready,
+    /// Lost, with the reason; reconnecting.
+    Lost(String),
+}
+
+impl<W, E> State<W, E> {
+    pub(super) fn new(settings: &StoreSettings, checkpoints: Vec<SandboxCheckpoint>) -> Self {
+        Self {
+            objects: ObjectCache::new(checkpoints),
+            inspects: InspectQueue::new(settings),
+            connection: Connection::New,
+            ping_failure: None,
+            engine: None,
+            answers: Vec::new(),
+            head_changed: false,
+            progress: Progress::default(),
+            uninspected: HashMap::new(),
+        }
+    }
+
+    /// The event stream is open; lists will follow.
+    pub(super) fn connected(&mut self) {
+        self.set_connection(Connection::Listing);
+        self.ping_failure = None;
+    }
+
+    /// The event stream ended.
+    pub(super) fn disconnected(&mut self, reason: String) {
+        self.set_connection(Connection::Lost(reason));
+        self.inspects.drop_unrequested();
+    }
+
+    /// The engine's `/info`.
+    pub(super) fn set_engine(&mut self, engine: EngineInfo) {
+        if self.engine.as_deref() != Some(&engine) {
+            self.engine = Some(Arc::new(engine));
+            self.head_changed = true;
+        }
+    }
+
+    /// A ping was answered, or failed for this reason.
+    pub(super) fn pinged(&mut self, failure: Option<String>) {
+        self.head_changed |= self.ping_failure != failure;
+        self.ping_failure = failure;
+    }
+
+    /// A list of everything begins.
+    pub(super) fn listing(&mut self) {
+        self.objects.begin_list(self.inspects.next_generation());
+    }
+
+    /// The list of everything: what is listed or known is inspected. That includes what is known and
+    /// not listed, since only an inspect proves that it is gone.
+    pub(super) fn listed(&mut self, listing: &Listing) {
+        for checkpoint in &listing.adopted {
+            self.objects.put_checkpoint(checkpoint.clone());
+        }
+        let since = self.objects.list_since().unwrap_or_else(|| self.inspects.next_generation());
+        self.objects.list(&listing.containers, self.inspects.now());
+        self.objects.list_images(listing.images.as_deref().unwrap_or_default(), since);
+        let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);
+        let mut targets: Vec<Target> =
+            ours.map(|container| Target::Container(container.id.clone())).collect();
+        let images = listing.images.iter().flatten();
+        targets.extend(images.map(|image| Target::Image(image.id.clone().into())));
+        let listed: HashSet<Target> = targets.iter().cloned().collect();
+        // A running inspect may have seen what was removed before the list was made.
+        let known: HashSet<Target> = self
+            .objects
+            .targets()
+            .chain(self.inspects.targets().chain(self.uninspected.keys()).cloned())
+            .collect();
+        targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
+        for target in &targets {
+            self.inspects.enqueue(target, Reason::Listed);
+        }
+        let is_first = !self.progress.containers_listed;
+        self.record_first_lists(listing.images.is_some(), &targets, since);
+        if is_first {
+            // What is shown is what the list says.
+            self.set_connection(Connection::Ready);
+        } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
+            self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
+            self.ready_when_inspected();
+        }
+    }
+
+    /// Records what of the first lists of containers and of images is to be inspected.
+    fn record_first_lists(&mut self, has_images: bool, targets: &[Target], since: Generation) {
+        let is_new = |target: &&Target| match target {
+            Target::Container(_) => !self.progress.containers_listed,
+            Target::Image(_) => has_images && !self.progress.images_listed,
+        };
+        self.uninspected
+            .extend(targets.iter().filter(is_new).map(|target| (target.clone(), since)));
+        let listed = Progress {
+            containers_listed: true,
+            images_listed: self.progress.images_listed || has_images,
+            ..self.progress
+        };
+        self.set_progress(listed);
+    }
+
+    /// A target of the first lists was inspected, or is gone.
+    fn first_inspected(&mut self, target: &Target) {
+        if self.uninspected.remove(target).is_some() {
+            self.set_progress(self.progress);
+        }
+    }
+
+    fn set_progress(&mut self, listed: Progress) {
+        let complete = listed.complete || (listed.images_listed && self.uninspected.is_empty());
+        let now = Progress { complete, ..listed };
+        self.head_changed |= self.progress != now;
+        self.progress = now;
+    }
+
+    /// An event of the engine.
+    pub(super) fn event(&mut self, event: EngineEvent) -> EventEffect {
+        match event {
+            // Its event `die` follows, and changes something.
+            EngineEvent::ContainerKilled { .. } => EventEffect::None,
+            EngineEvent::ContainerChanged { id } | EngineEvent::ContainerOom { id } => {
+                if self.objects.is_foreign(&id) {
+                    return EventEffect::None;
+                }
+                self.enqueue(Target::Container(id))
+            }
+            EngineEvent::ContainerGone { id } => self.container_gone(id),
+            // An id can come back, so this is no proof.
+            EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
+                self.enqueue(Target::Image(name))
+            }
+            EngineEvent::DaemonReloaded => EventEffect::Reloaded,
+        }
+    }
+
+    /// A caller waits for an inspect that begins from now on.
+    pub(super) fn refresh(&mut self, target: Target, waiter: W) {
+        self.inspects.wait(target, waiter);
+    }
+
+    pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
+        self.objects.put_checkpoint(checkpoint);
+    }
+
+    pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
+        self.objects.forget_checkpoint(id);
+    }
+
+    /// The next inspect to run.
+    pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
+        self.inspects.start()
+    }
+
+    /// An inspect takes long.
+    pub(super) fn set_slow(&mut self, target: &Target, at: Generation) {
+        self.inspects.set_slow(at);
+        self.mark_inspected(target);
+    }
+
+    /// The hook of a container takes long: until it ends this much is shown, if nothing was shown
+    /// before.
+    pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
+        let target = Target::Container(record.id.as_str().to_owned());
+        self.objects.put_provisional(record, at);
+        self.set_slow(&target, at);
+    }
+
+    /// An inspect ended. Returns how often it failed in a row if a timer must repeat it.
+    pub(super) fn inspected(
+        &mut self,
+        target: &Target,
+        at: Generation,
+        result: Result<Inspected, E>,
+    ) -> Option<u32> {
+        let finished = self.inspects.finish(target, at, result.is_ok());
+        if result.is_err() {
+            self.objects.inspect_failed(target, at);
+        }
+        // The engine may be unable to read an image for good; the list says that it is there.
+        let counts = result.is_ok() || matches!(target, Target::Image(_));
+        if counts && self.uninspected.get(target).is_some_and(|since| at > *since) {
+            self.first_inspected(target);
+        }
+        let result = result.map(|inspected| {
+            for doubtful in self.objects.put(target, at, inspected) {
+                self.inspects.enqueue(&doubtful, Reason::Changed);
+            }
+        });
+        self.answer(finished.waiters, result);
+        self.mark_inspected(target);
+        self.objects.expire(self.inspects.oldest_running());
+        finished.failures
+    }
+
+    /// The pause after a failed inspect is over. While the engine is away there is no use in asking
+    /// again: the next list does.
+    pub(super) fn retry(&mut self, target: &Target) {
+        if self.is_connected() {
+            self.inspects.retry(target);
+        }
+    }
+
+    /// Whether events flow.
+    pub(super) const fn is_connected(&self) -> bool {
+        use Connection::{Inspecting, Listing, Ready};
+        matches!(self.connection, Listing | Inspecting(_) | Ready)
+    }
+
+    /// Whether events flow and everything was inspected.
+    pub(super) const fn is_ready(&self) -> bool {
+        matches!(self.connection, Connection::Ready)
+    }
+
+    /// Whether there is something new to show, or a caller to answer.
+    pub(super) const fn is_due(&self) -> bool {
+        self.has_changed() || !self.answers.is_empty()
+    }
+
+    /// Whether the next snapshot differs from the last one.
+    pub(super) const fn has_changed(&self) -> bool {
+        self.head_changed || (self.progress.containers_listed && self.objects.has_changed())
+    }
+
+    /// The answers that are true once the current snapshot is published.
+    pub(super) fn take_answers(&mut self) -> Vec<Answer<W, E>> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// The next snapshot; tables that did not change are shared with the last one. Before the first
+    /// list records are not shown: an incomplete list is worse than none.
+    pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
+        self.head_changed = false;
+        let mut next = Snapshot {
+            engine: self.engine.clone(),
+            health: self.health(),
+            progress: self.progress,
+            ..last.clone()
+        };
+        if !self.progress.containers_listed {
+            return next;
+        }
+        let changed = self.objects.take_changed();
+        if changed.sandboxes || !last.is_synced() {
+            next.sandboxes = Arc::new(self.objects.sandboxes());
+            next.obsolete = self.objects.obsolete_checkpoints();
+        }
+        if changed.containers {
+            next.containers = Arc::new(self.objects.containers());
+        }
+        if changed.images {
+            next.images = Arc::new(self.objects.images());
+        }
+        next
+    }
+
+    fn health(&self) -> EngineHealth {
+        let unreachable = |reason: &str| EngineHealth::Unreachable { reason: reason.to_owned() };
+        match (&self.connection, &self.ping_failure) {
+            (Connection::Lost(reason), _) | (_, Some(reason)) => unreachable(reason),
+            (Connection::Ready, None) => EngineHealth::Reachable,
+            (_, None) if self.progress.containers_listed => {
+                unreachable("it answers again; reading its containers and images")
+            }
+            (_, None) => EngineHealth::Starting,
+        }
+    }
+
+    fn set_connection(&mut self, connection: Connection) {
+        self.connection = connection;
+        self.head_changed = true;
+    }
+
+    /// A listed target was inspected, or takes so long that the others do not wait.
+    fn mark_inspected(&mut self, target: &Target) {
+        if let Connection::Inspecting(open) = &mut self.connection {
+            open.remove(target);
+            self.ready_when_inspected();
+        }
+    }
+
+    fn ready_when_inspected(&mut self) {
+        if matches!(&self.connection, Connection::Inspecting(open) if open.is_empty()) {
+            self.set_connection(Connection::Ready);
+        }
+    }
+
+    fn enqueue(&mut self, target: Target) -> EventEffect {
+        self.inspects.enqueue(&target, Reason::Changed);
+        EventEffect::Queued(target)
+    }
+
+    fn container_gone(&mut self, id: String) -> EventEffect {
+        let was_shown = !self.objects.is_foreign(&id);
+        self.objects.container_gone(&id, self.inspects.now());
+        let target = Target::Container(id);
+        let waiters = self.inspects.forget(&target);
+        self.answer(waiters, Ok(()));
+        self.first_inspected(&target);
+        self.mark_inspected(&target);
+        if was_shown { EventEffect::Gone(target) } else { EventEffect::None }
+    }
+
+    fn answer(&mut self, waiters: Vec<W>, result: Result<(), E>) {
+        if !waiters.is_empty() {
+            self.answers.push(Answer { waiters, result });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

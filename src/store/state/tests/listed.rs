@@ -1,0 +1,138 @@
+//! What is shown of objects that are listed and not inspected yet, and when everything was inspected.
+
+use super::*;
+
+#[test]
+fn nothing_is_shown_before_the_list_and_everything_after_it() {
+    let mut state = state(Vec::new());
+    state.connected();
+    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) });
+    let (target, at) = state.start().unwrap();
+    state.inspected(&target, at, Ok(Inspected::Container(Box::new(observed(2, 1)))));
+    let before = state.snapshot(&Snapshot::empty());
+    assert!(!before.is_synced() && before.sandboxes().is_empty());
+    assert_eq!(before.health, EngineHealth::Starting);
+    state.listing();
+    state.listed(&pods(&[2, 4]));
+    let whole = state.snapshot(&before);
+    assert!(whole.is_synced() && !whole.is_complete());
+    assert_eq!((whole.sandboxes().len(), whole.uninspected().count()), (2, 1));
+    assert_eq!(whole.health, EngineHealth::Reachable);
+    answer(&mut state, |target| {
+        Ok(Inspected::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    let seen = state.snapshot(&whole);
+    assert!(seen.is_complete());
+    assert_eq!(seen.uninspected().count(), 0);
+}
+
+/// A kubelet that is shown less than the truth kills and recreates healthy containers.
+#[test]
+fn what_the_list_shows_running_is_ready_however_slow_its_inspect_is() {
+    let checkpoint = fixture::checkpoint(2, Some(fixture::attachment(2)));
+    let created_at = checkpoint.created_at;
+    let mut state = state(vec![checkpoint]);
+    state.connected();
+    state.listed(&pods(&[2, 3]));
+    let (target, at) = state.start().unwrap();
+    state.set_slow(&target, at);
+    let shown = state.snapshot(&Snapshot::empty());
+    let check = |shown: &Snapshot| {
+        let sandbox = shown.sandbox(&fixture::hex(2)).unwrap();
+        assert_eq!((sandbox.state(), sandbox.created_at), (SandboxState::Ready, created_at));
+        assert!(shown.container(&fixture::hex(3)).unwrap().process.is_running());
+        assert!(
+            shown.is_synced() && !shown.is_complete() && shown.obsolete_checkpoints().is_empty()
+        );
+    };
+    check(&shown);
+    state.inspected(&target, at, Err("silent".to_owned()));
+    while let Some((target, at)) = state.start() {
+        state.inspected(&target, at, Err("silent".to_owned()));
+    }
+    check(&state.snapshot(&shown));
+    state.disconnected("it went away".to_owned());
+    check(&state.snapshot(&shown));
+}
+
+/// Who went while the engine was away is no reason to wait for ever.
+#[test]
+fn everything_is_inspected_when_what_was_listed_is_gone() {
+    let mut state = state(Vec::new());
+    state.connected();
+    let stranger = ListedContainer { observed: None, ..listed(3) };
+    state.listed(&listing(vec![listed(2), stranger]));
+    state.disconnected("it went away".to_owned());
+    state.connected();
+    state.listed(&pods(&[]));
+    answer(&mut state, gone);
+    assert!(state.snapshot(&Snapshot::empty()).is_complete());
+}
+
+#[test]
+fn images_that_could_not_be_listed_are_missing_until_they_are() {
+    let mut state = state(Vec::new());
+    state.connected();
+    state.listed(&Listing { images: None, ..pods(&[]) });
+    let shown = state.snapshot(&Snapshot::empty());
+    assert!(shown.is_synced() && !shown.has_images() && !shown.is_complete());
+    let tags = BTreeSet::from([1]);
+    state.listed(&Listing { images: Some(vec![listed_image(1, &tags)]), ..pods(&[]) });
+    let shown = state.snapshot(&shown);
+    assert!(shown.has_images() && !shown.is_complete());
+    assert!(!shown.image(&tag_name(1)).unwrap().inspected);
+    answer(&mut state, |_| Ok(Inspected::Image(Box::new(image(1, &tags)))));
+    let shown = state.snapshot(&shown);
+    assert!(shown.image(&tag_name(1)).unwrap().inspected && shown.is_complete());
+}
+
+/// The result of an inspect that began before the list may be older than the list.
+#[test]
+fn inspects_from_before_the_list_complete_nothing() {
+    let mut state = state(Vec::new());
+    state.connected();
+    for number in [2, 3] {
+        state.event(EngineEvent::ContainerChanged { id: fixture::hex(number) });
+    }
+    let (first, second) = (state.start().unwrap(), state.start().unwrap());
+    state.listing();
+    state.listed(&pods(&[2, 3]));
+    for (target, at) in [first, second] {
+        let number = number_of(target.name());
+        state.inspected(&target, at, Ok(Inspected::Container(Box::new(observed(number, 5)))));
+    }
+    let shown = state.snapshot(&Snapshot::empty());
+    assert!(!shown.is_complete());
+    let runs = shown.container(&fixture::hex(3)).unwrap().process.is_running();
+    assert!(runs && shown.uninspected().count() == 2, "the list is newer");
+    answer(&mut state, |target| {
+        Ok(Inspected::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    assert!(state.snapshot(&shown).is_complete());
+}
+
+/// The engine ended and came back, and its pods with it; one of them does not answer.
+#[test]
+fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
+    let mut state = state(Vec::new());
+    state.connected();
+    state.listed(&pods(&[2, 3]));
+    answer(&mut state, |target| {
+        Ok(Inspected::Container(Box::new(observed(number_of(target.name()), 1))))
+    });
+    let mut shown = state.snapshot(&Snapshot::empty());
+    let mut running = |state: &mut State<u64, String>| {
+        shown = state.snapshot(&shown);
+        let pod = shown.sandbox(&fixture::hex(2)).unwrap().process.clone().unwrap();
+        (pod.is_running(), shown.container(&fixture::hex(3)).unwrap().process.is_running())
+    };
+    state.listing();
+    let ended = |number| ListedContainer {
+        observed: Some(Box::new(as_listed(observed(number, 1), class(5)))),
+        ..listed(number)
+    };
+    state.listed(&listing(vec![ended(2), ended(3)]));
+    assert_eq!(running(&mut state), (true, true), "the look may know more, its log be incomplete");
+    answer(&mut state, |_| Err("silent".to_owned()));
+    assert_eq!(running(&mut state), (false, false));
+}
