@@ -122,8 +122,9 @@ async fn until_exited(bridge: &Bridge, id: &str) {
     for _ in 0..1500 {
         let request =
             cri::ContainerStatusRequest { container_id: id.to_owned(), ..Default::default() };
-        let status = bridge.runtime.clone().container_status(request).await.unwrap().into_inner();
-        if status.status.unwrap().state() == cri::ContainerState::ContainerExited {
+        let status = bridge.runtime.clone().container_status(request).await;
+        let shown = status.ok().and_then(|status| status.into_inner().status);
+        if shown.is_some_and(|shown| shown.state() == cri::ContainerState::ContainerExited) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
