@@ -117,7 +117,7 @@ pub(super) enum Format {
 /// Why a text is no specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// Counted from 1, where it can be told.
+    /// Counted from 1, where it is known.
     pub(super) line: Option<u64>,
     /// What is wrong, on one line.
     pub(super) reason: String,

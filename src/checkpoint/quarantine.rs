@@ -31,7 +31,7 @@ fn moved(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
 }
 
 /// The first of `name`, `name.1`, `name.2` … that is free. Only one dockbridge owns a state
-/// directory, so nobody takes the name in between.
+/// directory, so the name cannot be taken in between.
 fn free_name(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     let name = path.file_name().unwrap_or_default();
     (0..u32::MAX)

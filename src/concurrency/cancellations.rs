@@ -15,8 +15,8 @@ pub struct Cancellations {
 }
 
 impl Cancellations {
-    /// The token of `name`: one that is cancelled stays so until nobody holds it any more,
-    /// neither the holder nor who waits.
+    /// The token of `name`: a cancelled one stays so until the holder and all who wait
+    /// have dropped it.
     pub fn of(&self, name: &str) -> Arc<CancellationToken> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(token) = table.get(name).and_then(Weak::upgrade) {

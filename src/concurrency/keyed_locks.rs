@@ -1,4 +1,4 @@
-//! Read-write locks by name, made on demand and forgotten when nobody holds them.
+//! Read-write locks by name, created on demand and dropped with their last guard.
 //!
 //! Verbs that need a pod to stay as it is (create a container in it) read-lock the pod; verbs
 //! that change it (run, stop, remove) write-lock it. tokio's lock is fair, so a writer waits
@@ -18,17 +18,17 @@ pub struct KeyedLocks {
 }
 
 impl KeyedLocks {
-    /// Waits until nobody changes `name`, and keeps it so while the guard lives.
+    /// A read lock: waits until no caller changes `name`; none does while the guard lives.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.lock_of(name).read_owned().await
     }
 
-    /// Waits until nobody uses `name`, and keeps it to the caller while the guard lives.
+    /// A write lock: waits until no caller uses `name`; it is the caller's while the guard lives.
     pub async fn write(&self, name: &str) -> OwnedRwLockWriteGuard<()> {
         self.lock_of(name).write_owned().await
     }
 
-    /// Keeps `name` to the caller while the guard lives, if nobody uses it or waits for it: for
+    /// A write lock without waiting, if no caller uses `name` or waits for it: for
     /// work that can be left, as a waiting writer holds up all who come after it.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
         self.lock_of(name).try_write_owned().ok()

@@ -62,7 +62,7 @@ where
         let work = async move {
             let value = work.await;
             // The key is free before the answer is seen: a caller who asks again afterwards
-            // must start anew, not be told the old answer.
+            // must start anew and not get the old answer.
             drop(free_key);
             sender.send_replace(Some(value));
         };

@@ -47,14 +47,14 @@ impl Engine {
     /// [`EngineError::NotFound`] when there is no such container, [`EngineError::Failed`] for a
     /// ring of links.
     pub async fn path_kind(&self, id: &str, path: &str) -> Result<Option<PathKind>, EngineError> {
-        let look = self.archive(Method::HEAD, id, path)?;
-        match self.beginning(&look).await {
-            Ok(answer) => kind(&look.call, answer.headers()).map(Some),
+        let request = self.archive(Method::HEAD, id, path)?;
+        match self.beginning(&request).await {
+            Ok(answer) => kind(&request.call, answer.headers()).map(Some),
             // Such an answer has no body that says whether the path or the container is missing.
             Err(EngineError::NotFound { .. } | EngineError::Failed { .. }) => {
-                let look = self.archive(Method::GET, id, path)?;
-                let answer = present(self.beginning(&look).await)?;
-                answer.map(|answer| kind(&look.call, answer.headers())).transpose()
+                let request = self.archive(Method::GET, id, path)?;
+                let answer = present(self.beginning(&request).await)?;
+                answer.map(|answer| kind(&request.call, answer.headers())).transpose()
             }
             Err(error) => Err(error),
         }

@@ -14,7 +14,7 @@ use crate::model::stream::{Streams, TerminalSize};
 
 impl Engine {
     /// Connects to the main process, from now on: what it wrote before does not come again.
-    /// `streams.tty` must be the container's own, for it tells how the output is framed.
+    /// `streams.tty` must be the container's own, since the output is framed by it.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does

@@ -97,7 +97,7 @@ impl Engine {
         &self.shared.socket
     }
 
-    /// The API version spoken now: the last one negotiated, the oldest before that.
+    /// The API version in use: the last one negotiated, the oldest before that.
     pub fn api(&self) -> ApiVersion {
         self.shared.version.last()
     }
@@ -275,7 +275,7 @@ impl Engine {
                 "no socket is there: start docker, or point dockbridge at the right socket"
             }
             Some(io::ErrorKind::ConnectionRefused) => {
-                "nobody listens there: start docker (systemctl start docker)"
+                "nothing listens there: start docker (systemctl start docker)"
             }
             Some(io::ErrorKind::PermissionDenied) => {
                 "run dockbridge as root or in the group of the socket"

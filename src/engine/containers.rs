@@ -131,8 +131,8 @@ impl Engine {
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         let target = address::container(id, "/json");
         let short = self.timeouts().short;
-        let look = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
-        let inspect: docker::ContainerInspect = self.json(look).await?;
+        let request = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
+        let inspect: docker::ContainerInspect = self.json(request).await?;
         Ok(observe::container::observe(&inspect))
     }
 
@@ -143,8 +143,8 @@ impl Engine {
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         let target = address::container(id, "/json");
         let short = self.timeouts().short;
-        let look = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
-        Ok(self.json::<docker::ContainerInspect>(look).await?.mount_label)
+        let request = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
+        Ok(self.json::<docker::ContainerInspect>(request).await?.mount_label)
     }
 
     /// All containers, running or not, a pod's or not, each once.

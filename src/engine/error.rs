@@ -221,7 +221,7 @@ pub enum PullFault {
 }
 
 impl PullFault {
-    /// The word kubelet looks for at the beginning of the text.
+    /// The word that kubelet expects at the beginning of the text.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::RegistryUnavailable => "RegistryUnavailable: ",

@@ -52,8 +52,8 @@ impl Events {
         self.at
     }
 
-    /// The next event; none when the engine ended the stream. Either way of ending means: open
-    /// another one, then look at everything again.
+    /// The next event; none when the engine ended the stream. After an error or an end the caller opens
+    /// another stream and lists everything again.
     ///
     /// Safe to drop before it returns: no event is lost.
     ///
@@ -89,8 +89,8 @@ fn since() -> String {
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
-/// Everything that changes a record, and what tells why: a kill. First of containers, then of
-/// images, then of the daemon.
+/// Everything that changes a record, and kills, which say why a container ended. First of containers,
+/// then of images, then of the daemon.
 const ACTIONS: [&str; 17] = [
     "create", "start", "kill", "die", "oom", "pause", "unpause", "rename", "update", "destroy",
     "pull", "load", "import", "tag", "untag", "delete", "reload",

@@ -120,8 +120,8 @@ impl Engine {
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let target = address::exec(exec, "/json");
         let short = self.timeouts().short;
-        let look = ApiRequest::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
-        let stated: docker::ExecInspect = self.json(look).await?;
+        let request = ApiRequest::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
+        let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
             pid: u32::try_from(stated.pid).ok().filter(|pid| *pid > 0),
@@ -167,6 +167,6 @@ fn narrow(code: i64) -> i32 {
 }
 
 /// The keys that would end a terminal's connection. The engine has some if none are given
-/// (ctrl-p ctrl-q, which holds back every ctrl-p of a shell's user), so they are ones that nobody
+/// (ctrl-p ctrl-q, which holds back every ctrl-p of a shell's user), so these are keys that nobody
 /// types.
 pub(super) const DETACH_KEYS: &str = "ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@";

@@ -50,7 +50,7 @@ enum From {
 }
 
 impl Engine {
-    /// Makes a call that takes its connection over. `tty` tells how the output is framed.
+    /// Makes a call that takes its connection over. `tty` says how the output is framed.
     pub(super) async fn hijack(
         &self,
         what: ApiRequest,
@@ -155,7 +155,7 @@ impl Input {
     /// Hands bytes to the process; returns when the engine has taken them.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] when nobody takes them any more: the process has closed its input
+    /// [`EngineError::Broken`] when they are no longer read: the process has closed its input
     /// or ended, or the engine has gone.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         let outcome = match &mut self.to {

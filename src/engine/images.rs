@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Engine {
-    /// All images but the layers between, each once, as far as a list tells of them.
+    /// All images but intermediate layers, each once, as the list has them.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -42,8 +42,8 @@ impl Engine {
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let call = call(Call::INSPECT, name);
         let target = address::image(name, "/json");
-        let look = ApiRequest::new(call.clone(), Method::GET, target, self.timeouts().short)?;
-        let inspect: docker::ImageInspect = self.json(look).await?;
+        let request = ApiRequest::new(call.clone(), Method::GET, target, self.timeouts().short)?;
+        let inspect: docker::ImageInspect = self.json(request).await?;
         observe::image::observe(&inspect)
             .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
     }

@@ -21,8 +21,8 @@ impl Engine {
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let call = Call { verb: Call::INSPECT, subject: Subject::Image(image.to_string()) };
         let target = address::image(image.as_str(), "/json");
-        let look = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
-        let inspect: docker::ImageInspect = self.json(look).await?;
+        let request = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
+        let inspect: docker::ImageInspect = self.json(request).await?;
         Ok(layers(&inspect.graph_driver))
     }
 }
@@ -40,7 +40,7 @@ mod tests {
 
     use super::{PathBuf, docker::GraphDriver, layers};
 
-    fn told(text: &str) -> Option<Vec<String>> {
+    fn listed(text: &str) -> Option<Vec<String>> {
         let driver: GraphDriver = serde_json::from_str(text).unwrap();
         let shown = |path: PathBuf| path.display().to_string();
         layers(&driver).map(|all| all.into_iter().map(shown).collect())
@@ -50,16 +50,16 @@ mod tests {
     fn layers_come_topmost_first() {
         let one =
             r#"{"Name":"overlay2","Data":{"MergedDir":"/d/a/merged","UpperDir":"/d/a/diff"}}"#;
-        assert_eq!(told(one), Some(vec!["/d/a/diff".to_owned()]));
+        assert_eq!(listed(one), Some(vec!["/d/a/diff".to_owned()]));
         let three = r#"{"Name":"overlay2","Data":{"UpperDir":"/c","LowerDir":"/b:/a"}}"#;
-        assert_eq!(told(three), Some(["/c", "/b", "/a"].map(str::to_owned).to_vec()));
+        assert_eq!(listed(three), Some(["/c", "/b", "/a"].map(str::to_owned).to_vec()));
         for other in [
             r#"{"Name":"overlayfs","Data":null}"#,
             r#"{"Name":"vfs","Data":{"UpperDir":"/a"}}"#,
             r#"{"Name":"overlay2","Data":{}}"#,
             "{}",
         ] {
-            assert_eq!(told(other), None, "{other}");
+            assert_eq!(listed(other), None, "{other}");
         }
     }
 }

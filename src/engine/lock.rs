@@ -52,14 +52,14 @@ impl EngineLocks {
     /// The server that has the engine.
     ///
     /// # Errors
-    /// The lock's file cannot be looked at.
+    /// The lock's file cannot be read.
     pub fn holder(&self, engine: &EngineInfo) -> Result<Option<Holder>, HostError> {
         self.file(engine).map_or(Ok(None), |file| Lock::holder(&file))
     }
 }
 
 /// The engine's id as the name of a file. Docker 20.10 takes the id from a key in `/etc/docker`, so
-/// all engines of one host have the same; where each keeps its data tells them apart.
+/// all engines of one host have the same; so the data root is part of the name.
 fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;

@@ -2,8 +2,8 @@
 //!
 //! Without a terminal every message is a frame: one byte for the stream, three of nothing, four
 //! for the length, then `time text`. With a terminal there are no frames: a message ends at its
-//! line break, or, in a line longer than the engine's buffer, after a whole buffer. Which of the
-//! two it is must be known; the content never tells.
+//! line break, or, in a line longer than the engine's buffer, after a whole buffer. The
+//! caller must know which of the two it is; the content does not say.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;

@@ -77,7 +77,7 @@ pub(super) struct Decoder {
 enum Found<T> {
     /// So many bytes of JSON, and what they say if it is of the right form.
     Value(usize, Option<T>),
-    /// The beginning of a value, or no JSON: which of them, the rest of the line tells. (A number
+    /// The beginning of a value, or no JSON: which of them shows when the line is complete. (A number
     /// cut behind its point is no beginning to serde_json.)
     Part,
 }

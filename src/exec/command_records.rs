@@ -1,8 +1,8 @@
 //! Which commands are under way, on disk, for a server that comes after one that was killed.
 //!
-//! A marker in a process's environment alone does not tell: what a finished command left running on
-//! purpose bears one, too. So each marker has a file while its command is under way, and what is
-//! found at a start is what a dead server left. The directory is one server's alone. Nothing is
+//! A marker in a process's environment alone is no proof: what a finished command left running on
+//! purpose has one, too. So each marker has a file while its command is under way, and what is
+//! found at a start is what a killed server left. The directory is one server's alone. Nothing is
 //! synced: files outlive their process, and processes do not outlive the machine.
 
 use std::{
@@ -73,7 +73,7 @@ impl CommandRecords {
         record
     }
 
-    /// What a dead server left; told once.
+    /// What a killed server left; returned once.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -127,7 +127,7 @@ impl AbandonedCommand {
         Ok(())
     }
 
-    /// What a file of this name tells.
+    /// What the name of a file says.
     fn named(name: &str) -> Option<Self> {
         let (container, number) = name.split_once('.')?;
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -177,7 +177,7 @@ mod tests {
         let left = next.left();
         let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
         assert_eq!(left, [AbandonedCommand { container: two.clone(), number }]);
-        assert!(next.left().is_empty(), "told once");
+        assert!(next.left().is_empty(), "returned once");
         assert_eq!(left[0].container(), two);
         next.forget(left).await;
         assert!(CommandRecords::open(place).left().is_empty());

@@ -33,8 +33,8 @@ pub enum ExecError {
     },
     /// The engine does not know it any more.
     #[error(
-        "the docker engine was restarted while a command ran in container {container}, so how it \
-         ended is not known (exec {exec})"
+        "the docker engine no longer knows a command that ran in container {container} (it was \
+         restarted?), so its exit code is unknown (exec {exec})"
     )]
     Forgotten {
         /// The engine's id for it.
@@ -42,31 +42,31 @@ pub enum ExecError {
         /// Full id.
         container: String,
     },
-    /// Its process cannot be seen from here, so it cannot be ended either.
+    /// Its process is not visible in our `/proc`, so it cannot be killed.
     #[error(
         "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
          dockbridge in the process namespace of the docker engine, as root"
     )]
-    OutOfSight {
+    HiddenProcess {
         /// The engine's id for it.
         exec: String,
         /// Full id.
         container: String,
     },
-    /// The process, or one it brought forth, is still there after SIGKILL.
-    #[error("a command in container {container} did not end within {}s of SIGKILL", patience.as_secs())]
+    /// The process, or a descendant, is still there after SIGKILL.
+    #[error("a command in container {container} did not end within {}s of SIGKILL", waited.as_secs())]
     Unkillable {
         /// Full id.
         container: String,
         /// How long we waited.
-        patience: Duration,
+        waited: Duration,
     },
 }
 
 impl ExecError {
     /// Whether trying again may help.
     pub const fn may_pass(&self) -> bool {
-        !matches!(self, Self::OutOfSight { .. })
+        !matches!(self, Self::HiddenProcess { .. })
     }
 
     /// Of a start that failed: whether the engine may carry it out all the same, some time.
@@ -97,7 +97,7 @@ impl ExecError {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } => Kind::Internal,
             Self::Forgotten { .. } | Self::NeverBegun { .. } => Kind::Unavailable,
-            Self::OutOfSight { .. } => Kind::Unimplemented,
+            Self::HiddenProcess { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,
         }
     }

@@ -1,9 +1,9 @@
-//! Processes started in a container that runs: begun, watched to their end, and killed with all
-//! they brought forth.
+//! Processes started in a container that runs: started, watched to their end, and killed with
+//! their descendants.
 //!
-//! The engine can start such a process and tell how it ended; it can neither end it nor say that
+//! The engine can start such a process and report how it ended; it can neither end it nor report that
 //! its main process has ended while a child holds the output open. Both are done here, from the
-//! host's process table. Nothing here knows who asked: ExecSync and the streams both build on it.
+//! host's process table. It does not know who asked: ExecSync and the streams both build on it.
 //!
 //! [`process`] is one such process, [`process_lookup`] finds it in the process table,
 //! [`process_tree`] says which processes belong to it, [`command_records`] has a file for each, for the

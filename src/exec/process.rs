@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::{
     error::ExecError,
-    process_lookup::{FoundProcess, KILL_PATIENCE, Lookup, ProcessFinder, Signalled, beside},
+    process_lookup::{FoundProcess, KILL_TIMEOUT, Lookup, ProcessFinder, Signalled, beside},
 };
 use crate::{
     engine::{
@@ -92,16 +92,16 @@ impl Exec {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// Of one whose start was given up before the engine said what became of it: ends it should it
-    /// begin after all. Returns when it is over or can begin no more.
+    /// For an exec whose start was given up before the engine answered: kills it should it begin after
+    /// all. Returns when it has ended or can no longer begin.
     ///
     /// # Errors
-    /// As [`Self::kill`]; the engine says nothing for a very long time.
+    /// As [`Self::kill`]; the engine does not answer for a very long time.
     pub async fn end_late(&self) -> Result<(), ExecError> {
         let until = Instant::now() + LATEST_BEGINNING;
         let mut pause = SOON;
         loop {
-            match self.look().await {
+            match self.inspect().await {
                 Ok(ExecState { running: true, .. }) => return self.kill().await,
                 Ok(state) if state.ending().is_some() => return Ok(()),
                 // The engine was restarted, perhaps when the process had begun; or its container
@@ -140,7 +140,7 @@ impl Exec {
     pub async fn ending(&self) -> Result<Ending, ExecError> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let state = self.look_known().await?;
+            let state = self.inspect_started().await?;
             if let Some(ending) = state.ending() {
                 return Ok(ending);
             }
@@ -155,10 +155,10 @@ impl Exec {
         }
         // Its output has ended and it goes on. From its end the engine is a blink behind.
         self.ended_or_lost().await?;
-        let until = Instant::now() + ENGINE_LAG;
+        let until = Instant::now() + ENGINE_DELAY;
         pause = FIRST_PAUSE;
         while Instant::now() < until {
-            if let Some(ending) = self.look_known().await?.ending() {
+            if let Some(ending) = self.inspect_started().await?.ending() {
                 return Ok(ending);
             }
             sleep(pause).await;
@@ -179,7 +179,7 @@ impl Exec {
         loop {
             let asking = async {
                 sleep(pause).await;
-                self.look_known().await
+                self.inspect_started().await
             };
             let state = tokio::select! {
                 () = &mut ended => return Ok(()),
@@ -189,7 +189,9 @@ impl Exec {
                 Ok(state) if state.conclusion().is_some() => return Ok(()),
                 Ok(_) => away = None,
                 Err(error @ ExecError::Forgotten { .. }) => return Err(error),
-                Err(error) if away.get_or_insert_with(Instant::now).elapsed() > AWAY_PATIENCE => {
+                Err(error)
+                    if away.get_or_insert_with(Instant::now).elapsed() > AWAY_BEFORE_WARNING =>
+                {
                     return Err(error);
                 }
                 Err(_) => {}
@@ -202,18 +204,18 @@ impl Exec {
     /// engine, if it answers, agrees that it is over. One that has ended already is fine.
     ///
     /// # Errors
-    /// [`ExecError::OutOfSight`] when its process cannot be seen from here,
+    /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
     /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
     pub async fn kill(&self) -> Result<(), ExecError> {
-        let main = match timeout(SIGHT_PATIENCE, self.lookup()).await {
+        let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Lookup::Found(found)) => Some(found),
             Ok(Lookup::Ended) => None,
             Ok(Lookup::Hidden) if self.goes_on().await == Some(false) => None,
-            Ok(Lookup::Hidden) => return Err(self.out_of_sight()),
+            Ok(Lookup::Hidden) => return Err(self.hidden_process()),
             // The engine does not say which process it is; what bears the marker is known.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
-                return match self.look_known().await {
+                return match self.inspect_started().await {
                     Ok(state) if state.ending().is_some() => Ok(()),
                     Ok(_) => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(()),
@@ -229,7 +231,7 @@ impl Exec {
                 pause = longer(pause, LONGEST_PAUSE);
             }
         };
-        timeout(KILL_PATIENCE, over).await.map_err(|_| self.shared.finder.unkillable())
+        timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
     /// Of one that never began, by the engine's word: kills what bears its marker all the same, since
@@ -253,7 +255,7 @@ impl Exec {
         let Lookup::Found(found) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), Message::HangUp).await;
         if timeout(HANG_UP_PATIENCE, found.held.ended()).await.is_err()
-            && let Err(error) = found.held.tell(Message::Kill)
+            && let Err(error) = found.held.signal(Message::Kill)
         {
             warn!(exec = self.shared.id, %error, "cannot kill an exec process whose client disconnected");
         }
@@ -267,15 +269,15 @@ impl Exec {
         Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
     }
 
-    /// Where its main process is; looked for once.
+    /// Its main process; searched for once.
     async fn lookup(&self) -> Lookup {
-        self.shared.lookup.get_or_init(|| self.look_for()).await.clone()
+        self.shared.lookup.get_or_init(|| self.find()).await.clone()
     }
 
-    async fn look_for(&self) -> Lookup {
+    async fn find(&self) -> Lookup {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.look().await {
+            match self.inspect().await {
                 Ok(ExecState { running: true, pid: Some(pid), .. }) => {
                     let finder = self.shared.finder.clone();
                     return beside(move || finder.find(pid)).await.unwrap_or(Lookup::Hidden);
@@ -293,13 +295,13 @@ impl Exec {
         }
     }
 
-    async fn look(&self) -> Result<ExecState, ExecError> {
+    async fn inspect(&self) -> Result<ExecState, ExecError> {
         Ok(self.shared.engine.inspect_exec(&self.shared.id).await?)
     }
 
-    /// The same of one that was started: an engine that knows nothing of it was restarted since.
-    async fn look_known(&self) -> Result<ExecState, ExecError> {
-        self.look().await.map_err(|error| match error.is_forgotten() {
+    /// The same for an exec that was started: an engine that does not know it was restarted since.
+    async fn inspect_started(&self) -> Result<ExecState, ExecError> {
+        self.inspect().await.map_err(|error| match error.is_forgotten() {
             true => ExecError::Forgotten {
                 exec: self.shared.id.clone(),
                 container: self.shared.finder.container.clone(),
@@ -308,19 +310,19 @@ impl Exec {
         })
     }
 
-    /// Whether it runs, as far as the engine says; while it says nothing, it does. None when there
-    /// is no engine.
+    /// Whether it runs, as the engine reports it; without an answer it does. None when the engine
+    /// cannot be reached.
     async fn goes_on(&self) -> Option<bool> {
-        match self.look().await {
+        match self.inspect().await {
             Ok(state) => Some(state.running || state.exit_code.is_none()),
             Err(error) if error.is_absence() => None,
             Err(error) => Some(!error.is_forgotten()),
         }
     }
 
-    fn out_of_sight(&self) -> ExecError {
+    fn hidden_process(&self) -> ExecError {
         let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
-        ExecError::OutOfSight { exec, container }
+        ExecError::HiddenProcess { exec, container }
     }
 
     fn no_exit_code(&self) -> ExecError {
@@ -331,33 +333,33 @@ impl Exec {
     }
 }
 
-/// Kills whatever the finder lead to, again and again until two looks in a row find nobody; how
-/// often somebody was met.
+/// Kills whatever the finder lead to, again and again until two scans in a row find no process;
+/// returns how many signals were sent.
 ///
 /// # Errors
-/// [`ExecError::Unkillable`] when somebody does not end. How long others hold up the looks does
-/// not count.
+/// [`ExecError::Unkillable`] when a process does not end. How long other scans hold these
+/// up does not count.
 pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
 ) -> Result<usize, ExecError> {
     let mut met = 0;
-    let until = Instant::now() + KILL_PATIENCE;
-    let (mut pause, mut still, mut looks) = (FIRST_PAUSE, 0, 0);
-    // A child born between a look and its parent's death is met by the next look.
+    let until = Instant::now() + KILL_TIMEOUT;
+    let (mut pause, mut still, mut scans) = (FIRST_PAUSE, 0, 0);
+    // A child started between a scan and its parent's end is found by the next scan.
     loop {
         let signalled = signal(finder, main.clone(), Message::Kill).await;
-        (looks, met) = (looks + 1, met + signalled.signalled);
-        let enough = if signalled.unclear == 0 { LOOKS } else { UNCLEAR_LOOKS };
+        (scans, met) = (scans + 1, met + signalled.signalled);
+        let enough = if signalled.unclear == 0 { EMPTY_SCANS } else { UNCLEAR_SCANS };
         still = if signalled.signalled == 0 { still + 1 } else { 0 };
         if still >= enough {
             return Ok(met);
         }
-        if looks >= LEAST_TRIES && Instant::now() > until {
+        if scans >= LEAST_TRIES && Instant::now() > until {
             return Err(finder.unkillable());
         }
         sleep(pause).await;
-        pause = longer(pause, LONGEST_LULL);
+        pause = longer(pause, LONGEST_SCAN_PAUSE);
     }
 }
 
@@ -396,28 +398,28 @@ const SOON: Duration = Duration::from_millis(64);
 /// How rarely the engine is asked at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// So many looks in a row must find nobody.
-const LOOKS: u32 = 2;
+/// So many scans in a row must find no process.
+const EMPTY_SCANS: u32 = 2;
 
-/// The same while somebody shows no environment: long enough for any exec, not for ever, since
+/// The same while a process shows no environment: long enough for any exec, not for ever, since
 /// one that was started with an empty environment stays like that.
-const UNCLEAR_LOOKS: u32 = 20;
+const UNCLEAR_SCANS: u32 = 20;
 
-/// The longest pause between looks.
-const LONGEST_LULL: Duration = Duration::from_millis(16);
+/// The longest pause between scans.
+const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 
 /// How long the engine may take to notice an end: it waits for open pipes for some seconds.
-const ENGINE_LAG: Duration = Duration::from_secs(20);
+const ENGINE_DELAY: Duration = Duration::from_secs(20);
 
-/// How often one is tried to be killed at least before it counts as unkillable, which takes some
-/// seconds even of a quiet machine's.
+/// How often a kill is tried at least before a process counts as unkillable: some seconds on an idle
+/// machine.
 const LEAST_TRIES: u32 = 20;
 
-/// How long the engine may take to tell which process it is, when that is to be killed.
-const SIGHT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the engine may take to report the pid of a process that must be killed.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the engine may be away before it is told of.
-const AWAY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the engine may be away before that is logged.
+const AWAY_BEFORE_WARNING: Duration = Duration::from_secs(10);
 
 /// How rarely the engine is asked at most about one that may take for ever.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);

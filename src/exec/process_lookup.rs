@@ -45,7 +45,7 @@ pub(super) struct FoundProcess {
 #[derive(Clone, Debug)]
 pub(super) struct ProcessFinder {
     pub(super) processes: Processes,
-    /// Tell who is in a container without a look at everybody.
+    /// Lists the processes of a container without reading the whole process table.
     pub(super) groups: Cgroups,
     /// Full id: what is not in this container is never touched.
     pub(super) container: String,
@@ -55,10 +55,10 @@ pub(super) struct ProcessFinder {
     pub(super) marker: Option<String>,
 }
 
-/// What one look at the process table came to.
+/// The result of one scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
-    /// How many belonged.
+    /// How many processes belonged to the exec and were signalled.
     pub(super) signalled: usize,
     /// How many may have been in the middle of an exec, when a marker cannot be read.
     pub(super) unclear: usize,
@@ -78,7 +78,7 @@ impl ProcessFinder {
 
     /// The error for somebody who stays.
     pub(super) fn unkillable(&self) -> ExecError {
-        ExecError::Unkillable { container: self.container.clone(), patience: KILL_PATIENCE }
+        ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
 
     /// Looks for the process that the engine calls `pid`.
@@ -120,7 +120,7 @@ impl ProcessFinder {
         pipes
     }
 
-    /// A pid that nobody has: ended just now, if this table shows the container at all.
+    /// No process has the pid: it ended just now, if this table shows the container at all.
     fn absent(&self) -> Lookup {
         let shown = self.members(None).is_ok_and(|all| {
             all.iter().any(|one| self.processes.is_grouped_under(one.who.pid, &self.container))
@@ -129,7 +129,7 @@ impl ProcessFinder {
     }
 
     /// Signals everything that the message concerns, ended ones not counted. One that cannot be
-    /// signalled shields nobody else.
+    /// signalled does not spare the others.
     pub(super) fn signal(&self, main: Option<&Main>, message: Message) -> io::Result<Signalled> {
         let all = self.members(main.map(|main| main.who.pid))?;
         let since = main.map_or(0, |main| main.who.started);
@@ -144,13 +144,13 @@ impl ProcessFinder {
         };
         let mut outcome = Ok(());
         for who in &found {
-            outcome = outcome.and(self.tell(*who, message));
+            outcome = outcome.and(self.signal_one(*who, message));
         }
         outcome.map(|()| Signalled { signalled: found.len(), unclear })
     }
 
-    /// Whoever may be in the container: listed by its control group, which the container's own main
-    /// process leads to, or the exec's; everybody on the machine where that cannot be seen.
+    /// The processes that may be in the container: those of its cgroup, found through the container's
+    /// own main process or the exec's; all of the machine where the cgroup cannot be read.
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
@@ -179,12 +179,12 @@ impl ProcessFinder {
         Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
-    /// The look at its group came before this hold, the pid may have changed hands since: look
-    /// again while it is held.
-    fn tell(&self, who: Identity, message: Message) -> io::Result<()> {
+    /// The cgroup was read before the process was held, and the pid may be another process's since: it
+    /// is checked again while it is held.
+    fn signal_one(&self, who: Identity, message: Message) -> io::Result<()> {
         match Held::take(&self.processes, who)? {
             Some(held) if self.processes.is_grouped_under(who.pid, &self.container) => {
-                held.tell(message)
+                held.signal(message)
             }
             _ => Ok(()),
         }
@@ -200,8 +200,8 @@ pub(super) async fn beside<T: Send + 'static>(
 
 const PROCESS_TABLE: &str = "/proc";
 
-/// Of this machine, asked anew at each look; only where hierarchies are mounted is kept.
+/// Of this machine, read anew at each scan; only the mount points are remembered.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::told_by(Path::new(PROCESS_TABLE)));
 
 /// How long a process may take to disappear after SIGKILL.
-pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);

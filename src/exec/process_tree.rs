@@ -1,9 +1,9 @@
-//! Who belongs to a process started in a container: decided from facts, without looking.
+//! Which processes belong to one started in a container: decided from facts, without I/O.
 //!
 //! No single trace holds. A child's parent is known until the parent ends; a session until
-//! somebody begins one of his own; the output pipe until it is redirected; the marker in the
-//! environment as long as nobody clears it. A process that shows one of them belongs, and so do
-//! its children. Whoever was there before, or is not in the container, never does.
+//! a process begins its own; the output pipe until it is redirected; the marker in the environment
+//! until it is cleared. A process that shows one of them belongs, and so do its children. A process
+//! that was there before, or is not in the container, never does.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,9 @@ use crate::host::processes::{Identity, Process};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Main {
     pub(super) who: Identity,
-    /// It leads a session of its own, which nobody outside can have joined.
+    /// It leads a session of its own, which no process outside can have joined.
     pub(super) leads: bool,
-    /// The pipes its output led to, and nobody's who was there before.
+    /// The pipes its output led to, without those of processes that were there before.
     pub(super) pipes: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     belongs.map(|one| one.process.who).collect()
 }
 
-/// Which candidates a hang-up of the main process's terminal concerns: its session, and nobody who
-/// has left that.
+/// Which candidates a hang-up of the main process's terminal concerns: its session, without processes
+/// that have left it.
 pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let Some(main) = main else { return Vec::new() };
     let concerned = candidates.iter().map(|one| one.process).filter(|one| {
@@ -63,7 +63,7 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
 }
 
 /// Whether it belongs by a trace of its own. A parent of the main process's pid counts only while
-/// nobody else has that pid, and then the main process is a root itself or has no children.
+/// no other process has that pid, and then the main process is a root itself or has no children.
 fn is_root(main: Option<&Main>, one: &Candidate) -> bool {
     let own = main.is_some_and(|main| {
         one.process.who == main.who || (main.leads && one.process.session == main.who.pid)

@@ -21,7 +21,7 @@ const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";
 
-/// A name is quoted when it is looked up in the container.
+/// A name is quoted when it is searched for in the container.
 const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
 
 const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];

@@ -56,7 +56,7 @@ impl Held {
     ///
     /// # Errors
     /// Not permitted.
-    pub fn tell(&self, message: Message) -> io::Result<()> {
+    pub fn signal(&self, message: Message) -> io::Result<()> {
         let signal = match message {
             Message::HangUp => Signal::HUP,
             Message::Kill => Signal::KILL,

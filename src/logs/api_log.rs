@@ -1,6 +1,6 @@
 //! Converts entries from the engine's logs API to the CRI file.
 //!
-//! For engines whose files are not on this host. How far it came is told by time: the engine is
+//! For engines whose files are not on this host. How far it came is known by time: the engine is
 //! asked for everything since the last time written, and what was written with that time already
 //! is passed over.
 

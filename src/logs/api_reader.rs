@@ -24,15 +24,15 @@ use crate::{
     model::id::ContainerId,
 };
 
-/// Writes what the engine tells.
+/// Writes what the engine sends.
 #[derive(Debug)]
 pub(super) struct ApiReader {
-    feed: ApiLog,
-    coming: mpsc::Receiver<Result<LogMessage, EngineError>>,
+    api_log: ApiLog,
+    messages: mpsc::Receiver<Result<LogMessage, EngineError>>,
     /// Taken from the queue, not known to be written.
     held: Vec<LogMessage>,
-    /// Somebody has been told of what is in the queue and has not looked yet.
-    told: Arc<AtomicBool>,
+    /// A wake-up for what is in the queue was sent and not handled yet.
+    notified: Arc<AtomicBool>,
     reader: AbortHandle,
     end: Option<End>,
 }
@@ -46,7 +46,7 @@ pub(super) enum End {
 }
 
 impl ApiReader {
-    /// Begins to ask. To be called in a runtime.
+    /// Starts reading. Must be called inside a runtime.
     ///
     /// # Errors
     /// The CRI file cannot be made.
@@ -56,27 +56,27 @@ impl ApiReader {
         position: Option<Position>,
         woken: &mpsc::UnboundedSender<ContainerId>,
     ) -> Result<Self, LogError> {
-        let feed = ApiLog::resume(container.target.clone(), position)?;
-        let (sender, coming) = mpsc::channel(QUEUE);
-        let told = Arc::new(AtomicBool::new(false));
+        let api_log = ApiLog::resume(container.target.clone(), position)?;
+        let (sender, messages) = mpsc::channel(QUEUE);
+        let notified = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             engine: engine.clone(),
             container: container.clone(),
             sender,
-            told: Arc::clone(&told),
+            notified: Arc::clone(&notified),
             woken: woken.clone(),
         };
-        let since = feed.since();
+        let since = api_log.since();
         let reader = tokio::spawn(reader.run(since)).abort_handle();
-        Ok(Self { feed, coming, held: Vec::new(), told, reader, end: None })
+        Ok(Self { api_log, messages, held: Vec::new(), notified, reader, end: None })
     }
 
     /// Writes what has come.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
-        self.told.store(false, Ordering::SeqCst);
+        self.notified.store(false, Ordering::SeqCst);
         let more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
-        self.feed.take(&entries, buffers)?;
+        self.api_log.take(&entries, buffers)?;
         let moved = self.held.iter().map(|message| message.text.len()).sum::<usize>();
         self.held.clear();
         let moved = u64::try_from(moved).unwrap_or(u64::MAX);
@@ -84,11 +84,11 @@ impl ApiReader {
     }
 
     pub(super) fn reopen(&mut self) -> Result<(), LogError> {
-        self.feed.reopen()
+        self.api_log.reopen()
     }
 
     pub(super) fn position(&self) -> Option<Position> {
-        self.feed.position()
+        self.api_log.position()
     }
 
     /// How the answer ended, once everything of it is written.
@@ -100,7 +100,7 @@ impl ApiReader {
     fn gather(&mut self) -> bool {
         let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
         while size < TURN {
-            match self.coming.try_recv() {
+            match self.messages.try_recv() {
                 Ok(Ok(message)) => {
                     size += message.text.len();
                     self.held.push(message);
@@ -127,13 +127,13 @@ struct Reader {
     engine: Engine,
     container: LoggedContainer,
     sender: mpsc::Sender<Result<LogMessage, EngineError>>,
-    told: Arc<AtomicBool>,
+    notified: Arc<AtomicBool>,
     woken: mpsc::UnboundedSender<ContainerId>,
 }
 
 impl Reader {
     async fn run(self, since: Option<Timestamp>) {
-        let Self { engine, container, sender, told, woken } = self;
+        let Self { engine, container, sender, notified, woken } = self;
         let opened = engine.follow_logs(container.id.as_str(), container.tty, since).await;
         match opened {
             Err(error) => drop(sender.send(Err(error)).await),
@@ -142,7 +142,7 @@ impl Reader {
                     if sender.send(message).await.is_err() {
                         return;
                     }
-                    if !told.swap(true, Ordering::SeqCst) {
+                    if !notified.swap(true, Ordering::SeqCst) {
                         let _ = woken.send(container.id.clone());
                     }
                 }

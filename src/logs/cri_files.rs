@@ -86,7 +86,7 @@ impl CriFiles {
         self.all().filter(|file| file.length > 0)
     }
 
-    /// Files besides this one that its birth does not tell to be older.
+    /// Other files that by their birth times may be younger.
     pub fn not_before(&self, identity: &Identity) -> Vec<Identity> {
         let others = self.all().map(|file| file.identity);
         others.filter(|other| other != identity && other.not_before(identity)).collect()

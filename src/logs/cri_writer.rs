@@ -16,16 +16,16 @@ use super::{
 };
 use crate::host::{beneath, error::HostError};
 
-/// What a log's place told when the log was opened.
+/// What was at a log's path when it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Existing {
     /// The position holds: what was written beyond it is passed over.
     Known,
-    /// Nothing was written yet, or nothing that can be told.
+    /// Nothing was written yet, or nothing that can be read.
     Nothing,
     /// There was a link, to the engine's file: another format was used until now.
     Link,
-    /// There is a log that no position speaks of, written up to here.
+    /// There is a log without a position, written up to here.
     Written(LastWritten),
 }
 
@@ -240,5 +240,5 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
     LogError::Target(HostError::new("write", &target.full(), error))
 }
 
-/// As kubelet's own runtimes make logs: nobody else reads them.
+/// As kubelet's own runtimes make logs: readable by no other user.
 const MODE: u32 = 0o640;

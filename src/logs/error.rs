@@ -12,7 +12,7 @@ pub enum LogError {
     /// The engine has no file there: not yet, not any more, or not on this host.
     #[error("the engine has no log file at {}", path.display())]
     SourceAbsent {
-        /// Where it was looked for.
+        /// Where it was expected.
         path: PathBuf,
     },
     /// The engine's file cannot be read.

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: the engine's files of a container's log, and what tells how far a log has
+//! Entry points for `make fuzz`: the engine's files of a container's log, and what says how far a log has
 //! come.
 
 use super::{

@@ -24,7 +24,7 @@ pub enum Step {
 /// What could not be handed on since it was last asked. Zero everywhere is the rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Lines of the engine's file that nobody can read: torn by a crash.
+    /// Lines of the engine's file that cannot be parsed: torn by a crash.
     pub unreadable: u64,
     /// Times that the engine may have removed files before they were read. Following went on
     /// with the oldest that was left.
@@ -90,7 +90,7 @@ impl JsonFileTailer {
         Ok(tailer)
     }
 
-    /// Converts at most about a buffer's size; tells whether more is there.
+    /// Converts at most about a buffer's size; returns whether there is more.
     ///
     /// # Errors
     /// The engine's file cannot be read, or the CRI file not be written. Nothing is lost: a later
@@ -173,7 +173,7 @@ impl JsonFileTailer {
         self.generation += u64::from(!emptied);
         self.offset = 0;
         if gap && self.writer.is_behind() {
-            // What it is behind with is gone, or in here: only times can tell.
+            // What it is behind with is gone, or in here: only the times show which.
             self.passing = self.writer.lose_track()?;
         }
         Ok(Step::More(0))

@@ -122,12 +122,12 @@ impl LogState {
     }
 
     pub(super) fn leave(&mut self, reply: Option<oneshot::Sender<()>>, now: Nanos) {
-        let (nobody, _) = oneshot::channel();
-        self.leaving.push(reply.unwrap_or(nobody));
+        let (unheard, _) = oneshot::channel();
+        self.leaving.push(reply.unwrap_or(unheard));
         self.over.get_or_insert(now);
     }
 
-    /// Lets go of it for this process's lifetime; what is leaving needs no position any more.
+    /// Closes it until the next start; a removed container needs no position any more.
     pub(super) fn close(self, positions: &PositionStore) {
         let Some(mut log) = self.log else { return };
         match self.leaving.is_empty() {
@@ -136,13 +136,13 @@ impl LogState {
         }
     }
 
-    /// What its directory is, as far as nobody has it for a poll.
+    /// Whether its directory is one of these; not known while a poll has it.
     pub(super) fn is_in(&self, directory: impl Fn(&Path) -> bool) -> bool {
         self.log.as_ref().is_some_and(|log| directory(log.container.target.root()))
     }
 
     /// For a poll; none while it has one, or when there is nothing to do: a log that is complete
-    /// is not to be looked for among files that the engine is removing.
+    /// is not searched for among files that the engine is removing.
     pub(super) fn begin_poll(&mut self) -> Option<(Box<Log>, PollRequest)> {
         let complete = self.over.is_some() && self.over == self.complete;
         if complete && self.reopen.is_empty() && self.leaving.is_empty() {
@@ -167,7 +167,7 @@ impl LogState {
         mut outcome: PollOutcome,
         now: Instant,
     ) -> AfterPoll {
-        self.tell(&log, outcome.error.as_ref());
+        self.report(&log, outcome.error.as_ref());
         self.log = Some(log);
         if let Some(reopened) = outcome.reopened.take() {
             self.answer(&Reopened(reopened.map_err(Arc::new)));
@@ -220,7 +220,7 @@ impl LogState {
     }
 
     /// One line for each change of state, not one for each try.
-    fn tell(&mut self, log: &Log, error: Option<&LogError>) {
+    fn report(&mut self, log: &Log, error: Option<&LogError>) {
         let container = &log.container.id;
         let Some(error) = error else {
             if self.trouble.take().is_some() {
@@ -272,13 +272,13 @@ fn rest_after(failures: u32) -> Duration {
     FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
 }
 
-/// A log that moved within this time is looked at again without being told, and so is one that
-/// moved by this much: so many lines at once cost one look, and no wake-up each.
+/// A log written to within this time is polled again without an event, and so is one that grew by
+/// this much: many lines at once cost one poll, and no event each.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 /// How long a busy log is left alone.
 const POLL: Duration = Duration::from_millis(10);
-/// How often a log is looked at that nobody tells of.
+/// How often a log without events is polled.
 const UNWATCHED: Duration = Duration::from_millis(500);
 const FIRST_REST: Duration = Duration::from_millis(100);
 /// A disk that was full is noticed to have room again within this time.

@@ -21,7 +21,7 @@ pub(super) struct LoggedContainer {
     pub(super) tty: bool,
 }
 
-/// One run of a container's process, told by its start.
+/// One run of a container's process, identified by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     /// It may still write.
@@ -31,7 +31,7 @@ pub(super) enum RunState {
 }
 
 impl LoggedContainer {
-    /// None when nobody wants a log of it.
+    /// None when no log was asked for.
     pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
         let spec = &record.document.spec;
         let path = spec.log_path.as_deref()?;
@@ -45,7 +45,7 @@ impl LoggedContainer {
 }
 
 impl RunState {
-    /// None before the first, and when nobody knows.
+    /// None before the first, and when it is unknown.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
             Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),

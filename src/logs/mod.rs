@@ -14,7 +14,7 @@
 //!   the logs API where the files cannot be read.
 //! - [`convert`] and [`mod@line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
-//! - [`position`]: where a log resumes after a kill; without one, the end of the CRI file tells
+//! - [`position`]: where a log resumes after a kill; without one, by the end of the CRI file
 //!   ([`cri_tail`]).
 //! - [`docker_link`]: the format `docker`, a link to the engine's file.
 

@@ -60,7 +60,7 @@ pub(super) struct PollRequest {
     pub(super) complete: bool,
     /// The container is gone, and its position may go.
     pub(super) leave: bool,
-    /// It is written to often: it is looked at again soon without being told.
+    /// It is written to often: it is polled again soon without an event.
     pub(super) busy: bool,
 }
 
@@ -72,9 +72,9 @@ pub(super) struct PollOutcome {
     pub(super) state: State,
     /// The CRI file is there.
     pub(super) opened: bool,
-    /// The watch that tells when there is more.
+    /// The watch that reports when there is more.
     pub(super) tail: Option<Tail>,
-    /// The engine's answer is read, and its reader tells when there is more.
+    /// The engine's answer is read, and its reader reports when there is more.
     pub(super) relayed: bool,
     /// The kernel has no watch left.
     pub(super) unwatched: bool,
@@ -160,7 +160,7 @@ impl Log {
         note(writer.step(buffers)?, outcome);
         let quiet = outcome.state == State::CaughtUp && !request.busy && request.over.is_none();
         if quiet && let Writer::JsonFileTailer(tailer) = writer {
-            // What was written before the watch was set is told by nobody.
+            // There is no event for what was written before the watch was set.
             set_watch(&self.container, tools, outcome);
             note(tailer.step(buffers)?, outcome);
         }
@@ -306,7 +306,7 @@ fn set_watch(container: &LoggedContainer, tools: &Tools, outcome: &mut PollOutco
     let (Some(watch), Some(source)) = (&tools.watch, &container.source) else { return };
     match watch.set(source) {
         Ok(tail) => outcome.tail = Some(tail),
-        // An absent file is being put aside for another: it is looked for again.
+        // An absent file is being put aside for another: it is opened again.
         Err(error) => outcome.unwatched = is_exhausted(&error),
     }
 }

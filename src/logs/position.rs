@@ -29,7 +29,7 @@ impl Identity {
         Self { inode: metadata.ino(), born, device }
     }
 
-    /// Whether it may be younger than `other`: yes, unless births tell that it is older.
+    /// Whether it may be younger than `other`: yes, unless the birth times show that it is older.
     pub fn not_before(&self, other: &Self) -> bool {
         self.born.zip(other.born).is_none_or(|(mine, theirs)| mine >= theirs)
     }
@@ -47,7 +47,7 @@ pub struct Position {
     pub source: Option<SourcePosition>,
     /// What the entries before that have become.
     pub output: OutputPosition,
-    /// Entries from there on that were written already, where they are told by their times.
+    /// Entries from there on that were written already, where their times show that.
     pub mark: Option<LastWritten>,
 }
 
@@ -67,7 +67,7 @@ pub struct OutputPosition {
     pub file: Identity,
     /// Bytes in it and in those that came after it.
     pub length: u64,
-    /// Files of this log that are older although their births do not tell so.
+    /// Files of this log that are older although their birth times do not show it.
     #[serde(default)]
     pub older: Vec<Identity>,
 }

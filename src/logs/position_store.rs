@@ -55,7 +55,7 @@ impl PositionStore {
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if file::is_draft(&entry.file_name().to_string_lossy()) {
-                // Nobody misses it, and nobody reads it if it stays.
+                // It is not missed, and not read if it stays.
                 let _ = fs::remove_file(&path);
             }
             let Some(id) = id_of(&path) else { continue };

@@ -14,7 +14,7 @@ pub(super) struct Progress {
     pub(super) opened: bool,
     /// Bytes of the engine's that were converted since we began.
     pub(super) moved: u64,
-    /// Everything the container wrote is in the CRI file, or nobody will ever get it there.
+    /// Everything the container wrote is in the CRI file, or never will be.
     pub(super) complete: bool,
     /// Bytes of the engine's that are still to be converted, where that is known.
     pub(super) left: Option<u64>,
@@ -58,7 +58,7 @@ pub(super) async fn completion(
         let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
         };
-        // Otherwise nobody writes logs any more.
+        // Otherwise no log is written any more.
         if !moved {
             return Ok(());
         }

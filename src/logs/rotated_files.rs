@@ -125,7 +125,7 @@ impl RotatedFiles {
 struct Survey {
     /// Oldest first.
     files: VecDeque<JsonFile>,
-    /// Whether the first is the one that was looked for.
+    /// Whether the first is the expected one.
     met: bool,
 }
 

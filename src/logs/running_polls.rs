@@ -38,7 +38,7 @@ impl RunningPolls {
         self.lateness().min().filter(|_| self.free() > 0)
     }
 
-    /// When nobody can be expected any more.
+    /// When none of them can be expected to end any more.
     pub(super) fn last_late(&self) -> Option<Instant> {
         self.lateness().max()
     }

@@ -138,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// Its log is nobody's any more. Not to be called during its poll.
+    /// Forgets its log. Not to be called during its poll.
     pub(super) fn remove(&mut self, id: &ContainerId) {
         self.polls.remove(id);
     }

@@ -134,7 +134,7 @@ impl Logs {
     /// container wrote before may still go to the file that had the path.
     ///
     /// # Errors
-    /// The file cannot be made, its file system does not answer, or nobody wants a log of this
+    /// The file cannot be made, its file system does not answer, or no log was asked for of this
     /// container.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
@@ -151,7 +151,7 @@ impl Logs {
         answer.map_err(|_| LogError::Closed)?.0
     }
 
-    /// Lets go of a container that is gone, after a last look at what is held open of its log.
+    /// Closes the log of a container that is gone, after a last read of its open file.
     /// A link goes with it; a file is the kubelet's. Takes no longer than a few seconds, whatever
     /// holds the log up.
     pub async fn forget(&self, record: &ContainerRecord) {
@@ -188,7 +188,7 @@ impl Logs {
         known.await.unwrap_or_default()
     }
 
-    /// Ends: what is written so far counts, and nobody is held back any more.
+    /// Ends: what is written so far counts, and no caller waits any more.
     pub async fn close(&self) {
         let (reply, done) = oneshot::channel();
         self.send(Command::Close { reply }).await;
@@ -211,7 +211,7 @@ impl Logs {
         answer.await.ok()
     }
 
-    /// A worker that has ended drops what it is told, and the reply with it.
+    /// A worker that has ended drops commands, and their replies.
     async fn send(&self, command: Command) {
         if let Some(worker) = &self.worker {
             let _ = worker.send(command).await;
@@ -235,5 +235,5 @@ fn tell_late(id: &ContainerId, TimedOut(progress): TimedOut) {
 const COMMANDS: usize = 256;
 /// How long a new file may take: all others may have a poll before it.
 const NEW_FILE: Duration = Duration::from_secs(30);
-/// How long the last look at a log may hold anybody up.
+/// How long the last read of a log may delay its caller.
 const LAST_LOOK: Duration = Duration::from_secs(3);

@@ -42,8 +42,8 @@ pub(super) struct Worker {
     polls: JoinSet<FinishedPoll>,
     running: RunningPolls,
     buffers: Vec<Buffers>,
-    /// Let go of not long ago, the latest last: a look that began before a removal may still tell
-    /// of them. Ids are never given twice.
+    /// Removed not long ago, the latest last: an inspect that began before a removal may still report
+    /// them. Ids are never given twice.
     departed: VecDeque<ContainerId>,
     unwatched: bool,
 }
@@ -78,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// Drives logs until it is told to close, or nobody is left who could tell it anything.
+    /// Runs until it is closed, or until the last handle is dropped.
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Command>) {
         let positions = self.tools.positions.clone();
         self.saved = task::spawn_blocking(move || positions.load()).await.unwrap_or_default();
@@ -171,11 +171,11 @@ impl Worker {
         }
     }
 
-    fn handle_watch_event(&mut self, told: Option<Told>) {
-        match told {
+    fn handle_watch_event(&mut self, events: Option<Told>) {
+        match events {
             Some(Told::Changed(tails)) => {
                 for tail in tails {
-                    // A watch of nobody was set by a poll that has not come back to say so.
+                    // An unknown watch was set by a poll that has not returned yet.
                     match self.tails.remove(&tail) {
                         Some(id) => self.scheduler.wake(&id),
                         None => self.wake_running(),
@@ -320,7 +320,7 @@ impl Worker {
     }
 }
 
-/// What was told of files; none when nothing is told any more. Pends where nothing ever was.
+/// The next inotify events; none when there will be no more. Pends where there is no inotify.
 async fn next_watch_event(tidings: &mut Option<Tidings>) -> Option<Told> {
     match tidings {
         None => std::future::pending().await,
@@ -328,11 +328,11 @@ async fn next_watch_event(tidings: &mut Option<Tidings>) -> Option<Told> {
     }
 }
 
-/// How often it is looked whether a directory that hangs does so still.
+/// How often it is checked whether a directory still hangs.
 const WHILE_IT_HANGS: std::time::Duration = std::time::Duration::from_secs(1);
-/// How many of the departed are remembered: more than are removed while one look is under way.
+/// How many of the departed are remembered: more than are removed while one inspect runs.
 const REMEMBERED: usize = 1024;
-/// Existing a log whose poll broke is tried again.
+/// When a log whose poll panicked is polled again.
 const AFTER_A_BUG: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]

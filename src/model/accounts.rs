@@ -2,7 +2,7 @@
 //!
 //! Read as engines read them: of several lines that fit the first counts, fields beyond the last
 //! are ignored. Engines take a number they cannot read for 0, which is root; such a line is
-//! nobody's here.
+//! unknown here.
 
 use serde::{Deserialize, Serialize};
 

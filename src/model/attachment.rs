@@ -98,6 +98,6 @@ pub struct NetworkStatus {
     pub ready: bool,
     /// Why not, in one CamelCase word; may be empty when ready.
     pub reason: String,
-    /// Why not, in a sentence for the operator.
+    /// Why not, for the operator.
     pub message: String,
 }

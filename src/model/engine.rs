@@ -18,11 +18,11 @@ pub struct ApiVersion {
 impl ApiVersion {
     /// 20.10: the oldest engine served.
     pub const OLDEST: Self = Self::new(41);
-    /// The newest we know the meaning of; later engines are spoken to in this one.
+    /// The newest we know the meaning of; later engines are used with this one.
     pub const NEWEST: Self = Self::new(53);
     /// From here a container can carry OCI annotations (24.0).
     pub const ANNOTATIONS: Self = Self::new(43);
-    /// From here read-only binds are recursive unless told otherwise (25.0).
+    /// From here read-only binds are recursive by default (25.0).
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
     /// From here images can be mounted (28.0).
     pub const IMAGE_MOUNTS: Self = Self::new(48);

@@ -47,6 +47,6 @@ pub struct FilesystemUsage {
     pub image_bytes: u64,
     /// Inodes in use on the file system, by whoever; none where it does not count them.
     pub inodes: Option<u64>,
-    /// When the file system was looked at.
+    /// When the file system was read.
     pub measured_at: Nanos,
 }

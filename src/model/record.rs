@@ -150,13 +150,13 @@ pub enum Process {
 /// nor causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// Never started; or its start failed, which the list does not tell.
+    /// Never started; or its start failed, which the list does not say.
     Created,
     /// Running (or paused, or restarting).
     Running,
     /// Ended.
     Exited {
-        /// Exit code of the main process, where the list tells it.
+        /// Exit code of the main process, where the list has it.
         exit_code: Option<i32>,
     },
 }
@@ -188,7 +188,7 @@ impl Process {
     }
 
     /// Whether the engine's list, being newer, contradicts it: created, running and ended are all a
-    /// list can tell apart.
+    /// list can distinguish.
     pub const fn contradicts(&self, listed: Listed) -> bool {
         !matches!(
             (self, listed),
@@ -261,7 +261,7 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: paths in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether its inspect has answered; the engine's list tells neither user, nor stop signal, nor
+    /// Whether its inspect has answered; the engine's list has neither user, nor stop signal, nor
     /// volumes.
     pub inspected: bool,
 }

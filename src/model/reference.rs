@@ -22,7 +22,7 @@ pub struct InvalidReference {
     pub reason: &'static str,
 }
 
-/// What may be told of it: some write name and password before the registry, as in an address.
+/// What may be logged of it: some write name and password before the registry, as in an address.
 fn without_credentials(text: &str) -> &str {
     match text.rsplit_once('@') {
         Some((_, place)) if place.contains('/') => place,

@@ -1,6 +1,6 @@
 //! What containers and pods use, as the kernel counts it.
 //!
-//! A figure is none where the kernel does not keep it, or where nobody asked for that much
+//! A figure is none where the kernel does not keep it, or where that much was not asked for
 //! ([`Detail`]); a figure that is there was read, never guessed.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -112,7 +112,7 @@ pub struct MemoryReading {
     pub at: Nanos,
     /// All of it, page cache included.
     pub usage: u64,
-    /// Without the page cache nobody used lately: what cannot be had back cheaply.
+    /// Without the page cache not used lately: what cannot be reclaimed cheaply.
     pub working_set: u64,
     /// What is left of the limit; none without a limit below the machine's memory.
     pub available: Option<u64>,
@@ -301,7 +301,7 @@ pub struct TrafficReading {
 pub struct ProcessReading {
     /// How many there are.
     pub processes: u64,
-    /// Their threads, where the group does not tell of tasks.
+    /// Their threads, where the cgroup does not count tasks.
     pub threads: u64,
     /// Their open file descriptors; none where there are too many to be counted.
     pub descriptors: Option<u64>,
@@ -329,7 +329,7 @@ pub struct LayerReading {
 pub struct Disks {
     /// Names of block devices by their numbers: `/dev/sda`.
     pub names: BTreeMap<(u32, u32), String>,
-    /// The file system that writable layers are on; none while it cannot be looked at.
+    /// The file system that writable layers are on; none while it cannot be read.
     pub layers: Option<DiskReading>,
 }
 
@@ -346,7 +346,7 @@ pub struct DiskReading {
     pub free_inodes: u64,
 }
 
-/// Every figure that can be told on this machine, each with some value: what is none here is none
+/// Every figure that this machine has, each with some value: what is none here is none
 /// in every reading.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSample {

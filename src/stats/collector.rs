@@ -34,7 +34,7 @@ pub(super) struct Collector {
     pub(super) disks: DiskCache,
     /// However many ask, so many threads read.
     pub(super) threads: Arc<Semaphore>,
-    /// And so many more read everything: whoever asks for that keeps nobody else waiting.
+    /// And so many more that read everything, so that those do not delay the others.
     pub(super) thorough: Arc<Semaphore>,
 }
 

@@ -1,4 +1,4 @@
-//! Looks at the disks in the background, since a file system may hang.
+//! Reads the disks in the background, since a file system may hang.
 
 use std::{
     sync::Weak,
@@ -10,29 +10,29 @@ use tokio::{task::spawn_blocking, time::sleep};
 use super::{collector::Collector, disks};
 use crate::{engine::storage, store::handle::Store};
 
-/// Looks until nobody wants to know any more. A look that hangs is waited for, by nobody else.
+/// Reads them until the collector is dropped. Only this task waits for a read that hangs.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     let mut known = None;
     while let Some(proc) = collector.upgrade().map(|collector| collector.proc.clone()) {
         // A closed store answers at once.
-        let engine = store.wait(LOOK_EVERY, |now| now.engine.clone()).await;
-        let place = match engine {
+        let engine = store.wait(READ_EVERY, |now| now.engine.clone()).await;
+        let path = match engine {
             Some(engine) => Some(storage::mountpoint(&engine).await),
             None => None,
         };
-        // Only a panic, which is told of, or the end of everything.
-        let looked = spawn_blocking(move || {
-            let disks = disks::look(&proc, place.as_deref(), &mut known);
+        // It only fails when it panics, which is logged, or when the runtime ends.
+        let read = spawn_blocking(move || {
+            let disks = disks::read(&proc, path.as_deref(), &mut known);
             (disks, known)
         });
-        let Ok((disks, held)) = looked.await else { return };
+        let Ok((disks, held)) = read.await else { return };
         known = held;
         if let Some(collector) = collector.upgrade() {
-            collector.disks.note(disks, Instant::now());
+            collector.disks.set(disks, Instant::now());
         }
-        sleep(LOOK_EVERY).await;
+        sleep(READ_EVERY).await;
     }
 }
 
-/// Time between two looks.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Time between two reads.
+const READ_EVERY: Duration = Duration::from_secs(10);

@@ -17,22 +17,22 @@ use crate::{
     model::stats::{DiskReading, Disks},
 };
 
-/// What was seen last.
+/// What was read last.
 #[derive(Debug, Default)]
 pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 
 impl DiskCache {
-    /// The disks; as if there were none when nobody has seen them for long.
+    /// The disks; none when they were read too long ago.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fresh = seen.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);
+        let read = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fresh = read.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);
         fresh.map(|(_, disks)| disks).unwrap_or_default()
     }
 
-    /// Notes what was seen.
-    pub(super) fn note(&self, disks: Disks, now: Instant) {
-        let seen = Some((now, Arc::new(disks)));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    /// Sets what was read.
+    pub(super) fn set(&self, disks: Disks, now: Instant) {
+        let read = Some((now, Arc::new(disks)));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 }
 
@@ -40,37 +40,37 @@ impl DiskCache {
 /// many, so it is read only when another file system is there.
 #[derive(Debug)]
 pub(super) struct Known {
-    place: PathBuf,
+    path: PathBuf,
     number: u64,
     device: String,
 }
 
-/// The disks as the machine below `proc` has them, and the one that `place` is on.
-pub(super) fn look(proc: &Path, place: Option<&Path>, known: &mut Option<Known>) -> Disks {
+/// The disks as the machine below `proc` has them, and the one that `path` is on.
+pub(super) fn read(proc: &Path, path: Option<&Path>, known: &mut Option<Known>) -> Disks {
     let mut files = Files::default();
     let names = files.text(proc, "partitions").map(partitions::names).unwrap_or_default();
-    let layers = place.and_then(|place| layers(proc, place, known, &mut files));
+    let layers = path.and_then(|path| layers(proc, path, known, &mut files));
     Disks { names, layers }
 }
 
 fn layers(
     proc: &Path,
-    place: &Path,
+    path: &Path,
     known: &mut Option<Known>,
     files: &mut Files,
 ) -> Option<DiskReading> {
-    let number = fs::metadata(place).ok()?.dev();
+    let number = fs::metadata(path).ok()?.dev();
     let device = match known {
-        Some(known) if known.place == place && known.number == number => known.device.clone(),
+        Some(known) if known.path == path && known.number == number => known.device.clone(),
         _ => {
             let table = files.text(&proc.join("self"), "mountinfo")?;
-            let source = mounts::holding(table, place)?.source;
+            let source = mounts::holding(table, path)?.source;
             let device = mounts::unescaped(source).to_string_lossy().into_owned();
-            let place = place.to_owned();
-            known.insert(Known { place, number, device }).device.clone()
+            let path = path.to_owned();
+            known.insert(Known { path, number, device }).device.clone()
         }
     };
-    let size = disk::size(place).inspect_err(|error| {
+    let size = disk::size(path).inspect_err(|error| {
         debug!(error = chain(error), "cannot read the file system of the writable layers");
     });
     let size = size.ok()?;
@@ -82,5 +82,5 @@ fn layers(
     })
 }
 
-/// What was seen before that is nobody's figure any more.
+/// What was read before that is out of date.
 const STALE_AFTER: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Measures writable layers, one after the other and slowly: nobody waits for it.
 //!
 //! A layer may have millions of files. It is walked in steps; between two of them others get
-//! their turn and the disk gets its rest.
+//! their result and the disk gets its rest.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -34,39 +34,40 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// Walks until nobody wants to know any more.
+/// Walks until the collector is dropped.
 pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
-    let mut rounds = Schedule::default();
+    let mut schedule = Schedule::default();
     while let Some(collector) = collector.upgrade() {
         let now = store.snapshot();
-        if rounds.is_time(&now) {
-            rounds.look(&collector, now).await;
+        if schedule.is_due(&now) {
+            schedule.enqueue_due(&collector, now).await;
         }
-        let jobs = rounds.next();
+        let jobs = schedule.next();
         if jobs.is_empty() {
             drop(collector);
-            rounds.idle(&store).await;
+            schedule.idle(&store).await;
             continue;
         }
         let began = Instant::now();
         let proc = collector.proc.clone();
         let step = STEP.div_ceil(jobs.len());
-        let turns = move || jobs.into_iter().map(|job| job.go_on(&proc, step)).collect::<Vec<_>>();
-        // Only a panic, which is told of, or the end of everything.
-        let Ok(turns) = spawn_blocking(turns).await else { return };
-        rounds.note(turns, &collector);
+        let results =
+            move || jobs.into_iter().map(|job| job.go_on(&proc, step)).collect::<Vec<_>>();
+        // It only fails when it panics, which is logged, or when the runtime ends.
+        let Ok(results) = spawn_blocking(results).await else { return };
+        schedule.handle(results, &collector);
         drop(collector);
         sleep(began.elapsed().max(SHORTEST_STEP) * REST).await;
     }
 }
 
-/// Whose turn it is.
+/// Which layers are to be measured.
 #[derive(Default)]
 struct Schedule {
-    looked: Option<Instant>,
-    /// What was seen then.
-    seen: Option<Arc<Snapshot>>,
-    /// What its engine said of layers, and when that was looked at.
+    checked: Option<Instant>,
+    /// The snapshot then.
+    snapshot: Option<Arc<Snapshot>>,
+    /// How the engine stores layers, and when that was read.
     storage: Option<(Instant, Arc<EngineInfo>, Arc<Storage>)>,
     /// Not begun.
     fresh: VecDeque<Job>,
@@ -113,19 +114,19 @@ pub(super) enum StepResult {
 }
 
 impl Schedule {
-    /// Whether to look again: sooner when there is news.
-    fn is_time(&self, now: &Arc<Snapshot>) -> bool {
-        let news = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, now));
-        let rest = if news { LOOK_AT_NEWS_EVERY } else { LOOK_EVERY };
-        self.looked.is_none_or(|at| at.elapsed() >= rest)
+    /// Whether to check again: sooner when there is a new snapshot.
+    fn is_due(&self, now: &Arc<Snapshot>) -> bool {
+        let is_new = self.snapshot.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now));
+        let rest = if is_new { CHECK_NEW_EVERY } else { CHECK_EVERY };
+        self.checked.is_none_or(|at| at.elapsed() >= rest)
     }
 
-    /// Enlists what is due.
-    async fn look(&mut self, collector: &Collector, now: Arc<Snapshot>) {
+    /// Adds jobs for what is due.
+    async fn enqueue_due(&mut self, collector: &Collector, now: Arc<Snapshot>) {
         let at = Instant::now();
-        (self.looked, self.seen) = (Some(at), Some(Arc::clone(&now)));
+        (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // Of what is only listed nobody knows a process yet.
+        // The process of what is only listed is not known yet.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -145,7 +146,7 @@ impl Schedule {
         }
     }
 
-    /// What the engine says of layers, looked at anew from time to time.
+    /// How the engine stores layers, read anew from time to time.
     async fn storage(&mut self, engine: &Arc<EngineInfo>, collector: &Collector) -> Arc<Storage> {
         if let Some((at, of, known)) = &self.storage
             && Arc::ptr_eq(of, engine)
@@ -158,14 +159,14 @@ impl Schedule {
         storage
     }
 
-    /// Takes in what came of some steps.
-    fn note(&mut self, turns: Vec<StepResult>, collector: &Collector) {
-        for turn in turns {
-            match turn {
+    /// Handles the results of some steps.
+    fn handle(&mut self, results: Vec<StepResult>, collector: &Collector) {
+        for result in results {
+            match result {
                 StepResult::More(job) => self.open.push_back(job),
                 StepResult::Done { id, measured } => {
                     self.busy.remove(&id);
-                    collector.layers.note(&id, measured, Instant::now());
+                    collector.layers.set(&id, measured, Instant::now());
                 }
             }
         }
@@ -174,11 +175,11 @@ impl Schedule {
     /// Waits until there may be something to do: what has just begun is measured soon.
     async fn idle(&mut self, store: &Store) {
         sleep(SHORTEST_PAUSE).await;
-        let seen = &self.seen;
-        let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
-        let news = store.when(|now| is_news(now).then_some(()));
-        if timeout(LOOK_EVERY, news).await.is_ok() {
-            self.looked = None;
+        let last = &self.snapshot;
+        let is_other = |now: &Arc<Snapshot>| last.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
+        let newer = store.when(|now| is_other(now).then_some(()));
+        if timeout(CHECK_EVERY, newer).await.is_ok() {
+            self.checked = None;
         }
     }
 
@@ -232,8 +233,8 @@ impl Job {
             return Some(begun);
         }
         let mut files = Files::default();
-        let told = files.text(&proc.join(pid.to_string()), "mountinfo")?;
-        let upper = upper::resolved(told, &self.storage.homes)?;
+        let mounts = files.text(&proc.join(pid.to_string()), "mountinfo")?;
+        let upper = upper::resolved(mounts, &self.storage.homes)?;
         // Read first: it is this container's only if the process still is.
         self.storage.cgroups.of(pid, id).ok()?;
         let begun = measured(&upper);
@@ -252,13 +253,13 @@ fn measured(upper: &Path) -> Result<Begun, HostError> {
 
 /// What the engine says of layers is compared with the disk this often.
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
-/// How often is looked for what is due: what comes together costs less.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is checked what is due: jobs that come together cost less.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// And where something has changed, while others are being measured.
-const LOOK_AT_NEWS_EVERY: Duration = Duration::from_secs(1);
-/// Changes that come together are looked at together.
+const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
+/// Changes that come together are handled together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Files looked at in one step: some milliseconds when they are in the cache.
+/// Files read in one step: some milliseconds when they are in the cache.
 const STEP: usize = 2000;
 /// Rest after a step, in times of what it took.
 const REST: u32 = 9;

@@ -69,7 +69,7 @@ impl Layers {
 
     /// Notes what came of a measurement; when nothing did, what was known before stays, but for
     /// the place. It is due again the later, the longer it took; latest where it failed.
-    pub(super) fn note(&self, id: &str, measured: Measurement, now: Instant) {
+    pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

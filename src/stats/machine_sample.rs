@@ -1,4 +1,4 @@
-//! What can be told on this machine at all: asked before there is any pod, and true for all.
+//! Which figures this machine has at all: asked before there is any pod, and true for all.
 
 use super::{
     cgroup_reader::{now, read_options},

@@ -8,7 +8,7 @@
 //! read:          the texts of kernel files into figures; the formula of the working set is
 //!                `host::cgroup::working_set`
 //! layer_walker:  measures writable layers in the background
-//! disk_watcher:  looks at the file system of the layers in the background
+//! disk_watcher:  reads the file system of the layers in the background
 //! ```
 
 pub mod error;

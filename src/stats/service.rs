@@ -121,7 +121,7 @@ impl Stats {
         self.collector.layers.bytes()
     }
 
-    /// What can be told on this machine at all, whether or not there is any pod.
+    /// Which figures this machine has at all, whether or not there is any pod.
     ///
     /// # Errors
     /// See [`StatsError`].

@@ -197,14 +197,14 @@ fn a_machine_tells_what_was_announced() {
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
         let target = PodTarget::among(&pod, &[container(ID, 42)], &parents(&all));
-        collector.layers.note(ID, measured(0), Instant::now());
+        collector.layers.set(ID, measured(0), Instant::now());
         let options = read_options(Detail::Everything);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let mut reading = collector.pod(&target, &mut work).unwrap();
         // Figures of devices come with traffic.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
-        let disks = disks::look(&collector.proc, Some(Path::new("/")), &mut None);
+        let disks = disks::read(&collector.proc, Some(Path::new("/")), &mut None);
         let answer = render::metrics::answer::pod(&reading, &disks, "pause:1");
         let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
         let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
@@ -250,21 +250,21 @@ fn disks_are_forgotten_when_nobody_could_look_for_long() {
     fs::write(proc.join("partitions"), "major minor  #blocks  name\n\n   8        1  9 sda1\n")
         .unwrap();
     let mut known = None;
-    let looked = disks::look(&proc, Some(&root.path().join("cg")), &mut known);
-    assert_eq!(looked.names[&(8, 1)], "/dev/sda1");
-    let disk = looked.layers.clone().unwrap();
+    let read = disks::read(&proc, Some(&root.path().join("cg")), &mut known);
+    assert_eq!(read.names[&(8, 1)], "/dev/sda1");
+    let disk = read.layers.clone().unwrap();
     assert_eq!(disk.device, "cgroup2");
     assert!(disk.bytes > 0, "{disk:?}");
-    seen.note(looked.clone(), begin);
-    assert_eq!(*seen.at(begin + Duration::from_secs(30)), looked);
+    seen.set(read.clone(), begin);
+    assert_eq!(*seen.at(begin + Duration::from_secs(30)), read);
     assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
-    assert_eq!(disks::look(&proc, None, &mut known).layers, None);
-    assert_eq!(disks::look(&proc, Some(Path::new("/nowhere")), &mut known).layers, None);
+    assert_eq!(disks::read(&proc, None, &mut known).layers, None);
+    assert_eq!(disks::read(&proc, Some(Path::new("/nowhere")), &mut known).layers, None);
     // The table is read once for each file system.
     fs::write(proc.join("self/mountinfo"), "").unwrap();
-    let again = disks::look(&proc, Some(&root.path().join("cg")), &mut known);
+    let again = disks::read(&proc, Some(&root.path().join("cg")), &mut known);
     assert_eq!(again.layers.unwrap().device, "cgroup2");
-    assert_eq!(disks::look(&proc, Some(Path::new("/proc")), &mut known).layers, None);
+    assert_eq!(disks::read(&proc, Some(Path::new("/proc")), &mut known).layers, None);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn only_what_runs_is_remembered() {
     let collector = collector("v2-cgroupfs");
     let (pod, one) = (sandbox("6f2a", "/p"), container(ID, 42));
     read(&collector, &one, Detail::Usage).unwrap();
-    collector.layers.note(ID, measured(0), Instant::now());
+    collector.layers.set(ID, measured(0), Instant::now());
     collector.retain(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
     let group = || collector.groups.cgroups().remembered(42, ID);
     assert!(group().is_some() && collector.rates.len() == 1);
@@ -396,7 +396,7 @@ fn layers_are_due_a_while_after_they_were_tried() {
     let (layers, begin) = (Layers::default(), Instant::now());
     assert!(layers.is_due(ID, begin));
     let upper = Some(Upper { pid: 7, directory: "/x".into() });
-    layers.note(ID, Measurement { upper, ..measured(7) }, begin);
+    layers.set(ID, Measurement { upper, ..measured(7) }, begin);
     let second = Duration::from_secs(1);
     let rests = |rest| {
         let (early, late) = (begin + rest - second, begin + rest);
@@ -404,15 +404,15 @@ fn layers_are_due_a_while_after_they_were_tried() {
     };
     assert!(rests(SHORTEST_REST), "soon enough for kubelet to see who fills a disk");
     assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
-    layers.note(ID, Measurement::default(), begin);
+    layers.set(ID, Measurement::default(), begin);
     assert!(rests(LONGEST_REST), "a failure is not tried again at once");
     assert_eq!(layers.of(ID).map(|layer| layer.bytes), Some(7), "what was known stays");
     assert_eq!(layers.upper(ID, 7), None, "but not where it was");
     for (took, rest) in [(1, 20), (2, 30)] {
-        layers.note(ID, Measurement { took: second * took, ..measured(8) }, begin);
+        layers.set(ID, Measurement { took: second * took, ..measured(8) }, begin);
         assert!(rests(second * rest), "what takes {took} s rests {rest} s");
     }
-    layers.note(OTHER, measured(5), begin);
+    layers.set(OTHER, measured(5), begin);
     assert_eq!(layers.bytes(), 13);
 }
 

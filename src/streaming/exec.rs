@@ -83,7 +83,7 @@ impl Process for Exec {
     }
 }
 
-/// Ends a process that begins after its client was told that it did not.
+/// Kills a process that begins after its client got an error.
 async fn end_late(exec: Exec) {
     if let Err(error) = exec.end_late().await {
         warn!(

@@ -36,7 +36,7 @@ pub struct StreamPair {
     pub port: u16,
     /// What is forwarded.
     pub data: (Reader, Writer),
-    /// Where a failure is told.
+    /// Where a failure is sent.
     pub error: Writer,
 }
 
@@ -92,7 +92,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>) {
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
     // kubelet's words for it, which name the pod by its sandbox; its uid is not known here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
-    // A client that has left need not be told.
+    // A client that has left needs no error.
     let _ = error.send(text.into()).await;
     let _ = error.finish().await;
     let _ = writer.finish().await;

@@ -1,4 +1,4 @@
-//! Ports that a WebSocket client wants forwarded, and how many its channels can tell apart. Pure.
+//! Ports that a WebSocket client wants forwarded, and how many its channels can distinguish. Pure.
 
 use super::{upgrade::Encoding, websocket::message::Format};
 

@@ -51,17 +51,17 @@ impl Endpoint {
         let desk = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
             // Who has a token shows it at once.
-            let mut strangers = ConnectionLimit::new(MOST_STRANGERS);
+            let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
                 let stream = next(&self.listener).await;
                 let (desk, stop) = (Arc::clone(&desk), stop.clone());
-                let stranger = tracker.spawn(async move {
+                let connection = tracker.spawn(async move {
                     tokio::select! {
                         () = receive(stream, desk) => {}
                         () = stop.cancelled() => {}
                     }
                 });
-                strangers.add(stranger.abort_handle());
+                waiting.add(connection.abort_handle());
             }
         };
         tokio::select! {
@@ -116,7 +116,7 @@ async fn receive(stream: TcpStream, desk: Arc<HttpHandler>) {
 }
 
 /// Connections without a token at once, each of which costs a descriptor and a small buffer.
-const MOST_STRANGERS: usize = 256;
+const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a client may take to say what it wants.

@@ -186,8 +186,8 @@ mod tests {
             ("[::]:80", "[::1]:80"),
             ("192.0.2.1:80", "192.0.2.1:80"),
         ];
-        for (bound, told) in rows {
-            assert_eq!(reachable(bound.parse().unwrap()).to_string(), told);
+        for (bound, address) in rows {
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), address);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Tokens: what a client brings back to get what an RPC promised. A pure table; time and chance
-//! come as values.
+//! Tokens: the last part of the URL that Exec, Attach and PortForward return, under which a client
+//! opens the request. A pure table; time and random bytes come as values.
 
 use std::{collections::HashMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tokio::time::Instant;
 
-/// Promises that nobody has asked for yet. Each is kept once, and for [`LIFETIME`].
+/// Requests that no client has opened yet. Each can be opened once, within [`LIFETIME`].
 #[derive(Debug)]
 pub struct Tokens<T> {
     pending: HashMap<String, Pending<T>>,
@@ -15,10 +15,10 @@ pub struct Tokens<T> {
 #[derive(Debug)]
 struct Pending<T> {
     until: Instant,
-    promise: T,
+    request: T,
 }
 
-/// As many promises as may be open are open.
+/// As many requests as may be open are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyTokens;
 
@@ -29,14 +29,14 @@ impl<T> Default for Tokens<T> {
 }
 
 impl<T> Tokens<T> {
-    /// Keeps `promise` for whoever brings the token returned. `chance` gives bytes nobody can
-    /// guess, again when a token happens to be taken.
+    /// Stores `request` under the token returned. `chance` gives bytes that cannot
+    /// be guessed, and others when a token happens to be taken.
     ///
     /// # Errors
-    /// [`TooManyTokens`] when [`MOST_PENDING`] promises are open.
+    /// [`TooManyTokens`] when [`MOST_PENDING`] requests are open.
     pub fn issue(
         &mut self,
-        promise: T,
+        request: T,
         now: Instant,
         mut chance: impl FnMut() -> [u8; 6],
     ) -> Result<String, TooManyTokens> {
@@ -53,20 +53,20 @@ impl<T> Tokens<T> {
                 break token;
             }
         };
-        self.pending.insert(token.clone(), Pending { until: now + LIFETIME, promise });
+        self.pending.insert(token.clone(), Pending { until: now + LIFETIME, request });
         Ok(token)
     }
 
-    /// The promise behind a token, which is worth nothing from now on.
+    /// The request behind a token, which is worth nothing from now on.
     pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
         let pending = self.pending.remove(token)?;
-        (now < pending.until).then_some(pending.promise)
+        (now < pending.until).then_some(pending.request)
     }
 }
 
 /// How long a token is good: a client follows its URL at once.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// How many promises may be open at a time.
+/// How many requests may be open at a time.
 pub const MOST_PENDING: usize = 1_000;
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub enum Encoding {
 /// An agreement, and the answer that seals it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// What is spoken from now on.
+    /// The protocol from now on.
     pub dialect: Protocol,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -131,7 +131,7 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
     let accept = HeaderValue::try_from(derive_accept_key(key)).map_err(|_| Refusal::BadKey)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
-    // A client that asked for none must not be told of one.
+    // A client that asked for none must not get one.
     answer.extend(protocol.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
     Ok(Upgrade { dialect, headers: answer })
 }

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: what a caller or systemd tells us in a word.
+//! Entry points for `make fuzz`: what a caller or systemd sends in one word.
 
 use super::{systemd, trace::parent::Parent};
 use crate::fuzz::texts;

@@ -27,7 +27,7 @@ use tracing_subscriber::{
 
 use super::trace::{SpanRecorder, TRACED};
 
-/// How a line looks.
+/// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.

@@ -100,7 +100,7 @@ impl Histogram {
     }
 }
 
-/// RegisterMetrics told apart by `N` labels, made when they are first needed. Clones share them.
+/// Metrics distinguished by `N` labels, created when they are first needed. Clones share them.
 #[derive(Clone)]
 pub struct Family<M, const N: usize>(Arc<RwLock<BTreeMap<[&'static str; N], M>>>);
 

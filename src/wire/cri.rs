@@ -19,7 +19,7 @@ pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, Decode
     encoded.into_iter().map(T::decode).collect()
 }
 
-/// Encodes what is told in a field that holds it so.
+/// Encodes a value for a field that holds encoded bytes.
 pub fn encoded<T: Message>(message: &T) -> Bytes {
     message.encode_to_vec().into()
 }

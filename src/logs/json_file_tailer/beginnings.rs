@@ -1,4 +1,4 @@
-//! Where a log begins when no position tells, and what is left when the engine was quicker.
+//! Where a log begins without a position, and what is left when the engine was quicker.
 
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 

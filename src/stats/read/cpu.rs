@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What a group used; none when it is gone or nobody counts.
+/// What a group used; none when it is gone or not counted.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
@@ -48,8 +48,8 @@ pub(super) fn read(
             (None, Hierarchy::V1) => {}
         }
     }
-    let told = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
-    reading.pressure = told.and_then(pressure);
+    let text = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
+    reading.pressure = text.and_then(pressure);
     Some(reading)
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::stats::{Detail, GroupReading};
 
-/// Reads everything a group tells.
+/// Reads all figures of a cgroup.
 pub(in crate::stats) fn read(
     places: &CgroupPaths,
     options: &ReadOptions,

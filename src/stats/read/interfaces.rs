@@ -11,7 +11,7 @@ pub(in crate::stats) fn interfaces(text: &str) -> Vec<InterfaceReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// The same with the pod's own told from the others: the one with this name, else the first
+/// The same with the pod's own apart from the others: the one with this name, else the first
 /// that is no loopback. None when there is no such interface.
 pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<NetworkReading> {
     let mut all = interfaces(text);

@@ -15,15 +15,15 @@ use crate::{
     },
 };
 
-/// What a group did; none when nothing is told of it.
+/// What a group did; none when there is no figure.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
 ) -> Option<IoReading> {
-    let told = places.pressure.as_ref().and_then(|place| files.text(place, "io.pressure"));
-    let pressure = told.and_then(pressure);
+    let text = places.pressure.as_ref().and_then(|place| files.text(place, "io.pressure"));
+    let pressure = text.and_then(pressure);
     let at = now();
     let devices = match (&places.io, detail) {
         (Some((Hierarchy::V2, place)), Detail::Everything) => {

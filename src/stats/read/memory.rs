@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What a group uses, and the swap it uses; none when it is gone or nobody counts.
+/// What a group uses, and the swap it uses; none when it is gone or not counted.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
@@ -49,8 +49,8 @@ pub(super) fn read(
     if detail == Detail::Everything {
         details(*hierarchy, place, &mut reading, files.uncached);
     }
-    let told = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
-    reading.pressure = told.and_then(pressure);
+    let text = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
+    reading.pressure = text.and_then(pressure);
     Some((reading, swap.map(|swap| SwapReading { at, ..swap })))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn read(
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,
-    /// Only version 1 tells it here, and only where swap is counted.
+    /// Only cgroup v1 has it here, and only where swap is counted.
     pub(super) swap: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ pub(in crate::stats) struct CgroupPaths {
     pub(super) io: Option<(Hierarchy, PathBuf)>,
     pub(super) pids: Option<PathBuf>,
     pub(super) hugepages: Option<(Hierarchy, PathBuf)>,
-    /// Version 2 tells pressure whatever its controllers are, also beside version 1.
+    /// Version 2 has pressure whatever its controllers are, also beside version 1.
     pub(super) pressure: Option<PathBuf>,
     /// Memory of the machine in bytes: a higher limit is none.
     pub(super) machine_memory: u64,

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What such a group tells. `top` is the topmost; `kept` says whether there is a controller, for
+/// The figures of such a cgroup. `top` is the topmost; `kept` says whether there is a controller, for
 /// those that no group has yet.
 pub(in crate::stats) fn group(
     top: &CgroupPaths,
@@ -101,7 +101,7 @@ fn assume_quota(cpu: &mut CpuReading) {
     (cpu.periods, cpu.throttled_periods, cpu.throttled) = (Some(0), Some(0), Some(0));
 }
 
-/// What kernels tell that have version 2's memory controller; the peak since 5.19.
+/// What kernels with version 2's memory controller have; the peak since 5.19.
 fn usual_memory() -> MemoryReading {
     let (some, limit) = (Some(0), Some(Limit::Unlimited));
     MemoryReading {
@@ -124,5 +124,5 @@ fn usual_memory() -> MemoryReading {
     }
 }
 
-/// CgroupReader that are looked at for a file: the first that the system made has it.
+/// Cgroups that are searched for a file: the first that the system made has it.
 const MOST_LOOKS: usize = 256;

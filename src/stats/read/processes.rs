@@ -83,9 +83,9 @@ impl Held {
     }
 }
 
-/// Processes of one container that are looked into.
+/// Processes of one container that are read.
 const MOST_PROCESSES: usize = 1_000;
-/// Descriptors of one container that are looked at: some 10 ms of work on an idle machine.
+/// Descriptors of one container that are read: some 10 ms of work on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
 
 /// The kernel's titles, and what cAdvisor and `ulimit`'s man page call them.

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How many tasks there are; none when nobody counts.
+/// How many tasks there are; none when not counted.
 pub(super) fn tasks(
     places: &CgroupPaths,
     detail: Detail,
@@ -31,7 +31,7 @@ pub(super) fn tasks(
     Some(PidsReading { at, tasks, limit })
 }
 
-/// What is used of huge pages of these sizes; sizes nobody counts are left out.
+/// What is used of huge pages of these sizes; sizes that are not counted are left out.
 pub(super) fn hugepages(
     places: &CgroupPaths,
     sizes: &[String],

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Opens the channels and tells the client so.
+/// Opens the channels and acknowledges that to the client.
 ///
 /// # Errors
 /// The client has gone already.

@@ -53,7 +53,7 @@ impl Line {
     /// Resolves when the client has gone. Cancel-safe.
     pub async fn gone(&mut self) {
         match self {
-            // Streams that nobody asked for are refused.
+            // Streams that were not asked for are refused.
             Self::Spdy(connection) => while connection.accept().await.is_some() {},
             Self::WebSocket(socket) => socket.gone().await,
         }
@@ -75,7 +75,7 @@ impl Client {
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
     }
 
-    /// Ends the outputs, tells the outcome, and parts from the client when it has read all that.
+    /// Ends the outputs, sends the outcome, and closes the connection when the client has read all that.
     /// A client that takes nothing for [`PAUSE`] is left, and so is one that does not leave.
     pub async fn part(mut self, outcome: &Outcome) {
         self.stdin = None;
@@ -89,7 +89,7 @@ impl Client {
     async fn farewell(&mut self, outcome: &Outcome) {
         let Self { stdout, stderr, error, line, .. } = self;
         tokio::select! {
-            () = tell(stdout, stderr, error, outcome.told(self.version)) => {}
+            () = send_outcome(stdout, stderr, error, outcome.encode(self.version)) => {}
             () = line.gone() => return,
         }
         self.line.close().await;
@@ -97,7 +97,7 @@ impl Client {
 }
 
 /// Whoever has stopped listening misses it.
-async fn tell(
+async fn send_outcome(
     stdout: &mut Option<Writer>,
     stderr: &mut Option<Writer>,
     error: &mut Writer,
@@ -137,7 +137,7 @@ impl Expected {
     }
 }
 
-/// How long a client with a terminal may take to tell its size before the process starts
+/// How long a client with a terminal may take to send its size before the process starts
 /// without: clients send it as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
 /// How long a client may read nothing of the last bytes and the outcome: somebody who pages

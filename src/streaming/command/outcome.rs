@@ -18,7 +18,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The bytes of the error stream; before v4 a success is silent.
-    pub fn told(&self, version: Version) -> Option<Bytes> {
+    pub fn encode(&self, version: Version) -> Option<Bytes> {
         let bytes = if version >= Version::V4 {
             // Texts and numbers only: it cannot fail.
             serde_json::to_vec(&self.status()).unwrap_or_default()

@@ -23,7 +23,7 @@ pub trait Process {
     /// Resolves when nothing more is to be expected after its output has ended: or that was no end
     /// but the engine's that broke off, and why it is thought so.
     fn concluded(&self) -> impl Future<Output = Result<(), String>> + Send;
-    /// Tells it the size of its terminal; that this fails concerns nobody.
+    /// Sets the size of its terminal; a failure is ignored.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = ()> + Send;
 }
 

@@ -122,7 +122,7 @@ where
     }
 }
 
-/// Takes what the peer still sends: closing before it has ended would make the system tell it
+/// Takes what the peer still sends: closing before it has ended would make the kernel tell it
 /// that the connection broke, and our last words would be lost.
 async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
     let mut bin = vec![0; DATA_SIZE];

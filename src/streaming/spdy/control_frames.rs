@@ -21,7 +21,7 @@ pub(super) enum ControlFrame {
     End(u32),
     /// Back to the peer, or one of our own.
     Ping(u32),
-    /// An empty data frame: harmless, and sending it tells whether the peer is still there.
+    /// An empty data frame: harmless, and sending it shows whether the peer is still there.
     Probe(u32),
 }
 
@@ -57,7 +57,7 @@ impl ControlQueue {
 
     pub(super) fn put(&self, order: ControlFrame) {
         self.backlog.length.fetch_add(1, Ordering::AcqRel);
-        // Without a connection there is nobody to be told.
+        // Without a connection there is no peer to notify.
         let _ = self.queue.send(order);
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Decoder {
 enum State {
     /// A frame begins.
     Head,
-    /// A control frame that is looked at once it is whole.
+    /// A control frame that is decoded once it is whole.
     Control { kind: Kind, flags: u8, length: usize },
     /// A frame's payload of so many bytes more.
     Data { id: u32, left: usize, last: bool },

@@ -1,4 +1,4 @@
-//! How frames look on the wire, and writing them. Pure.
+//! The frames on the wire, and writing them. Pure.
 
 use bytes::{BufMut, BytesMut};
 
@@ -122,7 +122,7 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
     out.put_u32(id);
 }
 
-/// Says that streams above `last` were not looked at, and that the connection ends.
+/// Says that streams above `last` were not handled, and that the connection ends.
 pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);
@@ -138,7 +138,7 @@ pub(super) const DATA_SIZE: usize = 64 * 1024;
 pub(super) const VERSION: u16 = 3;
 /// Every frame begins with this much.
 pub(super) const HEAD: usize = 8;
-/// The lower bits of a stream's number; the highest tells control frames from data.
+/// The lower bits of a stream's number; the highest marks control frames.
 pub(super) const ID_MASK: u32 = 0x7fff_ffff;
 /// The sender sends nothing more on the stream.
 pub(super) const FLAG_LAST: u8 = 0x01;

@@ -117,7 +117,7 @@ impl FrameReader {
         }
     }
 
-    /// Bytes for a stream that is not there, or that nobody reads, are discarded.
+    /// Bytes for a stream that is not there, or that is not read, are discarded.
     async fn data(&mut self, id: u32, bytes: Bytes, last: bool) {
         if let Some(entry) = self.streams.get(&id) {
             self.hand_on(entry, bytes).await;
@@ -198,7 +198,7 @@ const MOST_SHARED: usize = 256 * 1024;
 const PIECE: usize = 128;
 /// The most that one piece costs.
 const MAX_COST: usize = super::frame::DATA_SIZE + PIECE;
-/// How long we do not read before we look after the peer.
+/// How long we do not read before we check that the peer is there.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
 /// Pings of a server are even.
 const OUR_PING: u32 = 2;

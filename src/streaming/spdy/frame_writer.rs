@@ -88,7 +88,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     }
 
     /// The order that accepts a stream was given before the stream's first data was, but may
-    /// have come between our two looks.
+    /// have come between our two checks.
     fn encode(&mut self) {
         while let Some(order) = self.orders.next_now() {
             self.order(order);

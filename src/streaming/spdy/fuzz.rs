@@ -1,7 +1,7 @@
 //! Doors for `make fuzz`: SPDY frames in any cut, and a whole connection with a peer that says
 //! anything.
 
-#![allow(clippy::expect_used, reason = "a door fails by panicking")]
+#![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
 use std::{future::Future, time::Duration};
 

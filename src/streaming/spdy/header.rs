@@ -65,7 +65,7 @@ impl Inflater {
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut inflated = Vec::new();
         loop {
-            // One byte more than allowed tells a block that is too long.
+            // One byte more than allowed shows that a block is too long.
             inflated.reserve_exact((self.limit + 1 - inflated.len()).min(STEP));
             let before = self.state.total_in();
             let result = self.state.decompress_vec(block, &mut inflated, FlushDecompress::Sync);

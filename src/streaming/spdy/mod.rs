@@ -10,7 +10,7 @@
 //!
 //! One connection holds at most [`limits::Limits::queued`] bytes that its users are not done
 //! with, and as much again in buffers that pieces of them share (4 MiB each); the headers of
-//! [`limits::Limits::streams`] streams nobody has looked at yet (8 MiB); 1 MiB that the peer
+//! [`limits::Limits::streams`] streams not accepted yet (8 MiB); 1 MiB that the peer
 //! has not taken yet; a read buffer; and two compression states of about 300 KiB together. What
 //! its users keep for themselves comes on top.
 

@@ -61,7 +61,7 @@ impl Drop for OfferedStream {
     }
 }
 
-/// An open stream. When both halves are gone before the stream ended, the peer is told.
+/// An open stream. When both halves are gone before the stream ended, it is reset.
 #[derive(Debug)]
 pub struct Stream {
     handle: Arc<SharedStream>,
@@ -124,7 +124,7 @@ impl Receiver {
     }
 }
 
-/// What the peer gets. Dropped without [`Sender::finish`], the peer is told once the receiver
+/// What the peer gets. Dropped without [`Sender::finish`], the stream is reset once the receiver
 /// has gone too: that the stream broke off or, when nothing was ever to be sent, that it ended.
 #[derive(Debug)]
 pub struct Sender {
@@ -245,7 +245,7 @@ impl StreamState {
     }
 }
 
-/// What both halves of a stream share. The peer is told when the last half goes.
+/// What both halves of a stream share. The stream is reset when the last half is dropped.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     id: u32,

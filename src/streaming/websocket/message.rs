@@ -34,7 +34,7 @@ pub enum ClientMessage {
 pub struct Malformed;
 
 impl Format {
-    /// How many channels the first byte of a message can tell apart.
+    /// How many channels the first byte of a message can distinguish.
     pub const fn channels(self) -> usize {
         match self.encoding {
             // The highest number is the close signal.

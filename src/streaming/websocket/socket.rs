@@ -31,7 +31,7 @@ use crate::streaming::{
 /// A connection of channels. Dropped, nothing is read from it any more.
 #[derive(Debug)]
 pub struct Socket {
-    outlet: Arc<Outlet>,
+    frames: Arc<FrameSender>,
     _reading: AbortOnDropHandle<()>,
 }
 
@@ -39,7 +39,7 @@ pub struct Socket {
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     channel: u8,
-    outlet: Arc<Outlet>,
+    frames: Arc<FrameSender>,
 }
 
 /// Reads one channel. Dropped, what still comes is discarded.
@@ -62,14 +62,14 @@ struct Chunk {
 
 /// What all writers share.
 #[derive(Debug)]
-struct Outlet {
+struct FrameSender {
     format: Format,
     sink: Mutex<SplitSink<WebSocketStream<ClientConnection>, Message>>,
     gone: CancellationToken,
 }
 
 /// Where the reading task puts what comes.
-struct Dealer {
+struct MessageRouter {
     format: Format,
     routes: Vec<Option<ChannelSender>>,
     room: Arc<Semaphore>,
@@ -89,26 +89,26 @@ impl Socket {
         let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
         let (sink, stream) = socket.split();
         let gone = CancellationToken::new();
-        let outlet = Arc::new(Outlet { format, sink: Mutex::new(sink), gone: gone.clone() });
+        let frames = Arc::new(FrameSender { format, sink: Mutex::new(sink), gone: gone.clone() });
         let room = Arc::new(Semaphore::new(MOST_WAITING));
-        let dealer = Dealer { format, routes, room, watch, gone };
-        let reading = tokio::spawn(read(dealer, stream, Arc::clone(&outlet)));
-        Self { outlet, _reading: AbortOnDropHandle::new(reading) }
+        let router = MessageRouter { format, routes, room, watch, gone };
+        let reading = tokio::spawn(read(router, stream, Arc::clone(&frames)));
+        Self { frames, _reading: AbortOnDropHandle::new(reading) }
     }
 
     /// A writer of one channel.
     pub fn outgoing(&self, channel: u8) -> Outgoing {
-        Outgoing { channel, outlet: Arc::clone(&self.outlet) }
+        Outgoing { channel, frames: Arc::clone(&self.frames) }
     }
 
     /// Resolves when the client has gone, or broke the protocol.
     pub async fn gone(&self) {
-        self.outlet.gone.cancelled().await;
+        self.frames.gone.cancelled().await;
     }
 
     /// Says goodbye, and waits until the client does.
     pub async fn close(&self) {
-        self.outlet.close(CloseCode::Normal).await;
+        self.frames.close(CloseCode::Normal).await;
         self.gone().await;
     }
 }
@@ -119,12 +119,12 @@ impl Outgoing {
     /// # Errors
     /// The client has gone.
     pub async fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
-        self.outlet.send(self.outlet.format.write(self.channel, bytes)).await
+        self.frames.send(self.frames.format.write(self.channel, bytes)).await
     }
 
     /// Resolves when the client has gone, or broke the protocol.
     pub async fn gone(&self) {
-        self.outlet.gone.cancelled().await;
+        self.frames.gone.cancelled().await;
     }
 }
 
@@ -138,7 +138,7 @@ impl Incoming {
     }
 }
 
-impl Outlet {
+impl FrameSender {
     async fn send(&self, message: Message) -> Result<(), Gone> {
         let sending = async { self.sink.lock().await.send(message).await.map_err(|_| Gone) };
         tokio::select! {
@@ -156,33 +156,33 @@ impl Outlet {
 }
 
 async fn read(
-    mut dealer: Dealer,
+    mut router: MessageRouter,
     mut stream: SplitStream<WebSocketStream<ClientConnection>>,
-    outlet: Arc<Outlet>,
+    frames: Arc<FrameSender>,
 ) {
     let fault = loop {
         let said = match stream.next().await {
             None => break None,
-            Some(Ok(message)) => dealer.format.read(message).map_err(|_| CloseCode::Invalid),
+            Some(Ok(message)) => router.format.read(message).map_err(|_| CloseCode::Invalid),
             Some(Err(error)) => Err(fault(&error)),
         };
         match said {
-            Ok(said) => dealer.deal(said).await,
+            Ok(said) => router.deal(said).await,
             Err(code) => break Some(code),
         }
     };
     // Every channel has ended before the client is said to have gone.
-    drop(dealer.routes);
+    drop(router.routes);
     if let Some(code) = fault {
         tokio::select! {
-            () = outlet.close(code) => {}
-            () = dealer.watch.left() => {}
+            () = frames.close(code) => {}
+            () = router.watch.left() => {}
         }
     }
-    dealer.gone.cancel();
+    router.gone.cancel();
 }
 
-impl Dealer {
+impl MessageRouter {
     async fn deal(&mut self, said: ClientMessage) {
         match said {
             ClientMessage::Data(channel, bytes) if !bytes.is_empty() => {
@@ -234,7 +234,7 @@ async fn put(route: &ChannelSender, bytes: Bytes, room: Arc<Semaphore>) -> bool 
     true
 }
 
-/// The word for a failure that the client is told.
+/// The failure as the client gets it.
 fn fault(error: &Error) -> CloseCode {
     match error {
         Error::Capacity(_) => CloseCode::Size,

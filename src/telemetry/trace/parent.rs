@@ -1,5 +1,5 @@
 //! The header by which a caller's span becomes the parent of ours: `traceparent` of W3C's Trace
-//! Context, as kubelet sends it when it is told to trace.
+//! Context, as a kubelet with tracing sends it.
 
 /// The caller's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

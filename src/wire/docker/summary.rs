@@ -1,4 +1,4 @@
-//! Entries of the engine's lists: less than an inspect tells, but one answer for all, and given
+//! Entries of the engine's lists: less than an inspect has, but one answer for all, and given
 //! from the engine's own index while an inspect may have to wait for a container that is busy.
 
 use std::collections::BTreeMap;

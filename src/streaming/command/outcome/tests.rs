@@ -6,14 +6,14 @@ use super::Outcome;
 use crate::streaming::upgrade::Version::{V1, V2, V3, V4, V5};
 
 fn status(outcome: &Outcome) -> Value {
-    let told = outcome.told(V4).unwrap();
-    assert_eq!(Some(&told), outcome.told(V5).as_ref());
+    let told = outcome.encode(V4).unwrap();
+    assert_eq!(Some(&told), outcome.encode(V5).as_ref());
     serde_json::from_slice(&told).unwrap()
 }
 
 #[test]
 fn from_v4_on_it_is_a_status() {
-    let success = Outcome::Success.told(V4).unwrap();
+    let success = Outcome::Success.encode(V4).unwrap();
     assert_eq!(success, r#"{"metadata":{},"status":"Success"}"#);
     let wanted = json!({
         "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
@@ -32,10 +32,10 @@ fn from_v4_on_it_is_a_status() {
 #[test]
 fn before_v4_it_is_a_text_or_nothing() {
     for version in [V1, V2, V3] {
-        assert_eq!(Outcome::Success.told(version), None);
-        let told = Outcome::Exit(7).told(version).unwrap();
+        assert_eq!(Outcome::Success.encode(version), None);
+        let told = Outcome::Exit(7).encode(version).unwrap();
         assert_eq!(told, "command terminated with non-zero exit code: exit code 7");
-        let told = Outcome::Failure("no".to_owned()).told(version).unwrap();
+        let told = Outcome::Failure("no".to_owned()).encode(version).unwrap();
         assert_eq!(told, "Internal error occurred: no");
     }
 }
