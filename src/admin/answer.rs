@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use tracing::{info, level_filters::LevelFilter};
 
 use super::{
+    context::AdminContext,
     health,
     question::{HEALTH, LOG_LEVEL, METRICS, READY, STATE, TASKS},
     state,
-    window::Window,
 };
 use crate::telemetry::registry::TextFormat;
 
@@ -28,7 +28,7 @@ pub enum Audience {
 /// The answer to a request.
 pub async fn answer(
     request: Request<Incoming>,
-    window: &Window,
+    context: &AdminContext,
     audience: Audience,
 ) -> Response<Full<Bytes>> {
     let Some(allowed) = methods(request.uri().path(), audience) else {
@@ -41,13 +41,13 @@ pub async fn answer(
         return answer;
     }
     match request.uri().path() {
-        METRICS => metrics(&request, window).await,
-        HEALTH => health(window).await,
-        READY => ready(window),
-        STATE => json(&state::state(&window.store.snapshot(), &window.network.status())),
-        TASKS => tasks(window),
-        _ if request.method() == Method::PUT => set_level(request, window).await,
-        _ => text(StatusCode::OK, format!("{}\n", window.level.level())),
+        METRICS => metrics(&request, context).await,
+        HEALTH => health(context).await,
+        READY => ready(context),
+        STATE => json(&state::state(&context.store.snapshot(), &context.network.status())),
+        TASKS => tasks(context),
+        _ if request.method() == Method::PUT => set_level(request, context).await,
+        _ => text(StatusCode::OK, format!("{}\n", context.level.level())),
     }
 }
 
@@ -60,11 +60,11 @@ fn methods(path: &str, audience: Audience) -> Option<&'static str> {
     }
 }
 
-async fn metrics(request: &Request<Incoming>, window: &Window) -> Response<Full<Bytes>> {
+async fn metrics(request: &Request<Incoming>, context: &AdminContext) -> Response<Full<Bytes>> {
     let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let open = accepted.is_some_and(|accepted| accepted.contains("application/openmetrics-text"));
     let form = if open { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
-    let registry = window.registry.clone();
+    let registry = context.registry.clone();
     // Some of it is read from files.
     match tokio::task::spawn_blocking(move || registry.text(form)).await {
         Ok(body) => typed(StatusCode::OK, form.media_type(), body),
@@ -72,16 +72,16 @@ async fn metrics(request: &Request<Incoming>, window: &Window) -> Response<Full<
     }
 }
 
-async fn health(window: &Window) -> Response<Full<Bytes>> {
-    if health::lives(&window.store).await {
+async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
+    if health::lives(&context.store).await {
         return text(StatusCode::OK, "ok\n");
     }
     let words = "the store of dockbridge does not answer: start dockbridge again\n";
     text(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 
-fn ready(window: &Window) -> Response<Full<Bytes>> {
-    let (now, network) = (window.store.snapshot(), window.network.status());
+fn ready(context: &AdminContext) -> Response<Full<Bytes>> {
+    let (now, network) = (context.store.snapshot(), context.network.status());
     let obstacles = health::obstacles(&now, &network);
     if obstacles.is_empty() {
         return text(StatusCode::OK, "ready\n");
@@ -90,9 +90,9 @@ fn ready(window: &Window) -> Response<Full<Bytes>> {
     text(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 
-fn tasks(window: &Window) -> Response<Full<Bytes>> {
+fn tasks(context: &AdminContext) -> Response<Full<Bytes>> {
     let runtime = Handle::current().metrics();
-    let in_progress: Vec<Value> = window
+    let in_progress: Vec<Value> = context
         .registry
         .in_progress()
         .into_iter()
@@ -110,7 +110,7 @@ fn tasks(window: &Window) -> Response<Full<Bytes>> {
     }))
 }
 
-async fn set_level(request: Request<Incoming>, window: &Window) -> Response<Full<Bytes>> {
+async fn set_level(request: Request<Incoming>, context: &AdminContext) -> Response<Full<Bytes>> {
     let body = Limited::new(request.into_body(), LONGEST_LEVEL).collect().await;
     let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, CHOICE) };
     let body = body.to_bytes();
@@ -123,7 +123,7 @@ async fn set_level(request: Request<Incoming>, window: &Window) -> Response<Full
         "trace" => LevelFilter::TRACE,
         _ => return text(StatusCode::BAD_REQUEST, CHOICE),
     };
-    window.level.set(level);
+    context.level.set(level);
     info!(%level, "log level changed");
     text(StatusCode::OK, format!("{level}\n"))
 }

@@ -6,9 +6,9 @@
 
 pub mod answer;
 pub mod client;
+pub mod context;
 pub mod health;
 pub mod process;
 pub mod question;
 pub mod server;
 pub mod state;
-pub mod window;

@@ -20,8 +20,8 @@ use tracing::{debug, info, warn};
 
 use super::{
     answer::{Audience, answer},
+    context::AdminContext,
     question::SOCKET,
-    window::Window,
 };
 use crate::{concurrency::connection_limit::ConnectionLimit, error::chain, rpc::listener::Socket};
 
@@ -73,17 +73,17 @@ impl Listeners {
     }
 
     /// Serves for ever. Dropping the future closes all connections.
-    pub async fn serve(self, window: Window) -> Infallible {
-        let window = Arc::new(window);
+    pub async fn serve(self, context: AdminContext) -> Infallible {
+        let context = Arc::new(context);
         let Self { tcp, unix } = self;
-        let mut anybody = Guests::new(&window, Audience::Anybody);
+        let mut anybody = Guests::new(&context, Audience::Anybody);
         let for_anybody = async move {
             let Some(tcp) = tcp else { return pending().await };
             loop {
                 anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
             }
         };
-        let mut root = Guests::new(&window, Audience::Root);
+        let mut root = Guests::new(&context, Audience::Root);
         let for_root = async move {
             let Some((_socket, unix)) = unix else { return pending().await };
             loop {
@@ -99,16 +99,16 @@ impl Listeners {
 
 /// The connections of one listener. They end with it.
 struct Guests {
-    window: Arc<Window>,
+    context: Arc<AdminContext>,
     audience: Audience,
     connections: ConnectionLimit,
     tasks: JoinSet<()>,
 }
 
 impl Guests {
-    fn new(window: &Arc<Window>, audience: Audience) -> Self {
+    fn new(context: &Arc<AdminContext>, audience: Audience) -> Self {
         let (connections, tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
-        Self { window: Arc::clone(window), audience, connections, tasks }
+        Self { context: Arc::clone(context), audience, connections, tasks }
     }
 
     async fn admit<I>(&mut self, stream: io::Result<I>)
@@ -118,7 +118,7 @@ impl Guests {
         match stream {
             Ok(stream) => {
                 while self.tasks.try_join_next().is_some() {}
-                let guest = receive(stream, Arc::clone(&self.window), self.audience);
+                let guest = receive(stream, Arc::clone(&self.context), self.audience);
                 self.connections.add(self.tasks.spawn(guest));
             }
             Err(error) => {
@@ -131,13 +131,13 @@ impl Guests {
 }
 
 /// One request for each connection.
-async fn receive<I>(stream: I, window: Arc<Window>, audience: Audience)
+async fn receive<I>(stream: I, context: Arc<AdminContext>, audience: Audience)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
-        let window = Arc::clone(&window);
-        async move { Ok::<_, Infallible>(answer(request, &window, audience).await) }
+        let context = Arc::clone(&context);
+        async move { Ok::<_, Infallible>(answer(request, &context, audience).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,7 +1,7 @@
-//! What is put right and cleared away beside the serving: at the start what a crash or a lost
-//! directory left, and from time to time what others have removed or set back.
+//! Recovery and cleanup beside the serving: at the start after a crash or a lost directory, and from
+//! time to time after what others removed or reset.
 //!
-//! Whatever deletes, forgets or sets back waits until everything was inspected.
+//! Whatever deletes or resets something waits until everything was inspected.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -9,42 +9,42 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::{
-    container::room::Containers, error::chain, logs::service::Logs, rootfs::room::Rootfs,
-    sandbox::room::Sandboxes, store::handle::Store,
+    container::service::Containers, error::chain, image_files::service::ImageFiles,
+    logs::service::Logs, sandbox::service::Sandboxes, store::handle::Store,
 };
 
-/// Puts right, once Docker has answered, what a lost directory or a crash left behind.
+/// Recovers, once Docker has answered, from a crash or a lost directory.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
-    (rootfs, containers): (Rootfs, Containers),
+    (image_files, containers): (ImageFiles, Containers),
     store: Store,
     tracker: TaskTracker,
 ) {
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Before what waits for every pod to be inspected: each waits for its own container only.
+    // Before what waits for every inspect: each command waits for its own container only.
     tracker.spawn(async move { containers.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
     }
     if store.complete().await.is_some() {
         tracker.track_future(sandboxes.clear_up()).await;
-        tracker.track_future(sweep_peeks(&rootfs)).await;
-        tracker.track_future(rootfs.put_right()).await;
+        tracker.track_future(sweep_inspections(&image_files)).await;
+        tracker.track_future(image_files.restore_directories()).await;
     }
 }
 
-/// Lets go of what is kept for containers that others have removed, and puts right what others
-/// have set back.
+/// Removes what is left of containers that others have removed, and restores what others have
+/// reset.
 pub(super) async fn sweep(
     store: &Store,
     logs: &Logs,
-    (rootfs, containers, sandboxes): (&Rootfs, &Containers, &Sandboxes),
+    (image_files, containers, sandboxes): (&ImageFiles, &Containers, &Sandboxes),
     every: Duration,
 ) -> Infallible {
     loop {
         if complete(store).await {
             find_gone(store, logs).await;
-            rootfs.sweep().await;
+            image_files.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
             sandboxes.sweep().await;
@@ -53,10 +53,10 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until everything was inspected; says so if that takes long.
+/// Waits until everything was inspected; warns if that takes long.
 async fn complete(store: &Store) -> bool {
     loop {
-        match tokio::time::timeout(UNINSPECTED_PATIENCE, store.complete()).await {
+        match tokio::time::timeout(WARN_AFTER, store.complete()).await {
             Ok(complete) => return complete.is_some(),
             Err(_) if !store.snapshot().has_images() => {}
             Err(_) => {
@@ -70,8 +70,7 @@ async fn complete(store: &Store) -> bool {
     }
 }
 
-/// Has the engine asked for containers whose log is kept and which nothing else shows: whether one
-/// is gone, or only renamed, an inspect tells. What is gone is removed by the store's hook.
+/// Inspects containers that have a log and that no list shows: they may be gone, or only renamed. What is gone is removed by the store's hook.
 async fn find_gone(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known().await {
@@ -83,21 +82,21 @@ async fn find_gone(store: &Store, logs: &Logs) {
     }
 }
 
-/// What the engine was still making for a predecessor when that was killed.
-pub(super) async fn sweep_peeks_later(rootfs: &Rootfs, store: &Store) -> Infallible {
+/// Removes what the engine was still creating for a killed predecessor.
+pub(super) async fn sweep_inspections_later(image_files: &ImageFiles, store: &Store) -> Infallible {
     store.complete().await;
-    tokio::time::sleep(SWEEP_PEEKS_AFTER).await;
-    sweep_peeks(rootfs).await;
+    tokio::time::sleep(SWEEP_INSPECTIONS_AFTER).await;
+    sweep_inspections(image_files).await;
     std::future::pending().await
 }
 
-async fn sweep_peeks(rootfs: &Rootfs) {
-    if let Err(error) = rootfs.sweep_peeks().await {
+async fn sweep_inspections(image_files: &ImageFiles) {
+    if let Err(error) = image_files.sweep_inspections().await {
         warn!(error = chain(&error), "leftover image inspection containers could not be removed");
     }
 }
 
-/// How long inspects may take at the start before the operator hears of it, each time.
-const UNINSPECTED_PATIENCE: Duration = Duration::from_secs(60);
+/// How long inspects may take at the start before a warning, each time.
+const WARN_AFTER: Duration = Duration::from_secs(60);
 /// How long a killed predecessor's calls may go on in the engine.
-const SWEEP_PEEKS_AFTER: Duration = Duration::from_secs(10);
+const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

@@ -3,14 +3,17 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::*;
-use crate::config::{
-    key::Key,
-    raw::{RawValue, Source},
-    resolve::resolve,
+use crate::{
+    config::{
+        key::Key,
+        raw::{RawValue, Source},
+        resolve::resolve,
+    },
+    engine::lock::EngineLocks,
+    telemetry::{log::LevelControl, metric::Description},
 };
-use crate::telemetry::metric::Description;
 
-/// All metrics there are, of rooms without an engine.
+/// All metrics there are, of services without an engine.
 async fn shown(directory: &Path) -> Vec<Description> {
     let place = |name: &str| directory.join(name).display().to_string();
     let texts = [("state-dir", place("state")), ("run-dir", place("run")), ("docker", place("d"))];
@@ -22,10 +25,10 @@ async fn shown(directory: &Path) -> Vec<Description> {
     let settings = resolve(given.to_vec(), None, &|_| None).unwrap().settings;
     let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
     let address = "127.0.0.1:1".parse().unwrap();
-    let engines = OwnEngines::new(&settings, EngineLocks::default());
+    let engines = EngineOwnership::new(&settings, EngineLocks::default());
     let (deadlines, work) = (Deadlines::default(), (&tracker, &stopping));
-    let rooms = build(&settings, deadlines, work, (&engines, address)).await.unwrap();
-    window(&rooms, LevelControl::default()).registry.descriptions().to_vec()
+    let services = build(&settings, deadlines, work, (&engines, address)).await.unwrap();
+    admin::context(&services, LevelControl::default()).registry.descriptions().to_vec()
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::command_line::{Command, Invocation};
 use crate::{
     admin::client::{self, AskError},
-    app::{self, Surroundings},
+    app::{self, environment::Environment},
     check::command::{self as check, Beyond},
     config::{
         resolve::resolve,
@@ -87,12 +87,12 @@ fn serve(
     let systemd = Systemd::from_environment(environment, process::id());
     let locks = EngineLocks::default();
     let missing = capability::missing();
-    let surroundings = Surroundings { level, systemd, collector, locks, missing };
+    let environment = Environment { level, systemd, collector, locks, missing };
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
         let stop = telemetry::signal::stop()?;
-        Ok(app::run(settings.clone(), surroundings, stop).await?)
+        Ok(app::run(settings.clone(), environment, stop).await?)
     });
     // A thread may hang for ever, for example on a log directory whose file system does not answer.
     runtime.shutdown_timeout(THREAD_TIMEOUT);

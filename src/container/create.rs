@@ -9,7 +9,7 @@ use super::{
     error::ContainerError,
     gather::look::patiently,
     name_conflict::{Verdict, create_named},
-    room::Containers,
+    service::Containers,
     volumes::Volumes,
 };
 use crate::{
@@ -41,9 +41,9 @@ impl Containers {
         let sandbox = known_sandbox(&snapshot, sandbox)?;
         let wish = serde_json::to_string(&spec).map_err(PlanError::from)?;
         let key = format!("{}\n{wish}", sandbox.id);
-        let room = self.clone();
+        let service = self.clone();
         self.creating
-            .run(key, async move { room.create_in(&sandbox.id.to_string(), spec).await })
+            .run(key, async move { service.create_in(&sandbox.id.to_string(), spec).await })
             .await?
     }
 
@@ -61,7 +61,7 @@ impl Containers {
         let volumes = self.volumes(&snapshot, &spec).await?;
         let made = self.make(&snapshot, &sandbox, spec, &volumes).await;
         if made.is_err() {
-            self.let_go_volumes(volumes).await;
+            self.release_volumes(volumes).await;
         }
         made
     }

@@ -11,9 +11,9 @@ use crate::{
     engine::error::EngineError,
     error::{Kind, chain},
     exec::error::ExecError,
+    image_files::error::ImageFilesError,
     logs::error::LogError,
     model::id::InvalidId,
-    rootfs::error::RootfsError,
     store::error::StoreError,
     translate::plan::error::PlanError,
 };
@@ -129,7 +129,7 @@ pub enum ContainerError {
         target: String,
         /// Why not.
         #[source]
-        cause: Arc<RootfsError>,
+        cause: Arc<ImageFilesError>,
     },
     /// A limit that is not the engine's affair.
     #[error(transparent)]
@@ -158,7 +158,7 @@ pub enum ContainerError {
     Engine(#[from] EngineError),
     /// The inside of an image could not be reached.
     #[error("cannot inspect the content of the image")]
-    Rootfs(#[from] RootfsError),
+    ImageFiles(#[from] ImageFilesError),
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
@@ -194,7 +194,7 @@ impl ContainerError {
             Self::Cdi(error) => error.kind(),
             Self::Log(error) => error.kind(),
             Self::Engine(error) => error.kind(),
-            Self::Rootfs(error) => error.kind(),
+            Self::ImageFiles(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Id(_) | Self::Lost(_) => Kind::Internal,
         }

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, warn};
 
-use super::{error::ContainerError, metrics::ContainerMetrics, room::Containers};
+use super::{error::ContainerError, metrics::ContainerMetrics, service::Containers};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},

@@ -1,7 +1,10 @@
-//! The container verbs: create, start, stop, remove.
+//! Containers of pods: create, start, stop, remove, ExecSync, limits. It does not know the pods that
+//! call it, nor gRPC.
 //!
-//! Each gathers facts, asks `translate::plan` what to say to the engine, and acts. All of them
-//! run as tasks the daemon owns and are idempotent where CRI wants them so.
+//! Each call gathers facts ([`gather`]), has `translate::plan` make the request for the engine, and
+//! sends it. All run as tasks of their own and are idempotent where CRI asks for that.
+//!
+//! Start at [`service::Containers`] and [`create`].
 
 pub mod create;
 pub mod end;
@@ -15,7 +18,7 @@ pub mod pod_files;
 mod relabel;
 pub mod remove;
 pub mod reopen_log;
-pub mod room;
+pub mod service;
 pub mod start;
 pub mod stop;
 mod volumes;

@@ -8,7 +8,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::{
     error::Kind,
     host::relabel::{SELINUX, relabel},

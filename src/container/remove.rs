@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::model::id::ContainerId;
 
 impl Containers {
@@ -13,8 +13,8 @@ impl Containers {
     /// The engine fails.
     pub async fn remove(&self, id: &str) -> Result<(), ContainerError> {
         let Some(id) = self.find_id(id).await? else { return Ok(()) };
-        let room = self.clone();
-        self.removing.run(id.clone(), async move { room.remove_known(&id).await }).await?
+        let service = self.clone();
+        self.removing.run(id.clone(), async move { service.remove_known(&id).await }).await?
     }
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
@@ -24,7 +24,7 @@ impl Containers {
         self.store.refresh_container(id.as_str()).await?;
         if let Some(record) = before.container(id.as_str()) {
             self.logs.forget(record).await;
-            self.let_go_mounted(&record.document.image_volumes).await;
+            self.release_mounted(&record.document.image_volumes).await;
         }
         self.resized.keep(&self.store).await;
         info!(container = %id, "container removed");

@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::model::id::ContainerId;
 
 impl Containers {
@@ -13,8 +13,8 @@ impl Containers {
     /// made: the kubelet puts the old one back.
     pub async fn reopen_log(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.known(id).await?;
-        let (room, id) = (self.clone(), container.id.clone());
-        let reopen = async move { room.reopen_known(&container.id).await };
+        let (service, id) = (self.clone(), container.id.clone());
+        let reopen = async move { service.reopen_known(&container.id).await };
         self.reopening.run(id, reopen).await?
     }
 

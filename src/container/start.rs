@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
     model::{id::ContainerId, record::ContainerRecord},
@@ -18,9 +18,9 @@ impl Containers {
     /// The container is unknown, or its process cannot be started (the engine's words).
     pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.known(id).await?;
-        let room = self.clone();
+        let service = self.clone();
         let key = container.id.clone();
-        self.starting.run(key, async move { room.start_known(&container).await }).await?
+        self.starting.run(key, async move { service.start_known(&container).await }).await?
     }
 
     async fn start_known(&self, container: &ContainerRecord) -> Result<(), ContainerError> {

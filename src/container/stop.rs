@@ -14,7 +14,7 @@ use tracing::info;
 use super::{
     end::{await_end, ended_is_fine, kill},
     error::ContainerError,
-    room::Containers,
+    service::Containers,
 };
 use crate::{model::id::ContainerId, store::snapshot::Snapshot};
 
@@ -40,8 +40,8 @@ impl Containers {
     async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), ContainerError> {
         // Held until the call is over: while anybody holds it, later calls find it.
         let deadline = self.deadline(&id, Instant::now() + grace);
-        let (room, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
-        let stop = async move { room.stop_known(&held, grace, &shared).await };
+        let (service, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
+        let stop = async move { service.stop_known(&held, grace, &shared).await };
         self.stopping.run(id, stop).await?
     }
 

@@ -1,20 +1,20 @@
-//! The images mounted into a container, made ready before its create and kept until the store
+//! The images mounted into a container, made ready before its create and locks until the store
 //! shows it: from then on its document says that they are needed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use tracing::warn;
 
-use super::{error::ContainerError, room::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
+    image_files::{directory::ImageLocks, error::ImageFilesError},
     model::{
         container::{ContainerSpec, Mount},
         document::ContainerDocument,
         id::ImageId,
         volume::{ImageVolume, MountedImage},
     },
-    rootfs::{error::RootfsError, folder::Kept},
     store::snapshot::Snapshot,
 };
 
@@ -23,12 +23,12 @@ use crate::{
 pub(super) struct Volumes {
     /// In the order of the specification.
     pub(super) ready: Vec<ImageVolume>,
-    kept: Kept,
+    locks: ImageLocks,
 }
 
 impl Containers {
     /// Makes the image volumes of a container ready; whoever does not come to a container
-    /// [lets them go](Self::let_go_volumes).
+    /// [lets them go](Self::release_volumes).
     pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
@@ -41,12 +41,12 @@ impl Containers {
             meant.push((mount, name, image.map_err(|cause| refused(name, mount, cause))?));
         }
         let images = meant.iter().map(|(_, _, image)| image.clone()).collect();
-        let mut volumes = Volumes { ready: Vec::new(), kept: self.rootfs.keep(images).await };
+        let mut volumes = Volumes { ready: Vec::new(), locks: self.image_files.lock(images).await };
         for (mount, name, image) in meant {
-            match self.rootfs.volume(engine, &image, &mount.image_sub_path).await {
+            match self.image_files.volume(engine, &image, &mount.image_sub_path).await {
                 Ok(ready) => volumes.ready.push(ready),
                 Err(cause) => {
-                    self.let_go_volumes(volumes).await;
+                    self.release_volumes(volumes).await;
                     return Err(refused(name, mount, cause));
                 }
             }
@@ -55,13 +55,13 @@ impl Containers {
     }
 
     /// Takes away what a container that did not come about needed alone.
-    pub(super) async fn let_go_volumes(&self, volumes: Volumes) {
-        self.let_go_images(volumes.kept.end()).await;
+    pub(super) async fn release_volumes(&self, volumes: Volumes) {
+        self.release_images(volumes.locks.unlock()).await;
     }
 
     /// Takes away what a container that is gone needed alone.
-    pub(super) async fn let_go_mounted(&self, mounted: &[MountedImage]) {
-        self.let_go_images(unpacked(mounted)).await;
+    pub(super) async fn release_mounted(&self, mounted: &[MountedImage]) {
+        self.release_images(unpacked(mounted)).await;
     }
 
     /// Sees to it that the folders a container was made of are there while the answer lives: a
@@ -69,32 +69,33 @@ impl Containers {
     pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
-    ) -> Result<Kept, ContainerError> {
-        let kept = self.rootfs.keep(unpacked(&document.image_volumes)).await;
+    ) -> Result<ImageLocks, ContainerError> {
+        let locks = self.image_files.lock(unpacked(&document.image_volumes)).await;
         for ((mount, name), mounted) in image_mounts(&document.spec).zip(&document.image_volumes) {
             if mounted.unpacked {
                 let snapshot = self.store.snapshot();
-                let folder = self.rootfs.folder(snapshot.described()?, &mounted.image).await;
-                folder.map_err(|cause| refused(name, mount, cause))?;
+                let directory =
+                    self.image_files.directory(snapshot.described()?, &mounted.image).await;
+                directory.map_err(|cause| refused(name, mount, cause))?;
             }
         }
-        Ok(kept)
+        Ok(locks)
     }
 
     /// The image that a mount names.
-    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, RootfsError> {
+    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, ImageFilesError> {
         match self.image(snapshot, name).await {
             Ok(image) => Ok(image.id.clone()),
             Err(ContainerError::Engine(error)) => Err(error.into()),
             Err(ContainerError::Store(error)) => Err(error.into()),
-            Err(_) => Err(RootfsError::NoImage),
+            Err(_) => Err(ImageFilesError::NoImage),
         }
     }
 
     /// What stays behind goes with the next sweep.
-    async fn let_go_images(&self, images: BTreeSet<ImageId>) {
+    async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
-            if let Err(error) = self.rootfs.let_go(&image).await {
+            if let Err(error) = self.image_files.release(&image).await {
                 warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
             }
         }
@@ -110,7 +111,7 @@ fn unpacked(mounted: &[MountedImage]) -> BTreeSet<ImageId> {
     mounted.iter().filter(|one| one.unpacked).map(|one| one.image.clone()).collect()
 }
 
-fn refused(image: &str, mount: &Mount, cause: RootfsError) -> ContainerError {
+fn refused(image: &str, mount: &Mount, cause: ImageFilesError) -> ContainerError {
     ContainerError::ImageVolume {
         image: image.to_owned(),
         target: mount.container_path.clone(),

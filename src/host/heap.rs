@@ -37,7 +37,7 @@ fn set_up() {
 /// the end of a heap only, and one small thing that stays keeps all before it. Takes a millisecond
 /// or two, for which others wait who want memory; blocks.
 #[allow(unsafe_code, reason = "no safe door to this call")]
-pub fn give_back() {
+pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes a number, and each heap is locked while it looks at it. It tells only
     // whether there was anything to give.
@@ -77,7 +77,7 @@ mod tests {
             pieces[place] = None;
         }
         let before = resident();
-        give_back();
+        trim();
         let given = before.saturating_sub(resident());
         // Other tests may take some at the same moment.
         assert!(given > PIECES * PIECE / 2, "{given} bytes");

@@ -1,4 +1,4 @@
-//! Directories laid over each other and shown as one that nobody can change.
+//! Read-only overlay mounts of image layers.
 //!
 //! The layers are named to the kernel by descriptors of ours: their paths may be of any length
 //! and hold any character, while all of a mount's options have to fit into one page.
@@ -22,13 +22,13 @@ use nix::{
 
 use super::{capability::listener, error::HostError, mounts::Entry};
 
-/// Shows `layers`, the topmost first, as one read-only directory at `at`, which is made with what
-/// is missing above it. Only root can look into the directory above: what lies in there may have
-/// set-user-ID bits of strangers.
+/// Mounts `layers`, the topmost first, as one read-only directory at `at`, which is created with what
+/// is missing above it. Only root can enter the directory above: files of an image may have
+/// set-user-ID bits.
 ///
 /// # Errors
 /// A layer is missing, or the kernel or our rights do not allow it.
-pub fn show(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
+pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
     made.map_err(|e| HostError::new("create directory", at, e))?;
     let mut held = Vec::new();
@@ -46,13 +46,13 @@ pub fn show(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     shown.map_err(|e| HostError::new("mount an overlay on", at, e))
 }
 
-/// Takes away what is mounted at `at`, and the directory. Fine when there is none. Who has the
-/// mount elsewhere, a container for one, keeps it.
+/// Unmounts `at` and removes the directory. Fine when there is none. A container that has the mount
+/// keeps it.
 ///
 /// # Errors
 /// Not permitted, or something is in the directory.
-pub fn hide(at: &Path) -> Result<(), HostError> {
-    while is_shown(at) {
+pub fn unmount(at: &Path) -> Result<(), HostError> {
+    while is_mounted(at) {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => {}
             Err(Errno::EINVAL | Errno::ENOENT) => break,
@@ -68,7 +68,7 @@ pub fn hide(at: &Path) -> Result<(), HostError> {
 }
 
 /// Whether something is mounted at `at`.
-pub fn is_shown(at: &Path) -> bool {
+pub fn is_mounted(at: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).ok().map(|facts| facts.dev());
     let above = at.parent().and_then(device);
     device(at).is_some_and(|own| above.is_some_and(|above| above != own))
@@ -76,7 +76,7 @@ pub fn is_shown(at: &Path) -> bool {
 
 /// Whether the process that listens on `socket` sees the mount at `at`: it may live in another
 /// mount namespace. One that cannot be found out sees nothing.
-pub fn is_seen_by(socket: &Path, at: &Path) -> bool {
+pub fn is_visible_to(socket: &Path, at: &Path) -> bool {
     let Some(pid) = listener(socket) else { return false };
     let Ok(facts) = fs::symlink_metadata(at) else { return false };
     let device = format!("{}:{}", major(facts.dev()), minor(facts.dev()));

@@ -19,7 +19,7 @@ use tonic::{Status, codegen::BoxStream};
 
 use super::status::{failed, status};
 use crate::{
-    container::room::Containers,
+    container::service::Containers,
     error::Kind,
     host::clock,
     model::{

@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     checkpoint::directory::Checkpoints,
-    container::room::Containers,
+    container::service::Containers,
     error::Kind,
     error::chain,
     host::clock,
     network::service::Network,
-    sandbox::room::Sandboxes,
+    sandbox::service::Sandboxes,
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     streaming::service::Streaming,

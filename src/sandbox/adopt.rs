@@ -1,10 +1,10 @@
 //! Pods without a checkpoint of ours: those that cri-dockerd or dockershim made, and our own when
-//! the state directory was lost. How they are connected is found again before anybody is shown them,
-//! and the checkpoint is written at once; nothing is done to the pods.
+//! the state directory was lost. How they are connected is found before they are shown, and the
+//! checkpoint is written at once; the pods themselves are not touched.
 //!
 //! The engine says what a pod is; CNI's result cache how it was connected and with which
-//! configuration, so that it can be released; where there is no entry, the pod's own namespace tells
-//! its addresses.
+//! configuration, so that it can be released; where there is no entry, the addresses are read
+//! from the pod's own namespace.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::room::{checkpoint, netns_dir, pod_network};
+use super::pod_network::{checkpoint, netns_dir, pod_network};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     engine::client::Engine,
@@ -32,7 +32,7 @@ use crate::{
     network::service::Network,
 };
 
-/// Finds out how pods are connected. Clones share everything.
+/// Adopts pods. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Adopter {
     engine: Engine,
@@ -56,7 +56,7 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
     }
 
-    /// Checkpoints of those pods that have none, stored already.
+    /// Returns checkpoints for the pods that have none; they are on disk already.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let unknown = found.iter().filter(|pod| !self.known.contains(&pod.id));
         let adopted = join_all(unknown.map(|pod| self.adopt_one(pod))).await;
@@ -75,7 +75,7 @@ impl Adopter {
         Some(adopted)
     }
 
-    /// How a pod is connected, as far as anything tells; none where nothing has to be released.
+    /// How a pod is connected, as far as that can be found; none where nothing has to be released.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -86,15 +86,15 @@ impl Adopter {
             return cached;
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
-            // Without its process nothing is known yet: it is asked for again when it was inspected.
+            // Without its process nothing is known: it is adopted when it was inspected.
             let pid = self.pid(pod).await?;
             let found = self.network.attachment_from_namespace(network.clone(), pid).await;
             if found.is_some() {
                 return found;
             }
         }
-        // Nothing tells how it was connected. It cannot be ready, but today's network may still know
-        // it by its id, so its release is left to be done.
+        // It is unknown how it was connected. It cannot be ready, but the current network may still
+        // know it by its id, so its release is left to be done.
         match cached {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
@@ -114,7 +114,7 @@ impl Adopter {
             return Some(pid);
         }
         let inspect = self.engine.inspect_container(pod.id.as_str());
-        match timeout(PID_PATIENCE, inspect).await {
+        match timeout(PID_TIMEOUT, inspect).await {
             Ok(Ok(Observed::Sandbox(record))) => record.pid(),
             Ok(Ok(_)) => None,
             Ok(Err(error)) => {
@@ -130,5 +130,5 @@ impl Adopter {
     }
 }
 
-/// Nobody is told of any pod meanwhile.
-const PID_PATIENCE: Duration = Duration::from_secs(2);
+/// No pod is shown meanwhile.
+const PID_TIMEOUT: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{error::SandboxError, service::Sandboxes};
 use crate::{
     error::chain,
     host::{error::HostError, netns},
@@ -41,7 +41,7 @@ impl Sandboxes {
     /// Brings the pin of a sandbox here that was connected under another run directory. That this
     /// fails holds up nobody: what cannot be brought is released where it is.
     pub(super) async fn bring_pin(&self, id: &SandboxId) {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return };
         let Some(mut moved) = sandbox.attachment.clone() else { return };
         let (Attachment::Adding(intent) | Attachment::Ready { intent, .. }) = &mut moved else {
@@ -65,7 +65,7 @@ impl Sandboxes {
             let error = chain(&error);
             warn!(sandbox = %id, %from, error, "cannot clean up another run directory; remove the leftovers by hand");
         }
-        self.remember_if_possible(sandbox, moved).await;
+        self.try_save_attachment(sandbox, moved).await;
         info!(sandbox = %id, %from, "network namespace moved from another run directory");
     }
 

@@ -12,10 +12,7 @@ use futures_util::future::join_all;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::{
-    error::SandboxError,
-    room::{Sandboxes, checkpoint},
-};
+use super::{error::SandboxError, pod_network::checkpoint, service::Sandboxes};
 use crate::{
     error::chain,
     host::file::Durability,
@@ -33,7 +30,7 @@ impl Sandboxes {
     /// it has been inspected; only what is done then belongs to `tracker`. To be called after the
     /// engine's first list; verbs may be under way.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
             self.seen(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
@@ -48,8 +45,8 @@ impl Sandboxes {
     /// Restores limits of running containers, clears away what is nobody's, then lets plugins collect
     /// what no sandbox holds. To be called once everything was inspected.
     pub async fn clear_up(&self) {
-        self.rooms.containers.restore_limits().await;
-        let snapshot = self.rooms.store.snapshot();
+        self.deps.containers.restore_limits().await;
+        let snapshot = self.deps.store.snapshot();
         for id in self.left_behind(&snapshot).await {
             if let Err(error) = self.clear_away(&id).await {
                 let error = chain(&error);
@@ -69,11 +66,11 @@ impl Sandboxes {
     }
 
     async fn clear_spent(&self) {
-        let now = self.rooms.store.snapshot();
+        let now = self.deps.store.snapshot();
         for id in now.obsolete_checkpoints().iter().filter(|_| now.is_complete()) {
             // Whoever removes it now does the rest as well.
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
-            let now = self.rooms.store.snapshot();
+            let now = self.deps.store.snapshot();
             if now.obsolete_checkpoints().contains(id)
                 && let Err(error) = self.clear_held(&now, id).await
             {
@@ -86,14 +83,14 @@ impl Sandboxes {
     /// Writes checkpoints again whose files somebody has deleted. A pod that is being changed is left
     /// to who changes it.
     async fn restore_checkpoints(&self) {
-        let stored = self.rooms.checkpoints.stored().await;
-        let known = self.rooms.store.snapshot();
+        let stored = self.deps.checkpoints.stored().await;
+        let known = self.deps.store.snapshot();
         for id in known.sandboxes().iter().map(|sandbox| &sandbox.id) {
             if stored.contains(id) {
                 continue;
             }
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
-            let now = self.rooms.store.snapshot();
+            let now = self.deps.store.snapshot();
             let sandbox = now.sandbox(id.as_str());
             let Some((sandbox, attachment)) =
                 sandbox.zip(sandbox.and_then(|s| s.attachment.clone()))
@@ -101,7 +98,7 @@ impl Sandboxes {
                 continue;
             };
             let lost = checkpoint(sandbox, attachment);
-            match self.rooms.checkpoints.save(&lost, Durability::Written).await {
+            match self.deps.checkpoints.save(&lost, Durability::Written).await {
                 Ok(()) => info!(sandbox = %id, "deleted checkpoint written again"),
                 Err(error) => {
                     let error = chain(&error);
@@ -117,13 +114,13 @@ impl Sandboxes {
             let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
             (!process.is_some_and(Process::is_listed)).then_some(())
         };
-        self.rooms.store.when(is_seen).await;
+        self.deps.store.when(is_seen).await;
     }
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
         self.bring_pin(id).await;
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
@@ -154,7 +151,7 @@ impl Sandboxes {
         let mut noted = attachment.clone();
         if let Attachment::Ready { started_at: none @ None, .. } = &mut noted {
             *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
-            self.remember(sandbox, noted, Durability::Written).await?;
+            self.save_attachment(sandbox, noted, Durability::Written).await?;
         }
         Ok(())
     }
@@ -162,21 +159,21 @@ impl Sandboxes {
     /// The attachment of a sandbox, running or not, whose checkpoint is lost.
     async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
-        self.remember(sandbox, found.clone(), Durability::Synced).await?;
+        self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
         info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
         Ok(Some(found))
     }
 
     /// Sandboxes that Docker does not have and that hold no network, but of which we keep files.
     async fn left_behind(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
-        let files = self.rooms.containers.files().owners().await;
+        let files = self.deps.containers.files().owners().await;
         let spent = snapshot.obsolete_checkpoints().iter().cloned();
         files.into_iter().chain(spent).filter(|id| is_nobodys(snapshot, id)).collect()
     }
 
     async fn clear_away(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        self.clear_held(&self.rooms.store.snapshot(), id).await
+        self.clear_held(&self.deps.store.snapshot(), id).await
     }
 
     async fn clear_held(&self, now: &Snapshot, id: &SandboxId) -> Result<(), SandboxError> {
@@ -189,14 +186,14 @@ impl Sandboxes {
     }
 
     async fn collect_garbage(&self) {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let live: Vec<AttachmentIntent> = snapshot
             .sandboxes()
             .iter()
             .filter_map(|sandbox| sandbox.attachment.as_ref().and_then(Attachment::intent))
             .cloned()
             .collect();
-        if let Err(error) = self.rooms.network.gc(&live).await {
+        if let Err(error) = self.deps.network.gc(&live).await {
             warn!(
                 error = chain(&error),
                 "CNI GC failed; leftovers of plugins stay until dockbridge starts again"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::info;
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{error::SandboxError, service::Sandboxes};
 use crate::model::id::SandboxId;
 
 impl Sandboxes {
@@ -15,14 +15,14 @@ impl Sandboxes {
     /// All that failed; the sandbox then stays visible, and calling again resumes.
     pub async fn remove(&self, id: &str) -> Result<(), SandboxError> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
-        let room = self.clone();
-        self.removing.run(id.clone(), async move { room.remove_locked(&id).await }).await?
+        let service = self.clone();
+        self.removing.run(id.clone(), async move { service.remove_locked(&id).await }).await?
     }
 
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
         self.bring_pin(id).await;
-        let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
             self.hold_namespace(sandbox).await?;
         }
@@ -37,23 +37,23 @@ impl Sandboxes {
         SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
         self.remove_pause(id).await?;
         self.forget(id).await?;
-        self.rooms.containers.resized().keep(&self.rooms.store).await;
+        self.deps.containers.resized().keep(&self.deps.store).await;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())
     }
 
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let removals = snapshot
             .containers_of(id)
             .iter()
-            .map(|container| self.rooms.containers.remove(container.id.as_str()));
+            .map(|container| self.deps.containers.remove(container.id.as_str()));
         let removed = futures_util::future::join_all(removals).await;
         removed.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
     }
 
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        self.rooms.engine.remove_container(id.as_str()).await?;
-        Ok(self.rooms.store.refresh_container(id.as_str()).await?)
+        self.deps.engine.remove_container(id.as_str()).await?;
+        Ok(self.deps.store.refresh_container(id.as_str()).await?)
     }
 }

@@ -3,7 +3,7 @@
 
 use tracing::info;
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{error::SandboxError, service::Sandboxes};
 use crate::{
     model::{id::SandboxId, record::SandboxRecord, resources::PodResources},
     store::settings::SYNC_TIMEOUT,
@@ -15,10 +15,10 @@ impl Sandboxes {
     /// # Errors
     /// The sandbox is unknown, or the disk refuses.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
-        let now = self.rooms.store.synced(SYNC_TIMEOUT).await?;
+        let now = self.deps.store.synced(SYNC_TIMEOUT).await?;
         let missing = || SandboxError::NotFound { id: id.to_owned() };
         let id: SandboxId = now.sandbox(id).ok_or_else(missing)?.id.clone();
-        self.rooms.containers.resized().put_pod(&id, newer).await?;
+        self.deps.containers.resized().put_pod(&id, newer).await?;
         info!(sandbox = %id, "pod resources updated");
         Ok(())
     }
@@ -26,7 +26,7 @@ impl Sandboxes {
     /// What kubelet said last of a pod as a whole.
     pub fn resources(&self, sandbox: &SandboxRecord) -> PodResources {
         let (told, spec) =
-            (self.rooms.containers.resized().pod(&sandbox.id), &sandbox.document.spec);
+            (self.deps.containers.resized().pod(&sandbox.id), &sandbox.document.spec);
         PodResources {
             overhead: told.overhead.or_else(|| spec.overhead.clone()),
             resources: told.resources.or_else(|| spec.resources.clone()),

@@ -10,11 +10,7 @@ use std::sync::Arc;
 use rand::Rng;
 use tracing::{info, warn};
 
-use super::{
-    error::SandboxError,
-    room::{Sandboxes, pod_network},
-    undo::Undo,
-};
+use super::{error::SandboxError, pod_network::pod_network, service::Sandboxes, undo::Undo};
 use crate::{
     container::{
         error::ContainerError,
@@ -46,8 +42,8 @@ impl Sandboxes {
     /// everything acquired has been released, or the error says what was not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
-        let room = self.clone();
-        self.running.run(key, async move { room.run_named(spec).await }).await?
+        let service = self.clone();
+        self.running.run(key, async move { service.run_named(spec).await }).await?
     }
 
     async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
@@ -79,12 +75,12 @@ impl Sandboxes {
     /// A ready sandbox of the same wish is the answer; a dead one is cleared away. It need not
     /// have the name of the scheme: that may have been taken when it was made.
     async fn earlier(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.rooms.store.synced(SYNC_TIMEOUT).await?;
+        let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
         // The news of its end may still be on the way.
-        self.rooms.store.refresh_container(held.id.as_str()).await?;
-        let snapshot = self.rooms.store.snapshot();
+        self.deps.store.refresh_container(held.id.as_str()).await?;
+        let snapshot = self.deps.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
         if found.state() != SandboxState::Ready {
             self.remove(found.id.as_str()).await?;
@@ -98,21 +94,21 @@ impl Sandboxes {
     }
 
     async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, SandboxError> {
-        let pause = self.rooms.images.pause().await?;
-        let snapshot = self.rooms.store.snapshot();
+        let pause = self.deps.images.pause().await?;
+        let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
-            self.rooms.network.ensure_configured().await?;
+            self.deps.network.ensure_configured().await?;
         }
         let security = &spec.security;
         let seccomp = seccomp_profile(security.seccomp.as_ref(), security.privileged).await?;
-        self.rooms.containers.check_sandbox(engine, security).await?;
+        self.deps.containers.check_sandbox(engine, security).await?;
         let facts = SandboxFacts {
             engine,
             seccomp: seccomp.as_deref(),
             pause: &pause,
             network: self.mode,
-            oom_floor: self.rooms.containers.oom_floor().await,
+            oom_floor: self.deps.containers.oom_floor().await,
             // Random: a shim of an earlier sandbox of this pod may still be on its way out.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
@@ -120,20 +116,20 @@ impl Sandboxes {
     }
 
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
-        let (engine, body) = (&self.rooms.engine, &plan.body);
+        let (engine, body) = (&self.deps.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created =
-            create_named((engine, &self.rooms.store), &plan.name, create, judge_holder).await?;
-        let room = self.clone();
+            create_named((engine, &self.deps.store), &plan.name, create, judge_holder).await?;
+        let service = self.clone();
         let doomed = created.clone();
-        undo.push("remove the sandbox container", async move { room.discard(&doomed).await });
+        undo.push("remove the sandbox container", async move { service.discard(&doomed).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
         // Listed from now on, and not to be stopped or filled before it is whole, or gone again.
         undo.hold(self.locks.write(id.as_str()).await);
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
         } else {
-            self.rooms.engine.start_container(id.as_str()).await?;
+            self.deps.engine.start_container(id.as_str()).await?;
             self.started(&id).await?;
         }
         Ok(id)
@@ -150,30 +146,30 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, seen) = tokio::join!(
-            self.rooms.network.prepare(pod),
-            self.rooms.store.refresh_container(id.as_str()),
+            self.deps.network.prepare(pod),
+            self.deps.store.refresh_container(id.as_str()),
         );
         let intent = prepared?;
         seen?;
         let record = self.record(id)?;
-        let (room, held, wish) = (self.clone(), id.clone(), intent.clone());
-        undo.push("disconnect the network", async move { room.release(&held, &wish).await });
+        let (service, held, wish) = (self.clone(), id.clone(), intent.clone());
+        undo.push("disconnect the network", async move { service.release(&held, &wish).await });
         let (intended, started) = tokio::join!(
-            self.remember(&record, Attachment::Adding(intent.clone()), Durability::Synced),
-            self.rooms.engine.start_container(id.as_str()),
+            self.save_attachment(&record, Attachment::Adding(intent.clone()), Durability::Synced),
+            self.deps.engine.start_container(id.as_str()),
         );
         started?;
         intended?;
         let (pid, started_at) = self.started(id).await?;
         self.pin(id, pid).await?;
-        let Attached { addresses, result } = self.rooms.network.attach(&intent).await?;
+        let Attached { addresses, result } = self.deps.network.attach(&intent).await?;
         let ready = Attachment::Ready { intent, addresses, result, started_at };
-        self.remember(&record, ready, Durability::Written).await
+        self.save_attachment(&record, ready, Durability::Written).await
     }
 
     /// The pid of a pause that was just started, and when that was.
     async fn started(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
-        self.rooms.store.refresh_container(id.as_str()).await?;
+        self.deps.store.refresh_container(id.as_str()).await?;
         let record = self.record(id)?;
         let pid = record.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })?;
         let started_at = record.process.as_ref().and_then(Process::started_at);
@@ -181,22 +177,22 @@ impl Sandboxes {
     }
 
     pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let ended = || SandboxError::Ended { id: id.to_string() };
         snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(ended)
     }
 
     /// Undo of [`Self::connect`].
     async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), SandboxError> {
-        self.rooms.network.detach(intent).await?;
+        self.deps.network.detach(intent).await?;
         self.unpin(id).await?;
         self.forget(id).await
     }
 
     /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
-        self.rooms.engine.remove_container(id).await?;
-        Ok(self.rooms.store.refresh_container(id).await?)
+        self.deps.engine.remove_container(id).await?;
+        Ok(self.deps.store.refresh_container(id).await?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tracing::info;
 
-use super::{error::SandboxError, room::Sandboxes};
+use super::{error::SandboxError, service::Sandboxes};
 use crate::{
     container::end::{await_end, kill},
     model::{
@@ -26,14 +26,14 @@ impl Sandboxes {
     /// All that failed; every step is tried nevertheless, and calling again resumes.
     pub async fn stop(&self, id: &str) -> Result<(), SandboxError> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
-        let room = self.clone();
-        self.stopping.run(id.clone(), async move { room.stop_locked(&id).await }).await?
+        let service = self.clone();
+        self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
     /// The sandbox the caller means. One that Docker lost still has an id while containers
     /// carry it, or we remember it.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.rooms.store.synced(SYNC_TIMEOUT).await?;
+        let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
@@ -46,7 +46,7 @@ impl Sandboxes {
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
         self.bring_pin(id).await;
-        let sandbox = self.rooms.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         self.stop_known(id, sandbox.as_deref()).await?;
         info!(sandbox = %id, "pod sandbox stopped");
         Ok(())
@@ -74,12 +74,12 @@ impl Sandboxes {
     /// Kills whatever is not known to have ended. One that is shown as created may run: the look
     /// after its start may have failed.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
-        let snapshot = self.rooms.store.snapshot();
+        let snapshot = self.deps.store.snapshot();
         let kills = snapshot
             .containers_of(id)
             .iter()
             .filter(|container| !container.process.has_ended())
-            .map(|container| self.rooms.containers.kill(&container.id));
+            .map(|container| self.deps.containers.kill(&container.id));
         let ended = futures_util::future::join_all(kills).await;
         ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
     }
@@ -92,7 +92,7 @@ impl Sandboxes {
         if !runs || !holds || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
-        let now = self.rooms.store.inspected(sandbox.id.as_str()).await?;
+        let now = self.deps.store.inspected(sandbox.id.as_str()).await?;
         let seen = now.sandbox(sandbox.id.as_str()).filter(|seen| seen.is_as_connected());
         match seen.and_then(|seen| seen.pid()) {
             Some(pid) => self.pin(&sandbox.id, pid).await,
@@ -113,9 +113,9 @@ impl Sandboxes {
         sandbox: &SandboxRecord,
         intent: &AttachmentIntent,
     ) -> Result<(), SandboxError> {
-        self.rooms.network.detach(intent).await?;
+        self.deps.network.detach(intent).await?;
         // Costs one more DEL after a restart, whereas a pod that cannot go frees no disk.
-        self.remember_if_possible(sandbox, Attachment::Released).await;
+        self.try_save_attachment(sandbox, Attachment::Released).await;
         Ok(())
     }
 
@@ -126,9 +126,9 @@ impl Sandboxes {
             None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
             Some(Process::Running { .. } | Process::Listed(_) | Process::Unknown) => {}
         }
-        kill(&self.rooms.engine, id).await?;
+        kill(&self.deps.engine, id).await?;
         let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);
-        Ok(await_end(&self.rooms.store, id, runs).await?)
+        Ok(await_end(&self.deps.store, id, runs).await?)
     }
 }
 

@@ -24,7 +24,7 @@ const LEVELS: [(&str, u8); 30] = [
     ("store", 4),
     ("logs", 4),
     ("exec", 4),
-    ("rootfs", 5),
+    ("image_files", 5),
     ("image", 6),
     ("container", 6),
     ("streaming", 6),
@@ -45,7 +45,7 @@ const LEVELS: [(&str, u8); 30] = [
 /// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.
 const VERBS: [(&str, &[&str]); 7] = [
     ("engine", &["observe"]),
-    ("rootfs", &["plan"]),
+    ("image_files", &["plan"]),
     ("image", &["plan"]),
     ("container", &["plan"]),
     ("sandbox", &["plan"]),

@@ -48,7 +48,7 @@ const FOREIGN: [Foreign; 10] = [
             "sandbox",
             "container",
             "image",
-            "rootfs",
+            "image_files",
             "network",
             "store",
             "check",

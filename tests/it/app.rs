@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use dockbridge::{
-    app::{self, Surroundings},
+    app::{self, environment::Environment},
     config::{
         key::Key,
         raw::{RawValue, Source},
@@ -24,7 +24,7 @@ async fn a_state_directory_has_one_owner() {
     let room = tempfile::tempdir().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let first =
-        tokio::spawn(app::run(settings(room.path(), "first"), Surroundings::default(), async {
+        tokio::spawn(app::run(settings(room.path(), "first"), Environment::default(), async {
             let _ = stopped.await;
         }));
     let lock = room.path().join("state/lock");
@@ -32,7 +32,7 @@ async fn a_state_directory_has_one_owner() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let second =
-        app::run(settings(room.path(), "second"), Surroundings::default(), std::future::ready(()));
+        app::run(settings(room.path(), "second"), Environment::default(), std::future::ready(()));
     let refused = timeout(SOON, second).await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     let socket = room.path().join("first.sock");
@@ -44,7 +44,7 @@ async fn a_state_directory_has_one_owner() {
     stop.send(()).unwrap();
     timeout(SOON, first).await.unwrap().unwrap().unwrap();
     let third =
-        app::run(settings(room.path(), "third"), Surroundings::default(), std::future::ready(()));
+        app::run(settings(room.path(), "third"), Environment::default(), std::future::ready(()));
     timeout(SOON, third).await.unwrap().unwrap();
 }
 
@@ -74,7 +74,7 @@ async fn an_address_in_use_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut settings = settings(room.path(), "first");
     settings.streaming_addr = taken.local_addr().unwrap();
-    let refused = app::run(settings, Surroundings::default(), std::future::ready(()));
+    let refused = app::run(settings, Environment::default(), std::future::ready(()));
     let refused = timeout(SOON, refused).await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("--streaming-addr"), "{refused}");
 }
@@ -90,9 +90,9 @@ async fn systemd_hears_of_a_whole_life() {
         _ => None,
     };
     let systemd = Systemd::from_environment(&environment, std::process::id());
-    let surroundings = Surroundings { systemd, ..Surroundings::default() };
+    let environment = Environment { systemd, ..Environment::default() };
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = tokio::spawn(app::run(settings(room.path(), "cri"), surroundings, async {
+    let served = tokio::spawn(app::run(settings(room.path(), "cri"), environment, async {
         let _ = stopped.await;
     }));
     assert_eq!(heard(&notify).await, "READY=1");

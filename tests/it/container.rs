@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     error::{Kind, chain},
+    image_files::service::ImageFiles,
     model::{
         id::{ContainerId, ImageId},
         label,
         security::{GroupsPolicy, RunAs},
     },
-    rootfs::room::Rootfs,
     store::handle::Store,
 };
 use serde_json::json;
@@ -33,7 +33,7 @@ struct Node {
     containers: Containers,
     container: String,
     store: Store,
-    rootfs: Rootfs,
+    image_files: ImageFiles,
     _state: tempfile::TempDir,
 }
 
@@ -46,9 +46,9 @@ impl Node {
             workload(world, &sandbox, "main")
         });
         let state = tempfile::tempdir().unwrap();
-        let Verbs { containers, store, rootfs } =
+        let Verbs { containers, store, image_files } =
             Verbs::start(&docker, state.path(), state.path()).await;
-        Self { docker, containers, container, store, rootfs, _state: state }
+        Self { docker, containers, container, store, image_files, _state: state }
     }
 }
 
@@ -130,9 +130,9 @@ async fn one_look_tells_the_accounts_of_an_image() {
     assert_eq!(user(&merge.unwrap()), [1001, 2000]);
     assert_eq!(user(&strict.unwrap()), [1001]);
     assert_eq!(node.docker.count("GET /containers/*/archive"), 2);
-    let peeks = node.docker.matching("POST /containers/create");
-    let peeks = peeks.iter().filter(|call| call.target.contains("dockbridge-peek-"));
-    assert_eq!(peeks.count(), 1);
+    let inspections = node.docker.matching("POST /containers/create");
+    let inspections = inspections.iter().filter(|call| call.target.contains("dockbridge-peek-"));
+    assert_eq!(inspections.count(), 1);
     assert_eq!(node.docker.count("DELETE /containers/*"), 1);
 }
 
@@ -199,7 +199,8 @@ async fn accounts_in_a_pipe_are_refused_whoever_is_asked_for() {
 async fn remains_of_looks_are_swept() {
     let node = Node::start().await;
     let image = node.image(&[]);
-    let peek = node.rootfs.peek(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
+    let inspection =
+        node.image_files.inspect(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
     let own = node.docker.world(|world| {
         let body = json!({ "Image": image, "Labels": { "io.dockbridge.peek": "1" } });
         world.add_container("dockbridge-peek-0-0", body.clone());
@@ -207,10 +208,10 @@ async fn remains_of_looks_are_swept() {
         world.add_container("somebodys", body);
         world.containers.len()
     });
-    node.rootfs.sweep_peeks().await.unwrap();
+    node.image_files.sweep_inspections().await.unwrap();
     assert_eq!(node.docker.world(|world| world.containers.len()), own - 1);
-    assert_eq!(peek.kind("/nothing").await.unwrap(), None);
-    drop(peek);
+    assert_eq!(inspection.step("/nothing").await.unwrap(), None);
+    drop(inspection);
     eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
 }
 
@@ -237,13 +238,13 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
         there
     });
     let state = tempfile::tempdir().unwrap();
-    let Verbs { rootfs, .. } = Verbs::start(&docker, state.path(), state.path()).await;
-    let guard = tokio::spawn(async move { rootfs.guard().await });
+    let Verbs { image_files, .. } = Verbs::start(&docker, state.path(), state.path()).await;
+    let restoring = tokio::spawn(async move { image_files.restore_volumes().await });
     let made = |image: &str| {
         let name = format!("dockbridge-keeps-{}", image.replace(':', "-"));
         docker.world(|world| world.container(&name).is_some())
     };
     eventually(|| made(&there)).await;
     assert!(!made(&gone));
-    guard.abort();
+    restoring.abort();
 }

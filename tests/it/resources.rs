@@ -7,7 +7,7 @@ use std::{
 };
 
 use dockbridge::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     error::Kind,
     model::resources::Resources,
     store::handle::Store,

@@ -8,11 +8,12 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     container::{
         limits::resized::ResizedLimits,
-        room::{Containers, Hands},
+        service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability},
     image::{images::Images, pulled::Pulled, settings::ImageSettings},
+    image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
         attachment::{Attachment, AttachmentIntent, PodNetwork},
@@ -24,10 +25,9 @@ use dockbridge::{
         time::Nanos,
     },
     network::service::{Network, NetworkSettings},
-    rootfs::room::Rootfs,
     sandbox::{
         adopt::Adopter,
-        room::{SandboxRooms, Sandboxes},
+        service::{SandboxDependencies, Sandboxes},
     },
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
@@ -69,17 +69,21 @@ impl Node {
         let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
-        let hands = Hands {
+        let dependencies = ContainerDependencies {
             engine: engine.clone(),
             store: store.clone(),
             logs,
-            rootfs: Rootfs::new(engine.clone(), store.clone(), &state, &tracker),
+            image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
             cdi: Registry::default(),
             cgroups: Cgroups::told_by(&state),
             resized: ResizedLimits::load(checkpoints.clone()).await,
         };
-        let containers =
-            Containers::new(hands, locks.clone(), &state, (&tracker, &CancellationToken::new()));
+        let containers = Containers::new(
+            dependencies,
+            locks.clone(),
+            &state,
+            (&tracker, &CancellationToken::new()),
+        );
         let images = Images::new(
             engine.clone(),
             store.clone(),
@@ -94,7 +98,7 @@ impl Node {
             cache_dir: self.root.path().join("cache"),
             plugin_timeout: Duration::from_secs(10),
         });
-        let rooms = SandboxRooms { engine, store, checkpoints, network, images, containers };
+        let rooms = SandboxDependencies { engine, store, checkpoints, network, images, containers };
         let run = self.root.path().join("run");
         let (engine, network) = (rooms.engine.clone(), rooms.network.clone());
         let adopter =

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     error::chain,
+    image_files::error::ImageFilesError,
     model::{accounts::Accounts, container::ContainerSpec, record::ImageRecord},
-    rootfs::error::RootfsError,
     translate::plan::identity::needs_accounts,
 };
 
@@ -20,10 +20,10 @@ impl Containers {
         image: &ImageRecord,
         spec: &ContainerSpec,
     ) -> Result<Option<Arc<Accounts>>, ContainerError> {
-        match self.rootfs.accounts(&image.id).await {
+        match self.image_files.accounts(&image.id).await {
             Ok(accounts) => Ok(Some(accounts)),
             // The engine opens it as well, at the start, and would never let go of the container.
-            Err(error @ RootfsError::NoFile { .. }) => Err(error.into()),
+            Err(error @ ImageFilesError::NotRegularFile { .. }) => Err(error.into()),
             Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
             Err(error) => {
                 let error = chain(&error);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::look::patiently;
 use crate::{
     cdi::registry::Registry,
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     model::{cdi::CdiEdits, container::ContainerSpec, engine::EngineInfo},
 };
 

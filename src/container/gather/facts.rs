@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     container::{
-        error::ContainerError, gather::seccomp_profile::seccomp_profile, room::Containers,
+        error::ContainerError, gather::seccomp_profile::seccomp_profile, service::Containers,
     },
     model::{
         container::ContainerSpec,

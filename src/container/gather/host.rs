@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::{devices, look::patiently, mounts, selinux};
 use crate::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     host::apparmor,
     model::{
         container::ContainerSpec, engine::EngineInfo, sandbox::SandboxSecurity, security::Profile,

@@ -2,7 +2,7 @@
 
 use super::error::LimitError;
 use crate::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     host::cgroup::{Hierarchy, hugetlb},
     model::{engine::EngineInfo, resources::Resources},
 };

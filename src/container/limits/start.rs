@@ -13,7 +13,7 @@ use super::{
     shown::text,
 };
 use crate::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::{CgroupFile, IfMissing, cgroup_files},

@@ -6,7 +6,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use super::place::Place;
 use crate::{
-    container::room::Containers,
+    container::service::Containers,
     model::{record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::cgroup_files,
 };

@@ -11,7 +11,7 @@ use super::{
     place::{Place, blocking},
 };
 use crate::{
-    container::{error::ContainerError, room::Containers},
+    container::{error::ContainerError, service::Containers},
     engine::error::EngineError,
     error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
@@ -37,9 +37,9 @@ impl Containers {
             return Ok(());
         }
         let wish = serde_json::to_string(&asked).map_err(PlanError::from)?;
-        let (room, id) = (self.clone(), container.id.clone());
+        let (service, id) = (self.clone(), container.id.clone());
         self.updating
-            .run((id.clone(), wish), async move { room.update_known(&id, asked).await })
+            .run((id.clone(), wish), async move { service.update_known(&id, asked).await })
             .await?
     }
 
@@ -62,7 +62,7 @@ impl Containers {
         let plan = update(&asked, &after, engine)?;
         let place = self.place(record).await;
         let before = look(place.clone(), &asked, wished, &plan).await?;
-        let mut change = Change { room: self, record, place, undo: Vec::new() };
+        let mut change = Change { service: self, record, place, undo: Vec::new() };
         if let Err(cause) = change.make(&plan, &before, &after).await {
             let left = change.unmake().await;
             let cause = Box::new(cause);
@@ -98,7 +98,7 @@ async fn look(
 
 /// A change under way.
 struct Change<'a> {
-    room: &'a Containers,
+    service: &'a Containers,
     record: &'a ContainerRecord,
     /// None when it does not run, or where its group cannot be seen.
     place: Option<Place>,
@@ -127,13 +127,13 @@ impl Change<'_> {
                 self.write(&place, &plan.files).await?;
                 self.score(&place, after.oom_score_adj).await?;
             }
-            None => self.room.nowhere(self.record, &plan.files).await?,
+            None => self.service.nowhere(self.record, &plan.files).await?,
         }
-        let earlier = self.room.wished(self.record);
+        let earlier = self.service.wished(self.record);
         let ours =
             |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
         if ours(&earlier) != ours(after) {
-            let saved = self.room.resized.put_container(&self.record.id, after).await;
+            let saved = self.service.resized.put_container(&self.record.id, after).await;
             saved.map_err(|cause| LimitError::NotRemembered { cause: cause.into() })?;
         }
         Ok(())
@@ -144,9 +144,9 @@ impl Change<'_> {
         call: &UpdateCall,
         before: &Resources,
     ) -> Result<(), ContainerError> {
-        let snapshot = self.room.store.snapshot();
+        let snapshot = self.service.store.snapshot();
         let back = call.revert(before, &self.lists().await?, snapshot.described()?);
-        let told = self.room.engine.update_container(self.record.id.as_str(), &call.body).await;
+        let told = self.service.engine.update_container(self.record.id.as_str(), &call.body).await;
         // These refuse before anything is done.
         let untouched = matches!(
             told,
@@ -211,7 +211,7 @@ impl Change<'_> {
             }
         }
         let id = self.record.id.as_str();
-        if let Err(error) = self.room.store.refresh_container(id).await {
+        if let Err(error) = self.service.store.refresh_container(id).await {
             warn!(
                 container = id,
                 error = chain(&error),
@@ -224,7 +224,7 @@ impl Change<'_> {
     async fn step_back(&self, step: Back) -> Result<(), ContainerError> {
         if let Back::Engine(call) = &step {
             let id = self.record.id.as_str();
-            return Ok(self.room.engine.update_container(id, &call.body).await?);
+            return Ok(self.service.engine.update_container(id, &call.body).await?);
         }
         let Some(place) = self.place.clone() else { return Ok(()) };
         if let Back::File(setting) = &step {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{hide, is_seen_by, is_shown, show};
+use super::{is_mounted, is_visible_to, mount_layers, unmount};
 use crate::skips::{Lack, skip};
 
 fn layer(root: &std::path::Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
@@ -21,17 +21,17 @@ fn layers_are_one_directory_that_nobody_changes() {
     let top = layer(room.path(), "top", &[("file", "above")]);
     for (layers, text) in [(vec![top.clone(), odd.clone()], "above"), (vec![odd], "below")] {
         let at = room.path().join("shown/one");
-        assert!(!is_shown(&at));
-        if show(&layers, &at).is_err() {
+        assert!(!is_mounted(&at));
+        if mount_layers(&layers, &at).is_err() {
             return skip(Lack::SysAdmin);
         }
-        assert!(is_shown(&at));
+        assert!(is_mounted(&at));
         assert_eq!(fs::read_to_string(at.join("file")).unwrap(), text);
         assert_eq!(fs::read_to_string(at.join("other")).unwrap(), "kept");
         assert!(fs::write(at.join("new"), "").is_err());
-        hide(&at).unwrap();
+        unmount(&at).unwrap();
         assert!(!at.exists());
-        hide(&at).unwrap();
+        unmount(&at).unwrap();
     }
 }
 
@@ -39,17 +39,17 @@ fn layers_are_one_directory_that_nobody_changes() {
 fn what_is_not_mounted_is_seen_by_nobody() {
     let room = tempfile::tempdir().unwrap();
     let socket = room.path().join("socket");
-    assert!(!is_seen_by(&socket, room.path()));
+    assert!(!is_visible_to(&socket, room.path()));
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    assert!(!is_seen_by(&socket, room.path()));
-    assert!(is_seen_by(&socket, std::path::Path::new("/proc")));
+    assert!(!is_visible_to(&socket, room.path()));
+    assert!(is_visible_to(&socket, std::path::Path::new("/proc")));
 }
 
 #[test]
 fn a_missing_layer_is_named() {
     let room = tempfile::tempdir().unwrap();
     let missing = room.path().join("gone");
-    let error = show(std::slice::from_ref(&missing), &room.path().join("at")).unwrap_err();
+    let error = mount_layers(std::slice::from_ref(&missing), &room.path().join("at")).unwrap_err();
     assert_eq!(error.path, missing);
-    hide(&room.path().join("at")).unwrap();
+    unmount(&room.path().join("at")).unwrap();
 }

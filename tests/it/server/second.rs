@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use dockbridge::{
-    app::{AppError, Surroundings},
+    app::{environment::Environment, error::AppError},
     config::settings::Settings,
     error::chain,
     host::lock::Holder,
@@ -36,8 +36,8 @@ impl Second {
     /// One that meets those of `engine`.
     fn start(settings: &Settings, engine: &FakeDockerd) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let surroundings = Surroundings { locks: locks(engine), ..Surroundings::default() };
-        let served = spawn(settings.clone(), surroundings, PATIENCE, stopped);
+        let environment = Environment { locks: locks(engine), ..Environment::default() };
+        let served = spawn(settings.clone(), environment, PATIENCE, stopped);
         Self { settings: settings.clone(), served, _stop: stop }
     }
 
@@ -59,7 +59,7 @@ impl Second {
 
 /// What the refusal says: the engine, and who has it.
 fn assert_told(refused: &AppError, first: &Bridge, engine: &FakeDockerd) {
-    let AppError::Served { id, holder, .. } = refused else { panic!("{}", chain(refused)) };
+    let AppError::EngineInUse { id, holder, .. } = refused else { panic!("{}", chain(refused)) };
     let socket = Some(first.node().path("cri.sock"));
     assert_eq!(*holder, Holder { pid: Some(std::process::id()), socket });
     assert_eq!(*id, id_of(engine));
@@ -117,7 +117,10 @@ async fn a_second_one_is_refused_whatever_they_share() {
             let told = chain(&refused);
             let holder =
                 format!("process {} serving {}", std::process::id(), theirs.listen.display());
-            assert!(matches!(refused, AppError::Taken { .. }) && told.contains(&holder), "{told}");
+            assert!(
+                matches!(refused, AppError::StateDir { .. }) && told.contains(&holder),
+                "{told}"
+            );
         } else {
             assert_told(&refused, &first, &docker);
         }
@@ -261,7 +264,7 @@ async fn without_a_place_for_locks_nothing_is_served() {
     let refused = Second::start(&settings, &docker).refused().await;
     let told = chain(&refused);
     let place = docker.directory().join("locks").display().to_string();
-    assert!(matches!(refused, AppError::NoEngineLock { .. }) && told.contains(&place), "{told}");
+    assert!(matches!(refused, AppError::EngineLock { .. }) && told.contains(&place), "{told}");
     assert!(told.contains(&shown(docker.socket())), "{told}");
 }
 

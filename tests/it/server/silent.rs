@@ -11,7 +11,11 @@ use std::{
 };
 
 use dockbridge::{
-    app::{self, AppError, Deadlines, Surroundings},
+    app::{
+        self,
+        environment::{Deadlines, Environment},
+        error::AppError,
+    },
     model::network::NetworkMode,
     rpc::server::Silence,
     wire::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
@@ -42,10 +46,10 @@ impl Served {
     async fn with(callers: Silence) -> Self {
         let (node, docker) = (Node::new(), docker().await);
         let settings = node.settings(docker.socket(), NetworkMode::Docker);
-        let surroundings = Surroundings { locks: locks(&docker), ..Surroundings::default() };
+        let environment = Environment { locks: locks(&docker), ..Environment::default() };
         let deadlines = Deadlines { callers, ..deadlines(PATIENCE) };
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(app::run_within(settings, surroundings, deadlines, async {
+        let served = tokio::spawn(app::run_within(settings, environment, deadlines, async {
             let _ = stopped.await;
         }));
         Self { node, _docker: docker, stop, served }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dockbridge::{
-    app::Surroundings,
+    app::environment::Environment,
     model::network::NetworkMode,
     telemetry::{
         otlp::{
@@ -35,11 +35,11 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     let docker = docker().await;
     docker.world(|world| world.pid = resident.tid);
     let (endpoint, mut received) = collector().await;
-    let (surroundings, _noting) = surroundings(&endpoint, 0);
+    let (environment, _noting) = environment(&endpoint, 0);
     let node = Node::new();
     node.network("fake");
     well(&node);
-    let bridge = Bridge::start_in(surroundings, node, &docker, NetworkMode::Cni).await;
+    let bridge = Bridge::start_in(environment, node, &docker, NetworkMode::Cni).await;
     bridge.pods().await.unwrap();
     let id = run_traced(&bridge).await.unwrap();
 
@@ -66,8 +66,8 @@ async fn a_call_is_a_part_of_its_callers_trace() {
 async fn a_call_that_fails_says_how() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
-    let bridge = start(surroundings, &docker).await;
+    let (environment, _noting) = environment(&endpoint, 1_000_000);
+    let bridge = start(environment, &docker).await;
     let request = cri::ContainerStatusRequest { container_id: "none".into(), verbose: false };
     bridge.runtime.clone().container_status(request).await.unwrap_err();
     loop {
@@ -86,8 +86,8 @@ async fn a_call_that_fails_says_how() {
 async fn a_call_whose_caller_leaves_is_no_long_success() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (surroundings, _noting) = surroundings(&endpoint, 0);
-    let bridge = start(surroundings, &docker).await;
+    let (environment, _noting) = environment(&endpoint, 0);
+    let bridge = start(environment, &docker).await;
     let late = Fault::Late(Duration::from_secs(1));
     docker.inject(Rule::new("POST /containers/create", late).times(1));
     tokio::select! {
@@ -110,8 +110,8 @@ async fn a_call_whose_caller_leaves_is_no_long_success() {
 async fn what_is_left_is_delivered_at_the_end() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
-    let bridge = start(surroundings, &docker).await;
+    let (environment, _noting) = environment(&endpoint, 1_000_000);
+    let bridge = start(environment, &docker).await;
     bridge.ready().await.unwrap();
     bridge.stop().await;
     let mut names = Vec::new();
@@ -128,8 +128,8 @@ async fn a_dead_collector_changes_nothing() {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     // Connections are taken and nobody answers; then nobody takes them.
     for dead in [Some(listener), None] {
-        let (surroundings, _noting) = surroundings(&endpoint, 1_000_000);
-        let bridge = start(surroundings, &docker).await;
+        let (environment, _noting) = environment(&endpoint, 1_000_000);
+        let bridge = start(environment, &docker).await;
         for _ in 0..3000 {
             bridge.ready().await.unwrap();
         }
@@ -140,8 +140,8 @@ async fn a_dead_collector_changes_nothing() {
     }
 }
 
-async fn start(surroundings: Surroundings, docker: &FakeDockerd) -> Bridge {
-    Bridge::start_in(surroundings, Node::new(), docker, NetworkMode::Docker).await
+async fn start(environment: Environment, docker: &FakeDockerd) -> Bridge {
+    Bridge::start_in(environment, Node::new(), docker, NetworkMode::Docker).await
 }
 
 /// RunPodSandbox as a kubelet that traces calls it.
@@ -157,12 +157,12 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
 
 /// What a dockbridge that delivers there is started in. Spans of this thread are noted while the
 /// guard is kept, and these tests have but one.
-fn surroundings(endpoint: &str, per_million: u32) -> (Surroundings, DefaultGuard) {
+fn environment(endpoint: &str, per_million: u32) -> (Environment, DefaultGuard) {
     let (spans, noted) = SpanRecorder::new(per_million);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     let noting = tracing::subscriber::set_default(subscriber);
     let collector = Some(Collector::new(endpoint.to_owned(), noted));
-    (Surroundings { collector, ..Surroundings::default() }, noting)
+    (Environment { collector, ..Environment::default() }, noting)
 }
 
 /// A collector, made of nothing but the protocol's messages.

@@ -9,7 +9,11 @@ use std::{
 };
 
 use dockbridge::{
-    app::{self, AppError, Deadlines, Surroundings},
+    app::{
+        self,
+        environment::{Deadlines, Environment},
+        error::AppError,
+    },
     config::settings::{CniSettings, LogSettings, Settings, TracingSettings},
     engine::{client::Timeouts, lock::EngineLocks},
     model::{
@@ -148,16 +152,16 @@ impl Bridge {
         Self::start_within(node, docker, network, PATIENCE).await
     }
 
-    /// A server on a node, as a process in these surroundings would run it.
+    /// A server on a node, as a process in these environment would run it.
     pub(crate) async fn start_in(
-        mut surroundings: Surroundings,
+        mut environment: Environment,
         node: Node,
         docker: &FakeDockerd,
         network: NetworkMode,
     ) -> Self {
-        surroundings.locks = locks(docker);
+        environment.locks = locks(docker);
         let settings = node.settings(docker.socket(), network);
-        Self::serve(settings, surroundings, node, PATIENCE).await
+        Self::serve(settings, environment, node, PATIENCE).await
     }
 
     async fn start_within(
@@ -168,19 +172,19 @@ impl Bridge {
     ) -> Self {
         let mut settings = node.settings(docker.socket(), network);
         settings.request_timeout = patience;
-        let surroundings = Surroundings { locks: locks(docker), ..Surroundings::default() };
-        Self::serve(settings, surroundings, node, patience).await
+        let environment = Environment { locks: locks(docker), ..Environment::default() };
+        Self::serve(settings, environment, node, patience).await
     }
 
     async fn serve(
         settings: Settings,
-        surroundings: Surroundings,
+        environment: Environment,
         node: Node,
         patience: Duration,
     ) -> Self {
         let listen = settings.listen.clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = spawn(settings, surroundings, patience, stopped);
+        let served = spawn(settings, environment, patience, stopped);
         let channel = connect(&listen).await;
         Self {
             runtime: RuntimeServiceClient::new(channel.clone())
@@ -333,11 +337,11 @@ impl Drop for Bridge {
 /// A server that ends when told by `stopped`, or when the sender is dropped.
 pub(crate) fn spawn(
     settings: Settings,
-    surroundings: Surroundings,
+    environment: Environment,
     patience: Duration,
     stopped: oneshot::Receiver<()>,
 ) -> JoinHandle<Result<(), AppError>> {
-    tokio::spawn(app::run_within(settings, surroundings, deadlines(patience), async {
+    tokio::spawn(app::run_within(settings, environment, deadlines(patience), async {
         let _ = stopped.await;
     }))
 }

@@ -8,13 +8,13 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     container::{
         limits::resized::ResizedLimits,
-        room::{Containers, Hands},
+        service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
+    image_files::service::ImageFiles,
     logs::service::Logs,
     model::container::ContainerLogFormat,
-    rootfs::room::Rootfs,
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -25,7 +25,7 @@ use super::fake_dockerd::server::FakeDockerd;
 pub(crate) struct Verbs {
     pub(crate) containers: Containers,
     pub(crate) store: Store,
-    pub(crate) rootfs: Rootfs,
+    pub(crate) image_files: ImageFiles,
 }
 
 impl Verbs {
@@ -41,11 +41,11 @@ impl Verbs {
             OomDetector::default(),
         );
         store.complete().await.unwrap();
-        let rootfs = Rootfs::new(engine.clone(), store.clone(), state, &tracker);
+        let image_files = ImageFiles::new(engine.clone(), store.clone(), state, &tracker);
         let format = ContainerLogFormat::Docker;
-        let hands = Hands {
+        let dependencies = ContainerDependencies {
             logs: Logs::start(format, state.join("logs"), engine.clone()),
-            rootfs: rootfs.clone(),
+            image_files: image_files.clone(),
             cdi: Registry::default(),
             cgroups: Cgroups::told_by(proc),
             resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
@@ -53,7 +53,7 @@ impl Verbs {
             store: store.clone(),
         };
         let work = (&tracker, &CancellationToken::new());
-        let containers = Containers::new(hands, KeyedLocks::default(), state, work);
-        Self { containers, store, rootfs }
+        let containers = Containers::new(dependencies, KeyedLocks::default(), state, work);
+        Self { containers, store, image_files }
     }
 }

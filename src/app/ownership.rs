@@ -1,5 +1,5 @@
-//! What only one server can have: the state directory, and each engine it meets. A killed
-//! dockbridge has neither any more.
+//! Locks of what only one server may use: the state directory, and each engine. A killed dockbridge
+//! holds none.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::AppError;
+use super::error::AppError;
 use crate::{
     config::settings::Settings,
     engine::lock::EngineLocks,
@@ -26,45 +26,45 @@ use crate::{
     store::hooks::StoreHooks,
 };
 
-/// Makes the state directory ours alone, for as long as the lock is kept.
-pub(super) async fn own_state_dir(settings: &Settings) -> Result<Lock, AppError> {
+/// Locks the state directory, until the lock is dropped.
+pub(super) async fn lock_state_dir(settings: &Settings) -> Result<Lock, AppError> {
     let state_dir = &settings.state_dir;
-    let taken = |source| AppError::Taken { state_dir: state_dir.clone(), source };
+    let taken = |source| AppError::StateDir { state_dir: state_dir.clone(), source };
     file::ensure_directory(state_dir, STATE_MODE).map_err(|e| taken(LockError::from(e)))?;
     let path = state_dir.join("lock");
-    patiently(|| Lock::take(&path, &settings.listen)).await.map_err(taken)
+    retry(|| Lock::take(&path, &settings.listen)).await.map_err(taken)
 }
 
-/// The engines that are ours alone, for as long as this is kept.
-pub(super) struct OwnEngines {
-    owner: Arc<Owner>,
+/// Locks the engines that the store connects to, until this is dropped.
+pub(super) struct EngineOwnership {
+    owner: Arc<Locks>,
     refused: mpsc::Receiver<AppError>,
 }
 
-impl OwnEngines {
+impl EngineOwnership {
     pub(super) fn new(settings: &Settings, locks: EngineLocks) -> Self {
         let (refuse, refused) = mpsc::channel(1);
         let (listen, docker) = (settings.listen.clone(), settings.docker.clone());
-        let owner = Owner { locks, listen, docker, held: Mutex::default(), refuse };
+        let owner = Locks { locks, listen, docker, held: Mutex::default(), refuse };
         Self { owner: Arc::new(owner), refused }
     }
 
-    /// Has each engine made ours when it has described itself, before anything is done to it.
-    pub(super) fn guard(&self, hooks: StoreHooks) -> StoreHooks {
-        // Not kept by the store, which may outlive us: the locks go when this does.
+    /// Locks each engine when it has described itself, before it is used.
+    pub(super) fn lock_before_use(&self, hooks: StoreHooks) -> StoreHooks {
+        // The store may outlive us and must not hold the locks.
         let owner = Arc::downgrade(&self.owner);
-        hooks.on_engine(move |engine| admit(owner.clone(), engine))
+        hooks.on_engine(move |engine| lock_engine(owner.clone(), engine))
     }
 
-    /// Resolves when an engine cannot be made ours, or is no longer.
-    pub(super) async fn refused(&mut self) -> AppError {
+    /// Resolves when the lock of an engine cannot be taken, or was lost.
+    pub(super) async fn failed(&mut self) -> AppError {
         loop {
             tokio::select! {
-                refused = self.refused.recv() => match refused {
+                error = self.refused.recv() => match error {
                     Some(error) => return error,
                     None => return pending().await,
                 },
-                () = sleep(LOOK_EVERY) => if let Err(error) = self.owner.keep().await {
+                () = sleep(CHECK_EVERY) => if let Err(error) = self.owner.check().await {
                     return error;
                 },
             }
@@ -72,12 +72,11 @@ impl OwnEngines {
     }
 }
 
-/// Comes to an end when the engine is ours. It never is once we are about to end, which is what
-/// a refusal leads to.
-async fn admit(owner: Weak<Owner>, engine: EngineInfo) {
+/// Ends when the engine is locked. It never ends after a failure, which ends the process.
+async fn lock_engine(owner: Weak<Locks>, engine: EngineInfo) {
     let Some(owner) = owner.upgrade() else { return pending().await };
     if let Err(error) = owner.take(&engine).await {
-        // A full channel has the same to tell.
+        // A full channel has an error already.
         let _ = owner.refuse.try_send(error);
         drop(owner);
         pending::<()>().await;
@@ -89,7 +88,7 @@ struct Held {
     lock: Lock,
 }
 
-struct Owner {
+struct Locks {
     locks: EngineLocks,
     listen: PathBuf,
     docker: PathBuf,
@@ -98,62 +97,62 @@ struct Owner {
     refuse: mpsc::Sender<AppError>,
 }
 
-impl Owner {
+impl Locks {
     async fn take(&self, engine: &EngineInfo) -> Result<(), AppError> {
         let Some(file) = self.locks.file(engine) else { return Ok(()) };
         let mut held = self.held.lock().await;
         if held.contains_key(&file) {
             return Ok(());
         }
-        let lock = patiently(|| self.locks.take(&file, &self.listen)).await;
-        let lock = lock.map_err(|refused| self.refusal(engine, refused))?;
+        let lock = retry(|| self.locks.take(&file, &self.listen)).await;
+        let lock = lock.map_err(|refused| self.error(engine, refused))?;
         debug!(lock = %file.display(), "no other dockbridge serves this engine");
         held.insert(file, Held { engine: engine.clone(), lock });
         Ok(())
     }
 
-    /// Takes locks again whose files somebody has removed. Whoever came in between has the engine.
-    async fn keep(&self) -> Result<(), AppError> {
+    /// Takes locks again whose files were removed. A server that came in between has the engine.
+    async fn check(&self) -> Result<(), AppError> {
         let mut held = self.held.lock().await;
         for (file, Held { engine, lock }) in held.iter_mut() {
             if lock.is_at(file) {
                 continue;
             }
-            let again = patiently(|| self.locks.take(file, &self.listen)).await;
-            *lock = again.map_err(|refused| self.refusal(engine, refused))?;
-            warn!(lock = %file.display(), "somebody removed the lock of this engine: taken again");
+            let again = retry(|| self.locks.take(file, &self.listen)).await;
+            *lock = again.map_err(|refused| self.error(engine, refused))?;
+            warn!(lock = %file.display(), "the lock file of this engine was removed; taken again");
         }
         Ok(())
     }
 
-    fn refusal(&self, engine: &EngineInfo, refused: LockError) -> AppError {
+    fn error(&self, engine: &EngineInfo, refused: LockError) -> AppError {
         let (id, docker) = (engine.daemon_id.clone(), self.docker.clone());
         match refused {
-            LockError::Held { holder, .. } => AppError::Served { id, docker, holder },
-            LockError::Host(source) => AppError::NoEngineLock { id, docker, source },
+            LockError::Held { holder, .. } => AppError::EngineInUse { id, docker, holder },
+            LockError::Host(source) => AppError::EngineLock { id, docker, source },
         }
     }
 }
 
-/// Waits a moment for the lock: a dockbridge that was killed while it started a plugin leaves a
+/// Waits a moment for a lock: a dockbridge that was killed while it started a plugin leaves a
 /// child that holds it until it has become the plugin.
-async fn patiently(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
-    let until = Instant::now() + PATIENCE;
+async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
+    let until = Instant::now() + RETRY_FOR;
     loop {
         match take() {
-            Err(LockError::Held { .. }) if Instant::now() < until => sleep(RETRY).await,
+            Err(LockError::Held { .. }) if Instant::now() < until => sleep(RETRY_PAUSE).await,
             outcome => return outcome,
         }
     }
 }
 
 /// How long a killed predecessor's child may keep a lock.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether locks are still where others look for them.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const RETRY_FOR: Duration = Duration::from_secs(1);
+/// How often it is checked that the lock files are still there.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// How often the lock is tried meanwhile.
-const RETRY: Duration = Duration::from_millis(20);
-/// Nobody else has business in the state directory.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The state directory is for this user alone.
 const STATE_MODE: u32 = 0o700;
 
 #[cfg(test)]
@@ -166,14 +165,14 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_lock_that_was_removed_is_taken_again_unless_somebody_else_has_it() {
+    async fn a_lock_that_was_removed_is_taken_again_unless_another_server_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let locks = EngineLocks::at(dir.path().join("locks"));
         let info = Info { id: "e".to_owned(), ..Info::default() };
         let engine = observe(&Version::default(), &info, ApiVersion::OLDEST);
         let file = locks.file(&engine).unwrap();
         let (refuse, _refused) = mpsc::channel(1);
-        let owner = Owner {
+        let owner = Locks {
             locks: locks.clone(),
             listen: "/run/first.sock".into(),
             docker: "/run/docker.sock".into(),
@@ -181,13 +180,15 @@ mod tests {
             refuse,
         };
         owner.take(&engine).await.unwrap();
-        owner.keep().await.unwrap();
+        owner.check().await.unwrap();
         std::fs::remove_file(&file).unwrap();
-        owner.keep().await.unwrap();
+        owner.check().await.unwrap();
         assert!(matches!(Lock::take(&file, &owner.docker), Err(LockError::Held { .. })));
         std::fs::remove_dir_all(dir.path().join("locks")).unwrap();
         let second = locks.take(&file, "/run/second.sock".as_ref()).unwrap();
-        let Err(AppError::Served { holder, .. }) = owner.keep().await else { panic!("kept") };
+        let Err(AppError::EngineInUse { holder, .. }) = owner.check().await else {
+            panic!("still ours")
+        };
         assert_eq!(holder.socket.unwrap().to_str(), Some("/run/second.sock"));
         drop(second);
     }

@@ -1,4 +1,4 @@
-//! The handle to the insides of images.
+//! The service: what other modules call about the files of images.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,7 +8,7 @@ use std::{
 
 use tokio_util::task::TaskTracker;
 
-use super::error::RootfsError;
+use super::error::ImageFilesError;
 use crate::{
     concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
     engine::client::Engine,
@@ -16,36 +16,36 @@ use crate::{
     store::handle::Store,
 };
 
-/// The insides of images. Clones share everything.
+/// The files of images. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct Rootfs {
+pub struct ImageFiles {
     pub(super) engine: Engine,
     pub(super) store: Store,
     /// Where unpacked images are mounted.
-    pub(super) folders: PathBuf,
-    /// Owns what outlives its caller.
+    pub(super) directories: PathBuf,
+    /// Owns tasks that outlive their caller.
     pub(super) tracker: TaskTracker,
-    /// Tells this process's containers from those of the ones before.
+    /// Part of the names of this process's containers, against those of earlier processes.
     pub(super) token: u32,
-    /// By image: read-locked while a container of its folder is made, write-locked while the
-    /// folder is taken away.
+    /// By image: read-locked while a container is created from its directory, write-locked
+    /// while the directory is removed.
     pub(super) locks: KeyedLocks,
-    /// By image: write-locked while its folder is made.
+    /// By image: write-locked while its directory is mounted.
     pub(super) making: KeyedLocks,
     /// The accounts that were read, by image.
     pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
-    pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, RootfsError>>,
+    pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, ImageFilesError>>,
 }
 
-impl Rootfs {
-    /// Looks through the engine; folders are mounted below `run_dir`. Work that outlives its
-    /// caller belongs to `tracker`.
+impl ImageFiles {
+    /// Reads through the engine; directories are mounted below `run_dir`. Tasks that outlive their
+    /// caller belong to `tracker`.
     pub fn new(engine: Engine, store: Store, run_dir: &Path, tracker: &TaskTracker) -> Self {
-        let folders = run_dir.join("images");
+        let directories = run_dir.join("images");
         Self {
             engine,
             store,
-            folders,
+            directories,
             tracker: tracker.clone(),
             token: rand::random(),
             locks: KeyedLocks::default(),

@@ -1,4 +1,4 @@
-//! What every container verb works with.
+//! The service: what CreateContainer, StartContainer and the others share.
 
 use std::{
     collections::HashMap,
@@ -21,29 +21,29 @@ use crate::{
     engine::client::Engine,
     exec::command_records::CommandRecords,
     host::{capability::oom_floor, cgroup::Cgroups},
+    image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
         engine::EngineInfo,
         id::{ContainerId, SandboxId},
     },
-    rootfs::room::Rootfs,
     store::handle::Store,
 };
 
-/// The container verbs' hands. Clones share everything.
+/// The containers of this node. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Containers {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) logs: Logs,
-    /// What is inside images.
-    pub(super) rootfs: Rootfs,
+    /// The files of images.
+    pub(super) image_files: ImageFiles,
     /// Devices that vendors describe.
     pub(super) cdi: Registry,
-    /// Pods (by sandbox id) are read-locked while a container is made in them, containers (by
+    /// Pods (by sandbox id) are read-locked while a container is created in them, containers (by
     /// id) are write-locked while they change.
     pub(super) locks: KeyedLocks,
-    /// By sandbox id: for who waits for a pod's lock to stop it.
+    /// By sandbox id: cancelled by a caller that waits for a pod's lock to stop it.
     pub(super) cancellations: Cancellations,
     pub(super) files: PodFilesRoot,
     pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
@@ -52,20 +52,20 @@ pub struct Containers {
     pub(super) removing: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
     pub(super) tracker: TaskTracker,
-    /// Cancelled when dockbridge ends: then commands have to.
+    /// Cancelled when dockbridge ends: then commands are ended.
     pub(super) leaving: CancellationToken,
     pub(super) updating: SingleFlight<(ContainerId, String), Result<(), ContainerError>>,
     /// Where the kernel keeps limits.
     pub(super) cgroups: Cgroups,
-    /// Limits that were changed since a container was made.
+    /// Limits that were changed since a container was created.
     pub(super) resized: ResizedLimits,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
-    /// entry is dead when nobody waits for that stop any more.
+    /// entry is dead when no caller waits for that stop any more.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
     /// What [`Self::oom_floor`] found, and for which engine.
     floor: Arc<Mutex<Option<Floor>>>,
-    /// Which commands are under way, for the server after this one.
+    /// Which commands run, for the server after this one.
     pub(super) command_records: CommandRecords,
     pub(super) metrics: ContainerMetrics,
 }
@@ -77,46 +77,47 @@ struct Floor {
     score: i64,
 }
 
-/// The lower rooms container verbs work through.
+/// The services that containers need.
 #[derive(Clone, Debug)]
-pub struct Hands {
-    /// Does what is asked.
+pub struct ContainerDependencies {
+    /// Calls to dockerd.
     pub engine: Engine,
-    /// Knows what is true.
+    /// The current state.
     pub store: Store,
-    /// Writes what containers print.
+    /// Container logs.
     pub logs: Logs,
-    /// Looks into images.
-    pub rootfs: Rootfs,
-    /// Knows vendors' devices.
+    /// Files of images.
+    pub image_files: ImageFiles,
+    /// Devices of CDI.
     pub cdi: Registry,
-    /// Knows where the kernel keeps limits.
+    /// Finds the cgroups of containers.
     pub cgroups: Cgroups,
-    /// Remembers changed limits.
+    /// Limits that were changed.
     pub resized: ResizedLimits,
 }
 
 impl Containers {
-    /// What is counted of commands.
+    /// Metrics of commands.
     pub const fn metrics(&self) -> &ContainerMetrics {
         &self.metrics
     }
 
-    /// Verbs over lower rooms; per-pod files go below `state_dir`. Work is
-    /// owned by a tracker; what could last for ever ends soon after the token is cancelled.
+    /// Per-pod files go below `state_dir`. Tasks are owned by the tracker; what could last for ever
+    /// ends soon after the token is cancelled.
     pub fn new(
-        hands: Hands,
+        dependencies: ContainerDependencies,
         locks: KeyedLocks,
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
-        let Hands { engine, store, logs, rootfs, cdi, cgroups, resized } = hands;
+        let ContainerDependencies { engine, store, logs, image_files, cdi, cgroups, resized } =
+            dependencies;
         let (tracker, stopping) = work;
         Self {
             engine,
             store,
             logs,
-            rootfs,
+            image_files,
             cdi,
             locks,
             cancellations: Cancellations::default(),
@@ -153,9 +154,9 @@ impl Containers {
         &self.resized
     }
 
-    /// The lowest `oom_score_adj` the engine may set on this host; lower wishes are clamped
-    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc dies of it). Asked once for each
-    /// engine that described itself; one that does not take connections counts as restricted.
+    /// The lowest `oom_score_adj` the engine may set on this host; lower values are clamped
+    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc fails). Read once for each engine that
+    /// described itself; one that does not take connections counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let known = self.floor.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -166,12 +167,12 @@ impl Containers {
         }
         let socket = self.engine.socket().to_owned();
         let asking = tokio::task::spawn_blocking(move || oom_floor(&socket));
-        let Ok(Ok(score)) = tokio::time::timeout(FLOOR_PATIENCE, asking).await else { return 0 };
+        let Ok(Ok(score)) = tokio::time::timeout(FLOOR_TIMEOUT, asking).await else { return 0 };
         let found = engine.map(|engine| Floor { engine, score });
         *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = found;
         score
     }
 }
 
-/// How long the engine's socket may take to accept the connection that tells who listens.
-const FLOOR_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long the engine's socket may take to accept the connection that shows its process.
+const FLOOR_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Why the inside of an image cannot be reached.
+//! Why the files of an image cannot be read or mounted.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,9 +9,9 @@ use crate::{
     store::error::StoreError,
 };
 
-/// A look into an image failed.
+/// Reading or mounting the files of an image failed.
 #[derive(Clone, Debug, Error)]
-pub enum RootfsError {
+pub enum ImageFilesError {
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -25,13 +25,13 @@ pub enum RootfsError {
         /// The most that is read, in bytes.
         limit: u64,
     },
-    /// Something of an image that whoever opens may never come back from.
+    /// Opening this file of an image may block for ever.
     #[error("{path} of the image is a pipe or a device: Docker could hang on it for ever")]
-    NoFile {
+    NotRegularFile {
         /// Path in the image.
         path: String,
     },
-    /// What is true now is not known.
+    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The engine does not have the image.
@@ -45,60 +45,59 @@ pub enum RootfsError {
         /// What is there instead.
         reason: &'static str,
     },
-    /// A path in the image that cannot be told to the engine.
+    /// A path in the image that the engine's JSON cannot carry.
     #[error("sub path {path:?} resolves to a name that is not UTF-8")]
-    UnspeakableSubPath {
+    SubPathNotUtf8 {
         /// As the caller states it.
         path: String,
     },
-    /// This engine can neither mount an image nor let us do it.
+    /// This engine cannot mount images, and its image store does not let us do it.
     #[error(
-        "neither the engine (API {api}) mounts images nor can it be done for it, with images kept \
-         by {store}: use Docker 28.0 or later, or the storage driver overlay2 without containerd's \
-         image store"
+        "Docker with API {api} and images stored by {store} cannot mount images: use Docker 28.0 or \
+         later, or the storage driver overlay2 without containerd's image store"
     )]
-    NoWay {
-        /// The API spoken.
+    Unsupported {
+        /// The API in use.
         api: ApiVersion,
-        /// Who keeps the images.
+        /// What stores the images.
         store: String,
     },
     /// The image's files are on this host, but the engine does not see where we mount them.
     #[error(
-        "the engine does not see what dockbridge mounts at {}: let both run in one mount \
-         namespace, or mark the mount around it as shared",
+        "Docker does not see what dockbridge mounts at {}: run both in one mount namespace, or make \
+         the mount above it shared (mount --make-rshared)",
         path.display()
     )]
-    Unseen {
+    NotVisible {
         /// Where they are mounted.
         path: PathBuf,
     },
-    /// This host does not let us.
+    /// A system call of ours failed.
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
-    /// The task doing it ended without an answer.
+    /// Our task panicked.
     #[error("internal error: the image inspection ended without a result")]
-    Lost,
+    Panicked,
 }
 
-impl RootfsError {
+impl ImageFilesError {
     /// What the caller can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
-            Self::TooLarge { .. } | Self::NoFile { .. } => Kind::FailedPrecondition,
+            Self::TooLarge { .. } | Self::NotRegularFile { .. } => Kind::FailedPrecondition,
             Self::Store(error) => error.kind(),
             Self::NoImage => Kind::NotFound,
-            Self::NoSubPath { .. } | Self::UnspeakableSubPath { .. } => Kind::InvalidArgument,
-            Self::NoWay { .. } => Kind::Unimplemented,
-            Self::Unseen { .. } => Kind::FailedPrecondition,
+            Self::NoSubPath { .. } | Self::SubPathNotUtf8 { .. } => Kind::InvalidArgument,
+            Self::Unsupported { .. } => Kind::Unimplemented,
+            Self::NotVisible { .. } => Kind::FailedPrecondition,
             Self::Host(error) => error.kind(),
-            Self::Lost => Kind::Internal,
+            Self::Panicked => Kind::Internal,
         }
     }
 }
 
-impl From<HostError> for RootfsError {
+impl From<HostError> for ImageFilesError {
     fn from(error: HostError) -> Self {
         Self::Host(Arc::new(error))
     }

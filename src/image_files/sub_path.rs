@@ -1,19 +1,19 @@
 //! A path inside an image, followed step by step without ever leaving the image.
 //!
 //! Links of an image mean the image: an absolute one begins at its root, and above the root there
-//! is nothing but the root. Who looks is asked for one path at a time, of which all but the last
-//! step are known to be directories, so that a look cannot be led astray.
+//! is nothing but the root. The caller is asked for one path at a time, of which all but the last
+//! step are known to be directories, so no link outside the image is followed.
 
 use std::{
     ffi::OsString,
     path::{Component, Path, PathBuf},
 };
 
-use super::error::RootfsError;
+use super::error::ImageFilesError;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum Entry {
     /// A directory.
     Directory,
     /// A file of any other kind.
@@ -29,16 +29,16 @@ pub(super) enum Seen {
 /// Where `sub_path` leads to: relative to the image's root, without links; empty for the root.
 ///
 /// # Errors
-/// [`RootfsError::NoSubPath`] when there is nothing, or links lead in a circle; and whatever
-/// `look` says.
+/// [`RootfsError::NoSubPath`] when there is nothing, or links lead in a circle; and the
+/// errors of `entry_at`.
 pub(super) async fn resolve<F>(
     sub_path: &str,
-    look: impl Fn(PathBuf) -> F,
-) -> Result<PathBuf, RootfsError>
+    entry_at: impl Fn(PathBuf) -> F,
+) -> Result<PathBuf, ImageFilesError>
 where
-    F: Future<Output = Result<Seen, RootfsError>>,
+    F: Future<Output = Result<Entry, ImageFilesError>>,
 {
-    let missing = |reason| RootfsError::NoSubPath { path: sub_path.to_owned(), reason };
+    let missing = |reason| ImageFilesError::NoSubPath { path: sub_path.to_owned(), reason };
     let mut at = PathBuf::new();
     let mut ahead = steps(Path::new(sub_path));
     let mut links = 0;
@@ -48,16 +48,16 @@ where
             continue;
         };
         let next = at.join(name);
-        match look(next.clone()).await? {
-            Seen::Directory => at = next,
-            Seen::File if ahead.is_empty() => at = next,
-            Seen::File => return Err(missing("a file is on the way")),
-            Seen::Nothing => return Err(missing("there is nothing")),
-            Seen::Ring => return Err(missing("its links lead in a ring")),
-            Seen::Link(_) if links == MAX_LINKS => {
+        match entry_at(next.clone()).await? {
+            Entry::Directory => at = next,
+            Entry::File if ahead.is_empty() => at = next,
+            Entry::File => return Err(missing("a file is on the way")),
+            Entry::Nothing => return Err(missing("there is nothing")),
+            Entry::Ring => return Err(missing("its links lead in a ring")),
+            Entry::Link(_) if links == MAX_LINKS => {
                 return Err(missing("too many links are on the way"));
             }
-            Seen::Link(target) => {
+            Entry::Link(target) => {
                 links += 1;
                 if target.has_root() {
                     at = PathBuf::new();

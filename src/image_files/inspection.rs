@@ -1,5 +1,5 @@
-//! Looks inside an image through a container of it that is made for the look, never started, and
-//! removed at once. What a killed dockbridge leaves of them goes at the next start.
+//! Reads an image through a container of it that is created for that, never started, and removed at
+//! once. What a killed dockbridge leaves of them is removed at the next start.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::Rng;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::{error::RootfsError, room::Rootfs};
+use super::{error::ImageFilesError, service::ImageFiles};
 use crate::{
     engine::{
         archive::{PathContent, PathKind},
@@ -19,48 +19,51 @@ use crate::{
     translate::plan::unstarted::unstarted,
 };
 
-/// An image held open for looks. [`Peek::close`] it; a dropped one is removed in the background.
+/// An open inspection of an image. [`ImageInspection::close`] it; a dropped one is removed in the
+/// background.
 #[derive(Debug)]
-pub struct Peek {
+pub struct ImageInspection {
     /// None once closed.
     container: Option<String>,
     engine: Engine,
     tracker: TaskTracker,
 }
 
-impl Rootfs {
-    /// Opens an image for looks. While it is open the engine takes the image for used.
+impl ImageFiles {
+    /// Opens an inspection. While it is open the engine counts the image as in use.
     ///
     /// # Errors
     /// There is no such image, or the engine fails.
-    pub async fn peek(&self, image: &ImageId) -> Result<Peek, RootfsError> {
-        let name = format!("{}{:016x}", self.peek_start(), rand::rng().random::<u64>());
+    pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, ImageFilesError> {
+        let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
-        // On a task of its own: a caller who goes away meanwhile leaves nothing behind.
+        // On a task of its own: a caller that goes away meanwhile leaves nothing behind.
         let opening = self.tracker.spawn(async move {
             match engine.create_container(&name, &body).await {
-                Ok(container) => Ok(Peek { container: Some(container), engine, tracker }),
+                Ok(container) => {
+                    Ok(ImageInspection { container: Some(container), engine, tracker })
+                }
                 Err(error) => {
-                    // A broken answer does not tell whether it was made.
+                    // After a broken answer it may have been created.
                     remove(&engine, &name).await;
                     Err(error.into())
                 }
             }
         });
-        opening.await.map_err(|_| RootfsError::Lost)?
+        opening.await.map_err(|_| ImageFilesError::Panicked)?
     }
 
-    /// Removes what dockbridges before this one left of their looks.
+    /// Removes the inspection containers that earlier processes left.
     ///
     /// # Errors
     /// The engine fails; whatever could be removed is.
-    pub async fn sweep_peeks(&self) -> Result<(), RootfsError> {
+    pub async fn sweep_inspections(&self) -> Result<(), ImageFilesError> {
         self.store.described(SYNC_TIMEOUT).await?;
-        let all = self.engine.containers_named(PEEK_START, label::IMAGE_INSPECTION).await?;
+        let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
         // Listed last, so that it has whatever of ours the first list has.
         let mine =
-            self.engine.containers_named(&self.peek_start(), label::IMAGE_INSPECTION).await?;
+            self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
         for id in all {
             if mine.contains(&id) {
@@ -72,30 +75,19 @@ impl Rootfs {
         Ok(outcome?)
     }
 
-    /// How the names of this process's looks begin.
-    fn peek_start(&self) -> String {
-        format!("{PEEK_START}{:08x}-", self.token)
+    /// The first part of the names of this process's inspection containers.
+    fn name_prefix(&self) -> String {
+        format!("{NAME_PREFIX}{:08x}-", self.token)
     }
 }
 
-impl Peek {
-    /// What is at an absolute path, links followed inside the image; none where nothing is.
+impl ImageInspection {
+    /// What is at an absolute path; a link in its last step is not followed, but returned with the
+    /// path where all further links end.
     ///
     /// # Errors
     /// The engine fails, or the links go round in a ring.
-    pub async fn kind(&self, path: &str) -> Result<Option<PathKind>, RootfsError> {
-        match self.engine.path_kind(self.id(), path).await? {
-            Some(PathKind::Link(end)) => Ok(self.engine.path_kind(self.id(), &end).await?),
-            kind => Ok(kind),
-        }
-    }
-
-    /// What is at an absolute path; a link in its last step is not followed, but told with the
-    /// place where all further links end.
-    ///
-    /// # Errors
-    /// The engine fails, or the links go round in a ring.
-    pub async fn step(&self, path: &str) -> Result<Option<PathKind>, RootfsError> {
+    pub async fn step(&self, path: &str) -> Result<Option<PathKind>, ImageFilesError> {
         Ok(self.engine.path_kind(self.id(), path).await?)
     }
 
@@ -105,7 +97,7 @@ impl Peek {
     /// # Errors
     /// The engine fails, the links go round in a ring, the file is larger than `limit` bytes, or it
     /// is a pipe or a device.
-    pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, RootfsError> {
+    pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, ImageFilesError> {
         let (end, kind) = match self.step(path).await? {
             Some(PathKind::Link(end)) => (end.clone(), self.step(&end).await?),
             kind => (path.to_owned(), kind),
@@ -113,10 +105,10 @@ impl Peek {
         let path = path.to_owned();
         match kind {
             Some(PathKind::File(size)) if size > limit => {
-                Err(RootfsError::TooLarge { path, size, limit })
+                Err(ImageFilesError::TooLarge { path, size, limit })
             }
             Some(PathKind::File(_)) => Ok(Some(end)),
-            Some(PathKind::Other) => Err(RootfsError::NoFile { path }),
+            Some(PathKind::Other) => Err(ImageFilesError::NotRegularFile { path }),
             Some(PathKind::Directory | PathKind::Link(_)) | None => Ok(None),
         }
     }
@@ -127,14 +119,14 @@ impl Peek {
     ///
     /// # Errors
     /// The engine fails.
-    pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, RootfsError> {
+    pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, ImageFilesError> {
         match self.engine.read_path(self.id(), file, limit).await? {
             Some(PathContent::File(bytes)) => Ok(Some(bytes)),
             _ => Ok(None),
         }
     }
 
-    /// Ends the look; the engine has forgotten it on return.
+    /// Removes the container; the engine no longer has it on return.
     pub async fn close(mut self) {
         if let Some(container) = self.container.take() {
             remove(&self.engine, &container).await;
@@ -146,7 +138,7 @@ impl Peek {
     }
 }
 
-impl Drop for Peek {
+impl Drop for ImageInspection {
     fn drop(&mut self) {
         let Some(container) = self.container.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -155,7 +147,7 @@ impl Drop for Peek {
     }
 }
 
-/// What stays is tried again for as long as this process lives; the next one sweeps.
+/// A removal that fails is tried again until this process ends; the next one sweeps.
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);
@@ -175,4 +167,4 @@ async fn remove(engine: &Engine, container: &str) {
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How their names begin, which no image can choose: its labels alone make no container ours.
-const PEEK_START: &str = "dockbridge-peek-";
+const NAME_PREFIX: &str = "dockbridge-peek-";

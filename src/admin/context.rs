@@ -1,4 +1,4 @@
-//! What the window shows: the rooms behind it, and all that they have given to be counted.
+//! What the admin server reads: the state of the services, and their metrics.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-/// The rooms behind the window. Clones show the same.
+/// The services that the admin server reads. Clones read the same.
 #[derive(Clone, Debug)]
-pub struct Window {
-    /// What is true now.
+pub struct AdminContext {
+    /// The state of pods, containers and the engine.
     pub store: Store,
     /// Whether pods can be connected.
     pub network: Network,
-    /// How much is logged.
+    /// The level of the log.
     pub level: LevelControl,
-    /// What is counted, and what is under way.
+    /// All metrics, and running operations.
     pub registry: Arc<Registry>,
 }
 
-/// Shows what runs: our version, the engine's, and the API spoken with it.
+/// Registers our version, the engine's, and the API between them.
 pub fn register_build(store: &Store, registry: &mut Registry) {
     let store = store.clone();
     registry.register_fn(

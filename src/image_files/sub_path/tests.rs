@@ -7,23 +7,23 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Seen, resolve};
-use crate::rootfs::error::RootfsError;
+use super::{Entry, resolve};
+use crate::image_files::error::ImageFilesError;
 
 /// An image as path → what is there; directories above are meant.
-type Image = BTreeMap<&'static str, Seen>;
+type Image = BTreeMap<&'static str, Entry>;
 
-fn link(to: &str) -> Seen {
-    Seen::Link(PathBuf::from(to))
+fn link(to: &str) -> Entry {
+    Entry::Link(PathBuf::from(to))
 }
 
 fn image() -> Image {
     BTreeMap::from([
-        ("dir", Seen::Directory),
-        ("dir/sub", Seen::Directory),
-        ("dir/sub/file", Seen::File),
-        ("etc", Seen::Directory),
-        ("etc/passwd", Seen::File),
+        ("dir", Entry::Directory),
+        ("dir/sub", Entry::Directory),
+        ("dir/sub/file", Entry::File),
+        ("etc", Entry::Directory),
+        ("etc/passwd", Entry::File),
         ("relative", link("dir/sub")),
         ("absolute", link("/dir/sub")),
         ("file", link("relative/file")),
@@ -42,12 +42,12 @@ fn image() -> Image {
 fn lead(image: &Image, sub_path: &str) -> Result<String, String> {
     let look = |path: PathBuf| {
         let seen = path.to_str().and_then(|path| image.get(path)).cloned();
-        std::future::ready(Ok(seen.unwrap_or(Seen::Nothing)))
+        std::future::ready(Ok(seen.unwrap_or(Entry::Nothing)))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     match runtime.block_on(resolve(sub_path, look)) {
         Ok(path) => Ok(path.to_str().unwrap().to_owned()),
-        Err(RootfsError::NoSubPath { reason, .. }) => Err(reason.to_owned()),
+        Err(ImageFilesError::NoSubPath { reason, .. }) => Err(reason.to_owned()),
         Err(other) => panic!("{other}"),
     }
 }
@@ -106,7 +106,7 @@ proptest! {
         if let Ok(end) = lead(&image, &sub_path) {
             let plain = |step: Component<'_>| matches!(step, Component::Normal(_));
             prop_assert!(Path::new(&end).components().all(plain), "{} led to {}", sub_path, end);
-            prop_assert!(end.is_empty() || matches!(image.get(end.as_str()), Some(Seen::Directory | Seen::File)));
+            prop_assert!(end.is_empty() || matches!(image.get(end.as_str()), Some(Entry::Directory | Entry::File)));
         }
     }
 }

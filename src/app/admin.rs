@@ -1,0 +1,40 @@
+//! What the admin server shows: the state of the services, and the metrics of all of them.
+
+use std::sync::Arc;
+
+use super::services::Services;
+use crate::{
+    admin::{
+        context::{AdminContext, register_build},
+        process,
+    },
+    rpc::runtime::RuntimeRpc,
+    telemetry::{
+        log::LevelControl,
+        registry::{RegisterMetrics, Registry},
+    },
+};
+
+/// What the admin server shows of the services.
+pub(super) fn context(services: &Services, level: LevelControl) -> AdminContext {
+    let RuntimeRpc { store, network, .. } = &services.runtime;
+    let mut registry = Registry::default();
+    let metrics: [&dyn RegisterMetrics; 8] = [
+        &services.runtime.metrics,
+        services.engine.metrics(),
+        store,
+        services.logs.metrics(),
+        network.metrics(),
+        services.image.images.metrics(),
+        services.runtime.containers.metrics(),
+        services.runtime.streaming.metrics(),
+    ];
+    for one in metrics {
+        one.register(&mut registry);
+    }
+    process::register(&mut registry);
+    register_build(store, &mut registry);
+    let (store, network) = (store.clone(), network.clone());
+    let registry = Arc::new(registry);
+    AdminContext { store, network, level, registry }
+}

@@ -1,0 +1,58 @@
+//! What `run` gets besides the settings: what the process was started with, and deadlines.
+
+use std::time::Duration;
+
+use crate::{
+    engine::{client::Timeouts, lock::EngineLocks},
+    host::capability::Capability,
+    rpc::server::Silence,
+    store::settings::StoreSettings,
+    telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
+};
+
+/// What the process was started with.
+#[derive(Debug, Default)]
+pub struct Environment {
+    /// The level of the log.
+    pub level: LevelControl,
+    /// Gets notifications: ready, alive, stopping.
+    pub systemd: Systemd,
+    /// Sends spans to a trace collector.
+    pub collector: Option<Collector>,
+    /// Locks against a second server on one engine.
+    pub locks: EngineLocks,
+    /// Capabilities that this process needs and lacks.
+    pub missing: Vec<Capability>,
+}
+
+/// Deadlines that no setting has.
+#[derive(Clone, Debug)]
+pub struct Deadlines {
+    /// Of calls to the engine; that of short calls is a setting.
+    pub engine: Timeouts,
+    /// Of the store's own calls to the engine.
+    pub store: StoreSettings,
+    /// Of all CNI plugins of one ADD or DEL together.
+    pub plugins: Duration,
+    /// How often leftovers of containers that are gone are removed.
+    pub sweep_every: Duration,
+    /// Of silent callers.
+    pub callers: Silence,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            engine: Timeouts::default(),
+            store: StoreSettings::default(),
+            plugins: PLUGIN_DEADLINE,
+            sweep_every: SWEEP_EVERY,
+            callers: Silence::default(),
+        }
+    }
+}
+
+/// How often leftovers of containers that are gone are removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How long all CNI plugins of one pod may take together; longer than any that works.
+const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);

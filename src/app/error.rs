@@ -1,0 +1,103 @@
+//! Why dockbridge does not start, or stops.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::{
+    admin::server::MetricsAddressError,
+    checkpoint::error::CheckpointError,
+    host::{
+        error::HostError,
+        lock::{Holder, LockError},
+    },
+    rpc::listener::ListenError,
+    streaming::error::BindError,
+};
+
+/// dockbridge cannot start, or cannot go on.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// Pods could not be connected: that takes mounts and changes to networks.
+    #[error(
+        "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
+         image volumes would fail. Run it as root in the host's namespaces, and look for \
+         CapabilityBoundingSet= in its unit (dockbridge check tells what else is missing)"
+    )]
+    MissingCapabilities {
+        /// What is missing, by name.
+        missing: String,
+    },
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] CheckpointError),
+    /// Another dockbridge has the state directory, or we may not write there.
+    #[error(
+        "cannot use the state directory {}: it must be writable and not in use by another dockbridge \
+         (run as root, stop the other, or choose another --state-dir and another engine)",
+        state_dir.display()
+    )]
+    StateDir {
+        /// The directory.
+        state_dir: PathBuf,
+        /// Why not, and which process has it.
+        source: LockError,
+    },
+    /// Another dockbridge has the engine.
+    #[error(
+        "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop it, or point \
+         one of the two at another engine (--docker)",
+        docker.display()
+    )]
+    EngineInUse {
+        /// The engine's id.
+        id: String,
+        /// Where we reach it.
+        docker: PathBuf,
+        /// The other server.
+        holder: Holder,
+    },
+    /// The lock of the engine cannot be taken or checked.
+    #[error(
+        "the Docker Engine {id} at {} may be served by another dockbridge: cannot take its lock \
+         (run as root)",
+        docker.display()
+    )]
+    EngineLock {
+        /// The engine's id.
+        id: String,
+        /// Where we reach it.
+        docker: PathBuf,
+        /// Why not.
+        source: HostError,
+    },
+    /// The run directory cannot be used: no pod could start.
+    #[error(
+        "cannot use the run directory {} (run as root, or choose another --run-dir)",
+        run_dir.display()
+    )]
+    RunDir {
+        /// The directory.
+        run_dir: PathBuf,
+        /// Why.
+        source: HostError,
+    },
+    /// The CRI socket cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The address of exec, attach and port-forward cannot be used.
+    #[error(transparent)]
+    Streaming(#[from] BindError),
+    /// The watchdog thread cannot be started.
+    #[error("cannot start the thread that watches the socket")]
+    Watch(#[source] io::Error),
+    /// The address of metrics and health cannot be used.
+    #[error(transparent)]
+    Metrics(#[from] MetricsAddressError),
+    /// The writer task of the store has ended: a bug.
+    #[error("internal error: the store stopped; restart dockbridge and report its log")]
+    StoreStopped,
+    /// The server failed.
+    #[error("the CRI server failed")]
+    Serve(#[from] tonic::transport::Error),
+}

@@ -1,0 +1,182 @@
+//! All services, built bottom-up from the settings.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{environment::Deadlines, error::AppError, ownership::EngineOwnership};
+use crate::{
+    cdi::registry::Registry,
+    checkpoint::directory::Checkpoints,
+    concurrency::keyed_locks::KeyedLocks,
+    config::settings::Settings,
+    container::{
+        limits::resized::ResizedLimits,
+        service::{ContainerDependencies, Containers},
+    },
+    engine::client::{Engine, Timeouts},
+    host::cgroup::Cgroups,
+    image::{images::Images, pulled::Pulled, settings::ImageSettings},
+    image_files::service::ImageFiles,
+    logs::service::Logs,
+    model::{network::NetworkMode, record::ContainerRecord},
+    network::service::{Network, NetworkSettings},
+    rpc::{events::Events, image::ImageRpc, metrics::RpcMetrics, runtime::RuntimeRpc},
+    sandbox::{
+        adopt::Adopter,
+        service::{SandboxDependencies, Sandboxes},
+    },
+    stats::service::Stats,
+    store::{handle::Store, hooks::StoreHooks, oom::OomDetector},
+    streaming::service::Streaming,
+};
+
+/// What the CRI server and the admin server call.
+pub(super) struct Services {
+    pub(super) engine: Engine,
+    pub(super) sandboxes: Sandboxes,
+    pub(super) runtime: RuntimeRpc,
+    pub(super) image: ImageRpc,
+    pub(super) logs: Logs,
+    pub(super) image_files: ImageFiles,
+    pub(super) containers: Containers,
+}
+
+pub(super) async fn build(
+    settings: &Settings,
+    deadlines: Deadlines,
+    work: (&TaskTracker, &CancellationToken),
+    (engines, streaming): (&EngineOwnership, SocketAddr),
+) -> Result<Services, AppError> {
+    let tracker = work.0;
+    let checkpoints = Checkpoints::open(&settings.state_dir)?;
+    let loaded = checkpoints.load().await;
+    let timeouts = Timeouts { short: settings.request_timeout, ..deadlines.engine };
+    let engine = Engine::new(settings.docker.clone(), timeouts);
+    let logs =
+        Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
+    let network = start_network(settings, deadlines.plugins, &checkpoints).await;
+    let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
+    let adopter = Adopter::new(
+        engine.clone(),
+        network.clone(),
+        checkpoints.clone(),
+        known,
+        &settings.run_dir,
+    );
+    let hooks = engines.lock_before_use(store_hooks(&logs, &adopter));
+    let cgroups = Cgroups::default();
+    let oom = OomDetector::load(cgroups.clone(), checkpoints.clone()).await;
+    let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, hooks, oom);
+    let images = Images::new(
+        engine.clone(),
+        store.clone(),
+        image_settings(settings),
+        Pulled::load(checkpoints.clone()).await,
+        tracker,
+    );
+    let locks = KeyedLocks::default();
+    let image_files = ImageFiles::new(engine.clone(), store.clone(), &settings.run_dir, tracker);
+    let dependencies = ContainerDependencies {
+        engine: engine.clone(),
+        store: store.clone(),
+        logs: logs.clone(),
+        image_files: image_files.clone(),
+        cdi: Registry::new(settings.cdi_spec_dirs.clone()),
+        cgroups: cgroups.clone(),
+        resized: ResizedLimits::load(checkpoints.clone()).await,
+    };
+    let containers = Containers::new(dependencies, locks.clone(), &settings.state_dir, work);
+    let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
+    let dependencies = SandboxDependencies {
+        engine: engine.clone(),
+        store: store.clone(),
+        checkpoints: checkpoints.clone(),
+        network: network.clone(),
+        images: images.clone(),
+        containers: containers.clone(),
+    };
+    let namespaces: (&Path, _) = (&settings.run_dir, adopter);
+    let sandboxes = Sandboxes::new(dependencies, locks, settings.network, namespaces, tracker);
+    let config = Arc::new(verbose_config(settings));
+    let stats = Stats::start(store.clone(), cgroups);
+    let (leaving, metrics) = (work.1.clone(), RpcMetrics::beside(engine.metrics()));
+    let events =
+        Events::new(store.clone(), containers.clone(), leaving.clone(), metrics.events.clone());
+    let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
+    let runtime = RuntimeRpc {
+        sandboxes: sandboxes.clone(),
+        containers: containers.clone(),
+        streaming,
+        stats,
+        store,
+        network,
+        config,
+        sandbox_image: sandbox_image(settings).into(),
+        checkpoints,
+        leaving: work.1.clone(),
+        events,
+        metrics,
+        kept: Arc::default(),
+    };
+    Ok(Services { engine, sandboxes, runtime, image, logs, image_files, containers })
+}
+
+fn image_settings(settings: &Settings) -> ImageSettings {
+    ImageSettings {
+        sandbox_image: settings.sandbox_image.clone(),
+        pull_progress_deadline: settings.pull_progress_deadline,
+        registry_config: settings.registry_config.clone(),
+        pins: settings.pins.clone(),
+        collect: settings.collect,
+    }
+}
+
+/// The end of a container is shown when its log is complete, a pod when its network is known.
+fn store_hooks(logs: &Logs, adopter: &Adopter) -> StoreHooks {
+    let (logs, closed_logs, adopter) = (logs.clone(), logs.clone(), adopter.clone());
+    StoreHooks::new(move |record: &ContainerRecord| logs.observed(record))
+        .on_gone(move |id| closed_logs.gone(id))
+        .on_first_list(move |found| {
+            let adopter = adopter.clone();
+            async move { adopter.adopt(found).await }
+        })
+}
+
+async fn start_network(
+    settings: &Settings,
+    plugin_timeout: Duration,
+    checkpoints: &Checkpoints,
+) -> Network {
+    let network = Network::start(NetworkSettings {
+        mode: settings.network,
+        conf_dir: settings.cni.conf_dir.clone(),
+        bin_dirs: settings.cni.bin_dirs.clone(),
+        cache_dir: settings.cni.cache_dir.clone(),
+        plugin_timeout,
+    });
+    // What kubelet sent last is saved over a restart; before the first time the flag counts.
+    let saved = checkpoints.load_pod_cidrs().await;
+    network.set_pod_cidrs(saved.unwrap_or_else(|| settings.pod_cidrs.clone()));
+    network
+}
+
+/// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.
+fn verbose_config(settings: &Settings) -> serde_json::Value {
+    serde_json::json!({
+        "sandboxImage": sandbox_image(settings),
+        "docker": settings.docker,
+        "stateDir": settings.state_dir,
+        "runDir": settings.run_dir,
+        "network": match settings.network {
+            NetworkMode::Docker => "docker",
+            NetworkMode::Cni | NetworkMode::Host => "cni",
+        },
+        "cniConfDir": settings.cni.conf_dir,
+        "cniBinDirs": settings.cni.bin_dirs,
+    })
+}
+
+fn sandbox_image(settings: &Settings) -> &str {
+    settings.sandbox_image.as_deref().unwrap_or_else(|| crate::pause::archive::reference())
+}

@@ -1,0 +1,209 @@
+//! An image as a directory of this host: its layers as a read-only overlay mount.
+//!
+//! The directory is there while a container needs it according to the labels of the containers, so
+//! nothing is lost with this process. A running container has its own reference to the mount. A
+//! directory and its pin are created before the container and removed after it; whoever creates a
+//! container holds the image's lock until the store shows it.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+use tracing::{debug, warn};
+
+use super::{error::ImageFilesError, service::ImageFiles};
+use crate::{
+    error::chain,
+    host::{error::HostError, overlay},
+    model::{engine::EngineInfo, id::ImageId},
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
+};
+
+/// While this lives, the directories of these images are not removed.
+#[derive(Debug)]
+pub struct ImageLocks {
+    images: BTreeSet<ImageId>,
+    _locks: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+impl ImageLocks {
+    /// Drops the locks and returns the images.
+    pub fn unlock(self) -> BTreeSet<ImageId> {
+        self.images
+    }
+}
+
+impl ImageFiles {
+    /// Locks images against the removal of their directories. All at once and in one order, so that
+    /// no two callers wait for each other.
+    pub async fn lock(&self, images: BTreeSet<ImageId>) -> ImageLocks {
+        let mut locks = Vec::new();
+        for image in &images {
+            locks.push(self.locks.read(image.as_str()).await);
+        }
+        ImageLocks { images, _locks: locks }
+    }
+
+    /// The root of the image's directory, mounted if it is not; to be called under [`Self::lock`].
+    ///
+    /// # Errors
+    /// The engine does not report where the layers are, they cannot be mounted, or the engine does
+    /// not see the mount.
+    pub async fn directory(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+    ) -> Result<PathBuf, ImageFilesError> {
+        let _alone = self.making.write(image.as_str()).await;
+        let new = self.pin(image).await?;
+        let root = self.directory_of(image);
+        // Without a pin the image may have been removed and pulled again with other layers.
+        if new || !is_mounted(&root).await? {
+            self.mount_layers(engine, image).await?;
+        }
+        let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
+        match blocking(move || Ok(overlay::is_visible_to(&socket, &shown))).await? {
+            true => Ok(root),
+            false => Err(ImageFilesError::NotVisible { path: root }),
+        }
+    }
+
+    /// Removes the directory of an image and its pin, unless a container needs it.
+    ///
+    /// # Errors
+    /// The engine does not answer, or something is in the way.
+    pub async fn release(&self, image: &ImageId) -> Result<(), ImageFilesError> {
+        let alone = self.locks.write(image.as_str()).await;
+        self.release_locked(image, alone).await
+    }
+
+    /// The pin is removed first: what a sweep finds is the directory.
+    async fn release_locked(
+        &self,
+        image: &ImageId,
+        _alone: OwnedRwLockWriteGuard<()>,
+    ) -> Result<(), ImageFilesError> {
+        let now = self.store.synced(SYNC_TIMEOUT).await?;
+        if !now.is_complete() || is_needed(&now, image) {
+            // A sweep follows when everything is known.
+            return Ok(());
+        }
+        self.unpin(image).await?;
+        let root = self.directory_of(image);
+        blocking(move || overlay::unmount(&root)).await?;
+        debug!(%image, "no unpacked directory of this image exists");
+        Ok(())
+    }
+
+    /// Repairs what a crash, a reboot or a foreign removal of a container left: directories that are
+    /// needed are there, others are not.
+    pub async fn restore_directories(&self) {
+        match self.pinned().await {
+            Ok(pinned) => self.release_all(pinned).await,
+            Err(error) => {
+                warn!(error = chain(&error), "cannot list the images pinned for containers");
+            }
+        }
+        self.sweep().await;
+        let now = self.store.snapshot();
+        let Some(engine) = now.engine.clone() else { return };
+        for image in needed(&now) {
+            if let Err(error) = self.restore(&engine, &image).await {
+                warn!(%image, error = chain(&error), "cannot unpack an image that a container uses; retrying");
+            }
+        }
+    }
+
+    /// Pins and mounts the image again, if it is still needed; returns whether the pin was missing.
+    ///
+    /// # Errors
+    /// As [`Self::folder`].
+    pub(super) async fn restore(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+    ) -> Result<bool, ImageFilesError> {
+        let _locks = self.lock([image.clone()].into()).await;
+        if !is_needed(&self.store.snapshot(), image) {
+            return Ok(false);
+        }
+        let new = self.pin(image).await?;
+        self.directory(engine, image).await?;
+        Ok(new)
+    }
+
+    /// Removes the directories that no container needs, as found on this host.
+    pub async fn sweep(&self) {
+        let directories = self.directories.clone();
+        let found = blocking(move || Ok(images_in(&directories))).await.unwrap_or_default();
+        self.release_all(found).await;
+    }
+
+    /// An image that is locked is left to whoever has the lock, who releases it afterwards.
+    async fn release_all(&self, images: Vec<ImageId>) {
+        for image in images {
+            if !is_needed(&self.store.snapshot(), &image)
+                && let Some(alone) = self.locks.try_write(image.as_str())
+                && let Err(error) = self.release_locked(&image, alone).await
+            {
+                warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
+            }
+        }
+    }
+
+    async fn mount_layers(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+    ) -> Result<(), ImageFilesError> {
+        let layers = match self.engine.image_layers(image).await {
+            Err(error) if error.is_not_found() => return Err(ImageFilesError::NoImage),
+            layers => layers?.ok_or_else(|| ImageFilesError::unsupported(engine))?,
+        };
+        let root = self.directory_of(image);
+        blocking(move || {
+            overlay::unmount(&root).and_then(|()| overlay::mount_layers(&layers, &root))
+        })
+        .await
+    }
+
+    fn directory_of(&self, image: &ImageId) -> PathBuf {
+        self.directories.join(image.as_str().replace(':', "-"))
+    }
+}
+
+/// Whether a container mounts the image's directory.
+fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
+    let unpacked = |container: &crate::model::record::ContainerRecord| {
+        let mut mounted = container.document.image_volumes.iter();
+        mounted.any(|one| one.unpacked && one.image == *image)
+    };
+    now.mounting(image).any(|container| unpacked(container))
+}
+
+/// The images whose directories containers mount.
+pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
+    let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
+    let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
+    unpacked.collect()
+}
+
+fn images_in(directories: &Path) -> Vec<ImageId> {
+    let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
+}
+
+async fn is_mounted(root: &Path) -> Result<bool, ImageFilesError> {
+    let root = root.to_owned();
+    blocking(move || Ok(overlay::is_mounted(&root))).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
+) -> Result<T, ImageFilesError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(|_| ImageFilesError::Panicked)?;
+    Ok(done?)
+}

@@ -1,0 +1,127 @@
+//! A mount of an image, or of a path of it, in a container: by the engine where it can, else as a
+//! directory that we mount.
+
+use std::path::PathBuf;
+
+use super::{
+    error::ImageFilesError,
+    inspection::ImageInspection,
+    service::ImageFiles,
+    sub_path::{Entry, resolve},
+};
+use crate::{
+    engine::{archive::PathKind, error::EngineError},
+    model::{
+        engine::{ApiVersion, EngineInfo},
+        id::ImageId,
+        volume::{ImageVolume, VolumeSource},
+    },
+};
+
+impl ImageFiles {
+    /// Prepares a mount of an image; to be called under [`Self::lock`]. The caller calls
+    /// [`Self::release`] when the mount is not needed any more, after an error too.
+    ///
+    /// # Errors
+    /// The sub path leads nowhere, or this engine cannot have images mounted.
+    pub async fn volume(
+        &self,
+        engine: &EngineInfo,
+        image: &ImageId,
+        sub_path: &str,
+    ) -> Result<ImageVolume, ImageFilesError> {
+        let source = match mounter(engine)? {
+            Mounter::Engine => {
+                VolumeSource::Engine { sub_path: self.path_in_image(image, sub_path).await? }
+            }
+            Mounter::Dockbridge => {
+                let root = self.directory(engine, image).await?;
+                let below = resolve(sub_path, |below| entry_on_host(root.join(below))).await?;
+                VolumeSource::Directory { path: root.join(below) }
+            }
+        };
+        Ok(ImageVolume { image: image.clone(), source })
+    }
+
+    /// Where a sub path leads, as the engine takes it: it follows links on the host, where an
+    /// absolute one means something else, and finds what is missing only at the start.
+    async fn path_in_image(
+        &self,
+        image: &ImageId,
+        sub_path: &str,
+    ) -> Result<String, ImageFilesError> {
+        if sub_path.is_empty() {
+            return Ok(String::new());
+        }
+        let inspection = self.inspect(image).await?;
+        let resolved = resolve(sub_path, |below| entry_in_image(&inspection, below)).await;
+        inspection.close().await;
+        let not_utf8 = |_| ImageFilesError::SubPathNotUtf8 { path: sub_path.to_owned() };
+        resolved?.into_os_string().into_string().map_err(not_utf8)
+    }
+}
+
+/// Who mounts an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mounter {
+    Engine,
+    Dockbridge,
+}
+
+fn mounter(engine: &EngineInfo) -> Result<Mounter, ImageFilesError> {
+    if engine.api >= ApiVersion::IMAGE_MOUNTS {
+        Ok(Mounter::Engine)
+    } else if engine.storage_driver == "overlay2" && !engine.containerd_store {
+        Ok(Mounter::Dockbridge)
+    } else {
+        Err(ImageFilesError::unsupported(engine))
+    }
+}
+
+impl ImageFilesError {
+    pub(super) fn unsupported(engine: &EngineInfo) -> Self {
+        let store = match engine.containerd_store {
+            true => "containerd".to_owned(),
+            false => format!("storage driver {:?}", engine.storage_driver),
+        };
+        Self::Unsupported { api: engine.api, store }
+    }
+}
+
+/// What is at a path of an image, according to the engine.
+async fn entry_in_image(
+    inspection: &ImageInspection,
+    below: PathBuf,
+) -> Result<Entry, ImageFilesError> {
+    let path = PathBuf::from("/").join(below);
+    let not_utf8 = || ImageFilesError::SubPathNotUtf8 { path: path.display().to_string() };
+    let kind = match inspection.step(path.to_str().ok_or_else(not_utf8)?).await {
+        Err(ImageFilesError::Engine(EngineError::Failed { message, .. })) if is_ring(&message) => {
+            return Ok(Entry::Ring);
+        }
+        kind => kind?,
+    };
+    Ok(match kind {
+        None => Entry::Nothing,
+        Some(PathKind::Directory) => Entry::Directory,
+        Some(PathKind::Link(target)) => Entry::Link(target.into()),
+        Some(PathKind::File(_) | PathKind::Other) => Entry::File,
+    })
+}
+
+/// The engine's error for links that lead in a ring.
+fn is_ring(message: &str) -> bool {
+    message.contains("too many links")
+}
+
+/// What is at a path of a mounted image, which is read-only and does not change.
+async fn entry_on_host(path: PathBuf) -> Result<Entry, ImageFilesError> {
+    let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else { return Ok(Entry::Nothing) };
+    if metadata.is_dir() {
+        return Ok(Entry::Directory);
+    }
+    match tokio::fs::read_link(&path).await {
+        Ok(target) => Ok(Entry::Link(target)),
+        Err(_) => Ok(Entry::File),
+    }
+}

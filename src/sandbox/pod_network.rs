@@ -1,0 +1,42 @@
+//! What the network and the checkpoint need of a pod. Pure.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{
+        attachment::{Attachment, PodNetwork},
+        id::SandboxId,
+        record::SandboxRecord,
+        sandbox::SandboxSpec,
+    },
+};
+
+/// The checkpoint of a sandbox with this attachment.
+pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> SandboxCheckpoint {
+    SandboxCheckpoint {
+        id: sandbox.id.clone(),
+        name: sandbox.name.clone(),
+        document: (*sandbox.document).clone(),
+        created_at: sandbox.created_at,
+        attachment: Some(attachment),
+    }
+}
+
+/// What a pod's attachment needs.
+pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
+    PodNetwork {
+        id: id.clone(),
+        metadata: spec.metadata.clone(),
+        netns: netns_dir.join(id.as_str()),
+        ports: spec.ports.clone(),
+        dns: spec.dns.clone(),
+        annotations: spec.annotations.clone(),
+        cgroup_parent: spec.cgroup_parent.clone(),
+    }
+}
+
+/// The directory where namespaces are pinned.
+pub(super) fn netns_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("netns")
+}

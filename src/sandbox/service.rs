@@ -1,0 +1,122 @@
+//! The service: what RunPodSandbox, StopPodSandbox and the others share.
+
+use std::path::{Path, PathBuf};
+
+use tokio::sync::OwnedRwLockWriteGuard;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use super::{
+    adopt::Adopter,
+    error::SandboxError,
+    pod_network::{checkpoint, netns_dir},
+};
+use crate::{
+    checkpoint::directory::Checkpoints,
+    concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
+    container::service::Containers,
+    engine::client::Engine,
+    error::chain,
+    host::file::Durability,
+    image::images::Images,
+    model::{attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord},
+    network::service::Network,
+    store::handle::Store,
+};
+
+/// The services that pods need.
+#[derive(Clone)]
+pub struct SandboxDependencies {
+    /// Calls to dockerd.
+    pub engine: Engine,
+    /// The current state.
+    pub store: Store,
+    /// The checkpoint files.
+    pub checkpoints: Checkpoints,
+    /// CNI.
+    pub network: Network,
+    /// The pause image.
+    pub images: Images,
+    /// The pod's containers.
+    pub containers: Containers,
+}
+
+/// The pods of this node. Clones share everything.
+#[derive(Clone)]
+pub struct Sandboxes {
+    pub(super) deps: SandboxDependencies,
+    /// Shared with the containers: pods by sandbox id. Pods being created are locked by name.
+    pub(super) locks: KeyedLocks,
+    /// How pods that do not use the host's network are connected.
+    pub(super) mode: NetworkMode,
+    /// Namespaces are pinned as `<this>/<sandbox id>`.
+    pub(super) netns_dir: PathBuf,
+    pub(super) adopter: Adopter,
+    pub(super) running: SingleFlight<String, Result<SandboxId, SandboxError>>,
+    pub(super) stopping: SingleFlight<SandboxId, Result<(), SandboxError>>,
+    pub(super) removing: SingleFlight<SandboxId, Result<(), SandboxError>>,
+}
+
+impl Sandboxes {
+    /// Pods that do not use the host's network are connected by `mode`.
+    pub fn new(
+        deps: SandboxDependencies,
+        locks: KeyedLocks,
+        mode: NetworkMode,
+        (run_dir, adopter): (&Path, Adopter),
+        tracker: &TaskTracker,
+    ) -> Self {
+        Self {
+            deps,
+            locks,
+            mode,
+            netns_dir: netns_dir(run_dir),
+            adopter,
+            running: SingleFlight::new(tracker.clone()),
+            stopping: SingleFlight::new(tracker.clone()),
+            removing: SingleFlight::new(tracker.clone()),
+        }
+    }
+
+    /// The lock of a pod that is to be stopped; cancels what could hold it for ever.
+    pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
+        let cancellation = self.deps.containers.cancellation(id);
+        cancellation.cancel();
+        self.locks.write(id.as_str()).await
+    }
+
+    /// Saves how far a sandbox's connection has come, on disk first, then in the store.
+    pub(super) async fn save_attachment(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: Attachment,
+        durability: Durability,
+    ) -> Result<(), SandboxError> {
+        let checkpoint = checkpoint(sandbox, attachment);
+        self.deps.checkpoints.save(&checkpoint, durability).await?;
+        self.deps.store.put_checkpoint(checkpoint).await;
+        Ok(())
+    }
+
+    /// The same where a disk that cannot be written must not fail the caller.
+    pub(super) async fn try_save_attachment(
+        &self,
+        sandbox: &SandboxRecord,
+        attachment: Attachment,
+    ) {
+        let checkpoint = checkpoint(sandbox, attachment);
+        if let Err(error) = self.deps.checkpoints.save(&checkpoint, Durability::Written).await {
+            let error = chain(&error);
+            warn!(sandbox = %sandbox.id, error, "cannot write the network checkpoint of a pod; retrying");
+        }
+        self.deps.store.put_checkpoint(checkpoint).await;
+    }
+
+    /// Removes all files of a sandbox, then its checkpoint from the store.
+    pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        self.deps.containers.files().remove(id).await?;
+        self.deps.checkpoints.remove(id).await?;
+        self.deps.store.forget_checkpoint(id).await;
+        Ok(())
+    }
+}
