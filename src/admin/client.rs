@@ -1,4 +1,4 @@
-//! `dockbridge debug`: asks the socket of a running dockbridge, and prints what it says.
+//! `dockbridge debug`: sends requests to the socket of a running dockbridge, and prints the answers.
 
 use std::{
     io::{self, Write},
@@ -14,23 +14,23 @@ use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::{net::UnixStream, runtime, time::timeout};
 
-use super::question::{Question, SOCKET};
+use super::endpoints::{DebugCommand, SOCKET};
 
-/// Nobody could be asked, or did not answer.
+/// The running dockbridge could not be reached, or did not answer.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// There is no socket, or nobody behind it.
+    /// There is no socket, or no server behind it.
     #[error(
         "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
         socket.display()
     )]
-    NobodyThere {
+    NotRunning {
         /// Where.
         socket: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// The socket is root's.
+    /// The socket is for root only.
     #[error("{} is for root only", socket.display())]
     Forbidden {
         /// Where.
@@ -66,7 +66,11 @@ pub enum AskError {
 ///
 /// # Errors
 /// See [`AskError`].
-pub fn run(run_dir: &Path, question: &Question, out: &mut impl Write) -> Result<bool, AskError> {
+pub fn run(
+    run_dir: &Path,
+    question: &DebugCommand,
+    out: &mut impl Write,
+) -> Result<bool, AskError> {
     let socket = run_dir.join(SOCKET);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut good = true;
@@ -92,7 +96,7 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
         io::ErrorKind::PermissionDenied => AskError::Forbidden { socket: path() },
         // More wait for it already than it may have waiting.
         io::ErrorKind::WouldBlock => AskError::Silent { socket: path() },
-        _ => AskError::NobodyThere { socket: path(), source },
+        _ => AskError::NotRunning { socket: path(), source },
     })?;
     let broken = |source| AskError::Broken { socket: path(), source };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;

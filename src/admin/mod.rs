@@ -4,11 +4,11 @@
 //! metrics and health alone. Nothing here changes anything but the amount of the log, and nothing
 //! it shows is a secret: no environment, no command lines, no annotations, no tokens.
 
-pub mod answer;
 pub mod client;
 pub mod context;
+pub mod endpoints;
+pub mod handler;
 pub mod health;
 pub mod process;
-pub mod question;
 pub mod server;
 pub mod state;

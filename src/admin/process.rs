@@ -1,4 +1,4 @@
-//! Figures of this process, read from the kernel and the runtime whenever somebody asks.
+//! Metrics of this process, read from the kernel and the runtime at each scrape.
 
 use std::{
     fs,
@@ -90,5 +90,5 @@ fn watches() -> Option<f64> {
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";
-/// The kernel tells times to programs in hundredths of a second, whatever its own clock.
+/// The kernel reports times to programs in hundredths of a second, whatever its own clock.
 const TICKS: f64 = 100.0;

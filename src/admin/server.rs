@@ -19,9 +19,9 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    answer::{Audience, answer},
     context::AdminContext,
-    question::SOCKET,
+    endpoints::SOCKET,
+    handler::{Access, answer},
 };
 use crate::{concurrency::connection_limit::ConnectionLimit, error::chain, rpc::listener::Socket};
 
@@ -44,7 +44,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Binds `address`, if there is one, and the socket in `run_dir`. Without the latter
-    /// dockbridge can do all it is for: why there is none is told in the log.
+    /// dockbridge works without it: why there is none is in the log.
     ///
     /// # Errors
     /// The address is in use, or not ours.
@@ -76,14 +76,14 @@ impl Listeners {
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { tcp, unix } = self;
-        let mut anybody = Guests::new(&context, Audience::Anybody);
+        let mut anybody = Guests::new(&context, Access::Public);
         let for_anybody = async move {
             let Some(tcp) = tcp else { return pending().await };
             loop {
                 anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
             }
         };
-        let mut root = Guests::new(&context, Audience::Root);
+        let mut root = Guests::new(&context, Access::Root);
         let for_root = async move {
             let Some((_socket, unix)) = unix else { return pending().await };
             loop {
@@ -100,15 +100,15 @@ impl Listeners {
 /// The connections of one listener. They end with it.
 struct Guests {
     context: Arc<AdminContext>,
-    audience: Audience,
+    access: Access,
     connections: ConnectionLimit,
     tasks: JoinSet<()>,
 }
 
 impl Guests {
-    fn new(context: &Arc<AdminContext>, audience: Audience) -> Self {
+    fn new(context: &Arc<AdminContext>, access: Access) -> Self {
         let (connections, tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
-        Self { context: Arc::clone(context), audience, connections, tasks }
+        Self { context: Arc::clone(context), access, connections, tasks }
     }
 
     async fn admit<I>(&mut self, stream: io::Result<I>)
@@ -118,8 +118,8 @@ impl Guests {
         match stream {
             Ok(stream) => {
                 while self.tasks.try_join_next().is_some() {}
-                let guest = receive(stream, Arc::clone(&self.context), self.audience);
-                self.connections.add(self.tasks.spawn(guest));
+                let connection = receive(stream, Arc::clone(&self.context), self.access);
+                self.connections.add(self.tasks.spawn(connection));
             }
             Err(error) => {
                 // Out of descriptors, most likely.
@@ -131,13 +131,13 @@ impl Guests {
 }
 
 /// One request for each connection.
-async fn receive<I>(stream: I, context: Arc<AdminContext>, audience: Audience)
+async fn receive<I>(stream: I, context: Arc<AdminContext>, access: Access)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
         let context = Arc::clone(&context);
-        async move { Ok::<_, Infallible>(answer(request, &context, audience).await) }
+        async move { Ok::<_, Infallible>(answer(request, &context, access).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,4 +1,4 @@
-//! What dockbridge knows, as JSON for people who look for a fault. Names, states and addresses:
+//! The state dump: what dockbridge knows, as JSON, for finding faults. Names, states and addresses:
 //! no environment, no command lines, no labels or annotations, nothing a secret may hide in.
 
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn engine(now: &Snapshot) -> Value {
 
 fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
     let metadata = &pod.document.spec.metadata;
-    let told = json!({
+    let shown = json!({
         "id": pod.id.as_str(),
         "name": pod.name,
         "pod": metadata.name,
@@ -65,12 +65,12 @@ fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
         "containers":
             now.containers_of(&pod.id).iter().map(|one| container(one)).collect::<Vec<_>>(),
     });
-    marked(told, pod.process.as_ref().is_some_and(Process::is_listed))
+    with_listed_only(shown, pod.process.as_ref().is_some_and(Process::is_listed))
 }
 
 fn container(record: &ContainerRecord) -> Value {
     let metadata = &record.document.spec.metadata;
-    let told = json!({
+    let shown = json!({
         "id": record.id.as_str(),
         "name": record.name,
         "container": metadata.name,
@@ -80,11 +80,11 @@ fn container(record: &ContainerRecord) -> Value {
         "process": process(&record.process),
         "engineLog": record.engine_log,
     });
-    marked(told, record.process.is_listed())
+    with_listed_only(shown, record.process.is_listed())
 }
 
 fn process(process: &Process) -> Value {
-    let mut told = json!({ "state": process.state_name() });
+    let mut shown = json!({ "state": process.state_name() });
     let more = match process {
         Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
         // The engine's message may quote the command line.
@@ -94,10 +94,10 @@ fn process(process: &Process) -> Value {
         }),
         Process::Created | Process::Listed(_) | Process::Unknown => Value::Null,
     };
-    if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
-        told.extend(more);
+    if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
+        shown.extend(more);
     }
-    told
+    shown
 }
 
 /// Results of plugins are left out: they are theirs.
@@ -112,14 +112,14 @@ fn attachment(attachment: &Attachment) -> Value {
 }
 
 fn of_image(image: &ImageRecord) -> Value {
-    let told = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
-    marked(told, !image.inspected)
+    let shown = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
+    with_listed_only(shown, !image.inspected)
 }
 
 /// Says of an object that it is known only from the engine's list: its inspect has not answered.
-fn marked(mut told: Value, listed_only: bool) -> Value {
-    if let (true, Value::Object(told)) = (listed_only, &mut told) {
-        told.insert("listedOnly".to_owned(), true.into());
+fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
+    if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
+        shown.insert("listedOnly".to_owned(), true.into());
     }
-    told
+    shown
 }

@@ -117,7 +117,7 @@ pub(super) async fn build(
         leaving: work.1.clone(),
         events,
         metrics,
-        kept: Arc::default(),
+        encoded: Arc::default(),
     };
     Ok(Services { engine, sandboxes, runtime, image, logs, image_files, containers })
 }

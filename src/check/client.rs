@@ -97,7 +97,7 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// Status; the image of the containers that hold pods' networks, if the server tells.
+    /// Status; the image of the containers that hold pods' networks, if the server reports it.
     pub(super) async fn sandbox_image(&self) -> Result<Option<String>, CallError> {
         let mut runtime = self.runtime.clone();
         let answer = within("Status", runtime.status(cri::StatusRequest { verbose: true })).await?;

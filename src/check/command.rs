@@ -12,13 +12,13 @@ use tokio::{
 };
 
 use super::{
-    finding::Weight,
+    finding::Severity,
     host::{self, Examined},
     pod, takeover,
 };
 use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archive};
 
-/// What to look at besides the host.
+/// What to check besides the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beyond {
     /// The pods that are there, and what would become of them.
@@ -27,7 +27,7 @@ pub struct Beyond {
     pub pod: bool,
 }
 
-/// Examines the host, and more if asked to, and tells the findings to `out`. Answers whether nothing
+/// Checks the host, and more if asked to, and prints the findings to `out`. Returns whether nothing
 /// failed.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn run(settings: &Settings, beyond: Beyond, out: &mut (impl Write + Send)) -
         let Examined { findings, server } =
             host::examine(settings, &EngineLocks::default(), beyond.pod).await;
         write!(out, "{findings}")?;
-        let mut healthy = findings.worst() < Weight::Fail;
+        let mut healthy = findings.worst() < Severity::Fail;
         if beyond.takeover {
             healthy &= tell_takeover(settings, out).await?;
         }
@@ -58,7 +58,7 @@ async fn tell_takeover(settings: &Settings, out: &mut impl Write) -> io::Result<
         write!(out, "{finding}")?;
     }
     writeln!(out, "{}", takeover::summary(&findings))?;
-    Ok(findings.worst() < Weight::Fail)
+    Ok(findings.worst() < Severity::Fail)
 }
 
 /// Runs a pod through the server on `socket`, which may have been started with other settings.
@@ -73,7 +73,7 @@ async fn run_pod(
     match pod::run(socket, image, out, interrupt()).await {
         Ok(()) => Ok(true),
         Err(error) => {
-            writeln!(out, "{:<5} {:<13} {error}", Weight::Fail, "pod")?;
+            writeln!(out, "{:<5} {:<13} {error}", Severity::Fail, "pod")?;
             Ok(false)
         }
     }

@@ -1,13 +1,13 @@
-//! What was found, how grave it is, and what to do about it.
+//! Findings: what was checked, the result with its severity, and what to do about it.
 
 use std::fmt;
 
-/// How grave a finding is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Severity {
     /// As it should be.
     Ok,
-    /// Pods run; something will be missed one day.
+    /// Pods run; something will fail one day.
     Warn,
     /// Pods cannot run.
     Fail,
@@ -16,9 +16,9 @@ pub enum Weight {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How grave it is.
-    pub weight: Weight,
-    /// What was looked at, in a word.
+    /// How severe it is.
+    pub severity: Severity,
+    /// What was checked, in a word.
     pub subject: &'static str,
     /// What was seen.
     pub seen: String,
@@ -33,33 +33,33 @@ pub struct Findings(pub Vec<Finding>);
 impl Finding {
     /// As it should be.
     pub fn ok(subject: &'static str, seen: impl Into<String>) -> Self {
-        Self { weight: Weight::Ok, subject, seen: seen.into(), advice: String::new() }
+        Self { severity: Severity::Ok, subject, seen: seen.into(), advice: String::new() }
     }
 
-    /// Something will be missed one day.
+    /// Something will fail one day.
     pub fn warn(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { weight: Weight::Warn, subject, seen: seen.into(), advice: advice.into() }
+        Self { severity: Severity::Warn, subject, seen: seen.into(), advice: advice.into() }
     }
 
     /// Pods cannot run.
     pub fn fail(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { weight: Weight::Fail, subject, seen: seen.into(), advice: advice.into() }
+        Self { severity: Severity::Fail, subject, seen: seen.into(), advice: advice.into() }
     }
 }
 
 impl Findings {
-    /// The gravest weight.
-    pub fn worst(&self) -> Weight {
-        self.0.iter().map(|finding| finding.weight).max().unwrap_or(Weight::Ok)
+    /// The highest severity.
+    pub fn worst(&self) -> Severity {
+        self.0.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// How many findings weigh this much.
-    fn count(&self, weight: Weight) -> usize {
-        self.0.iter().filter(|finding| finding.weight == weight).count()
+    /// How many findings have this severity.
+    fn count(&self, severity: Severity) -> usize {
+        self.0.iter().filter(|finding| finding.severity == severity).count()
     }
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ok => "OK",
@@ -72,7 +72,7 @@ impl fmt::Display for Weight {
 impl fmt::Display for Finding {
     /// One line for what was seen, and one behind an arrow for what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<5} {:<13} {}", self.weight, self.subject, self.seen)?;
+        writeln!(f, "{:<5} {:<13} {}", self.severity, self.subject, self.seen)?;
         if !self.advice.is_empty() {
             writeln!(f, "{:19} -> {}", "", self.advice)?;
         }
@@ -85,7 +85,7 @@ impl fmt::Display for Findings {
         for finding in &self.0 {
             finding.fmt(f)?;
         }
-        let (warn, fail) = (self.count(Weight::Warn), self.count(Weight::Fail));
+        let (warn, fail) = (self.count(Severity::Warn), self.count(Severity::Fail));
         match (warn, fail) {
             (0, 0) => writeln!(f, "This host is ready."),
             (_, 0) => writeln!(f, "This host is ready, with {}.", counted(warn, "warning")),

@@ -5,7 +5,7 @@ use tokio::task::spawn_blocking;
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings},
-    place, server,
+    paths, server,
 };
 use crate::{
     config::settings::Settings, engine::lock::EngineLocks, host::lock::Holder,
@@ -45,9 +45,9 @@ pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -
     let settings = settings.clone();
     let local = spawn_blocking(move || {
         let mut local = capability::examine(&settings.docker);
-        local.push(place::listen(&settings.listen));
-        local.push(place::directory("state", "--state-dir", &settings.state_dir));
-        local.push(place::directory("run", "--run-dir", &settings.run_dir));
+        local.push(paths::listen(&settings.listen));
+        local.push(paths::directory("state", "--state-dir", &settings.state_dir));
+        local.push(paths::directory("run", "--run-dir", &settings.run_dir));
         local
     });
     findings.extend(local.await.unwrap_or_default());

@@ -1,8 +1,8 @@
 //! `dockbridge check`: examines this host the way a colleague would before saying it is ready, and
 //! runs a pod to prove it.
 //!
-//! [`command`] is the verb. [`host`] looks at everything and returns [`finding::Findings`]; each
-//! room beside it judges one subject, from facts given as values wherever it can. [`pod`] is a CRI
+//! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]; each
+//! file beside it checks one subject, from facts given as values wherever it can. [`pod`] is a CRI
 //! client that takes one pod up and down and times each step; [`takeover`] tells what would become
 //! of the pods that are there; [`alive`] asks whether anybody is there.
 
@@ -17,7 +17,7 @@ mod capability;
 mod client;
 mod cni;
 mod engine;
-mod place;
+mod paths;
 mod server;
 
 #[cfg(test)]

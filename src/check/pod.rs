@@ -25,21 +25,21 @@ pub enum PodError {
     /// The operator asked to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The steps cannot be told.
+    /// The steps cannot be printed.
     #[error("cannot write the report")]
     Report(#[from] io::Error),
 }
 
-/// The image that the server on the socket makes pods of, if it tells.
+/// The sandbox image of the server on the socket, if it reports it.
 pub async fn image_of(socket: &Path) -> Option<String> {
     Client::connect(socket).await.ok()?.sandbox_image().await.ok()?
 }
 
-/// Runs a pod with one container of `image` through the socket, tells each step to `out` as it
+/// Runs a pod with one container of `image` through the socket, prints each step to `out` as it
 /// is done, and removes the pod. `stop` ends it early.
 ///
 /// # Errors
-/// What failed first. The pod is removed all the same; what could not be removed is told to
+/// What failed first. The pod is removed all the same; what could not be removed is printed to
 /// `out`.
 pub async fn run(
     socket: &Path,
@@ -69,25 +69,25 @@ async fn live<W: Write>(
 ) -> Result<(), PodError> {
     let version = client.version().await?;
     let runtime = format!("{} {}", version.runtime_name, version.runtime_version);
-    steps.tell("Version", runtime)?;
+    steps.print("Version", runtime)?;
     let up = Instant::now();
     let sandbox = client.run(pod).await?;
-    steps.tell("RunPodSandbox", short(&sandbox))?;
+    steps.print("RunPodSandbox", short(&sandbox))?;
     let container = client.create(&sandbox, container_config(image), pod).await?;
-    steps.tell("CreateContainer", short(&container))?;
+    steps.print("CreateContainer", short(&container))?;
     client.start(&container).await?;
-    steps.tell("StartContainer", "")?;
+    steps.print("StartContainer", "")?;
     let up = up.elapsed();
     verify(client, &sandbox, &container, steps).await?;
     let down = Instant::now();
     client.stop(&container, GRACE_SECONDS).await?;
-    steps.tell("StopContainer", "")?;
+    steps.print("StopContainer", "")?;
     client.remove(&container).await?;
-    steps.tell("RemoveContainer", "")?;
+    steps.print("RemoveContainer", "")?;
     client.stop_sandbox(&sandbox).await?;
-    steps.tell("StopPodSandbox", "")?;
+    steps.print("StopPodSandbox", "")?;
     client.remove_sandbox(&sandbox).await?;
-    steps.tell("RemovePodSandbox", "")?;
+    steps.print("RemovePodSandbox", "")?;
     steps.sum(up, down.elapsed())
 }
 
@@ -106,17 +106,17 @@ async fn verify<W: Write>(
     if address.is_empty() {
         return Err(unexpected("PodSandboxStatus", "the pod has no address").into());
     }
-    steps.tell("PodSandboxStatus", format!("ready at {address}"))?;
+    steps.print("PodSandboxStatus", format!("ready at {address}"))?;
     let status = client.container(container).await?;
     if status.state() != cri::ContainerState::ContainerRunning {
         let words = format!("it does not run: {} {}", status.reason, status.message);
         return Err(unexpected("ContainerStatus", words).into());
     }
-    Ok(steps.tell("ContainerStatus", "running")?)
+    Ok(steps.print("ContainerStatus", "running")?)
 }
 
 /// Removes what a broken run has left. It is found by its label, since its id may never have
-/// reached us, and looked for more than once, since the server may still be at work on it.
+/// reached us, and searched for more than once, since the server may still be at work on it.
 async fn clear_away<W: Write>(
     client: &Client,
     uid: &str,
@@ -126,7 +126,7 @@ async fn clear_away<W: Write>(
     for _ in 0..LOOKS {
         let left = match client.labelled(UID_LABEL, uid).await {
             Ok(left) => left,
-            Err(error) => return Ok(steps.tell("clean-up", error)?),
+            Err(error) => return Ok(steps.print("clean-up", error)?),
         };
         clean_looks = if left.is_empty() { clean_looks + 1 } else { 0 };
         if clean_looks == CLEAN_LOOKS {
@@ -135,8 +135,10 @@ async fn clear_away<W: Write>(
         for id in left {
             let stopped = client.stop_sandbox(&id).await;
             match stopped.and(client.remove_sandbox(&id).await) {
-                Ok(()) => steps.tell("clean-up", format!("removed {}", short(&id)))?,
-                Err(error) => steps.tell("clean-up", format!("{} is left: {error}", short(&id)))?,
+                Ok(()) => steps.print("clean-up", format!("removed {}", short(&id)))?,
+                Err(error) => {
+                    steps.print("clean-up", format!("{} is left: {error}", short(&id)))?;
+                }
             }
         }
         sleep(BETWEEN_LOOKS).await;
@@ -152,7 +154,7 @@ struct Steps<'a, W> {
 
 impl<W: Write> Steps<'_, W> {
     /// Tells one step with the time since the one before.
-    fn tell(&mut self, step: &str, note: impl fmt::Display) -> io::Result<()> {
+    fn print(&mut self, step: &str, note: impl fmt::Display) -> io::Result<()> {
         let line = format!("{step:<17} {:>9}  {note}", shown(self.began.elapsed()));
         writeln!(self.out, "{}", line.trim_end())?;
         self.began = Instant::now();
@@ -214,8 +216,8 @@ fn short(id: &str) -> &str {
 const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;
-/// How often what is left is looked for, at most.
+/// How often leftovers are searched for, at most.
 const LOOKS: usize = 10;
-/// After how many looks without a finding it counts as gone.
+/// After how many searches without a result they count as gone.
 const CLEAN_LOOKS: usize = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::task::spawn_blocking;
 
-use super::finding::{Finding, Findings, Weight};
+use super::finding::{Finding, Findings, Severity};
 use crate::{
     checkpoint::directory::Checkpoints,
     config::settings::Settings,
@@ -117,7 +117,7 @@ fn judge(
         (NetworkMode::Cni, _) => {
             return Finding::warn(
                 POD,
-                format!("{named}; nothing tells how it is connected"),
+                format!("{named}; how it is connected cannot be found"),
                 "it will be NOTREADY, and kubelet will make it again: see that --cni-conf-dir and \
                  --cni-cache-dir are those that cri-dockerd had",
             );
@@ -149,13 +149,13 @@ fn listed<T: ToString>(addresses: &[T]) -> String {
     }
 }
 
-/// In a sentence, with how to go back.
+/// In a sentence, with the way back.
 pub fn summary(findings: &Findings) -> String {
     if findings.0.iter().any(|finding| finding.subject == ENGINE) {
         return "Nothing is known of the pods: Docker did not list them.\n".to_owned();
     }
     let pods = || findings.0.iter().filter(|finding| finding.subject == POD);
-    let doubtful = pods().filter(|finding| finding.weight > Weight::Ok).count();
+    let doubtful = pods().filter(|finding| finding.severity > Severity::Ok).count();
     let whole = pods().count() - doubtful;
     format!("Pods taken over as they are: {whole}; not: {doubtful}.\n\n{WAY_BACK}")
 }

@@ -15,8 +15,8 @@ use tonic::{Request, Response, Status, transport::Server};
 
 use super::{
     capability, cni, engine,
-    finding::{Finding, Findings, Weight},
-    place,
+    finding::{Finding, Findings, Severity},
+    paths,
     pod::{self, PodError},
     server,
 };
@@ -44,29 +44,29 @@ fn a_report_ends_with_its_verdict() {
     assert!(text.ends_with("This host is ready, with 1 warning.\n"), "{text}");
     let failed = Findings(vec![Finding::fail("a", "b", "c"), Finding::fail("a", "b", "c")]);
     assert!(failed.to_string().ends_with("This host is not ready: 2 failures.\n"));
-    assert_eq!(failed.worst(), Weight::Fail);
+    assert_eq!(failed.worst(), Severity::Fail);
 }
 
 #[test]
 fn cgroups_are_judged_with_their_kind() {
-    let weight = |driver, version, systemd| {
+    let severity = |driver, version, systemd| {
         let info = EngineInfo { cgroup_driver: driver, cgroup_version: version, ..info() };
         let findings = engine::judge(Path::new("/s"), &info, systemd);
-        findings.into_iter().find(|finding| finding.subject == "cgroup").unwrap().weight
+        findings.into_iter().find(|finding| finding.subject == "cgroup").unwrap().severity
     };
-    assert_eq!(weight(CgroupDriver::Systemd, 2, true), Weight::Ok);
-    assert_eq!(weight(CgroupDriver::Cgroupfs, 2, false), Weight::Ok);
-    assert_eq!(weight(CgroupDriver::Cgroupfs, 2, true), Weight::Warn);
-    assert_eq!(weight(CgroupDriver::Cgroupfs, 1, false), Weight::Warn);
-    assert_eq!(weight(CgroupDriver::None, 2, false), Weight::Fail);
+    assert_eq!(severity(CgroupDriver::Systemd, 2, true), Severity::Ok);
+    assert_eq!(severity(CgroupDriver::Cgroupfs, 2, false), Severity::Ok);
+    assert_eq!(severity(CgroupDriver::Cgroupfs, 2, true), Severity::Warn);
+    assert_eq!(severity(CgroupDriver::Cgroupfs, 1, false), Severity::Warn);
+    assert_eq!(severity(CgroupDriver::None, 2, false), Severity::Fail);
 }
 
 #[test]
 fn an_engine_of_another_host_is_seen() {
     let seen = |info: &EngineInfo| Findings(engine::judge(Path::new("/s"), info, false)).worst();
-    assert_eq!(seen(&info()), Weight::Ok);
-    assert_eq!(seen(&EngineInfo { root_dir: PathBuf::from("/no/such"), ..info() }), Weight::Fail);
-    assert_eq!(seen(&EngineInfo { live_restore: false, ..info() }), Weight::Warn);
+    assert_eq!(seen(&info()), Severity::Ok);
+    assert_eq!(seen(&EngineInfo { root_dir: PathBuf::from("/no/such"), ..info() }), Severity::Fail);
+    assert_eq!(seen(&EngineInfo { live_restore: false, ..info() }), Severity::Warn);
     let warned =
         EngineInfo { warnings: vec!["WARNING: No swap limit support".to_owned()], ..info() };
     let text = Findings(engine::judge(Path::new("/s"), &warned, false)).to_string();
@@ -76,7 +76,7 @@ fn an_engine_of_another_host_is_seen() {
 #[tokio::test]
 async fn an_engine_that_is_not_there_is_a_failure() {
     let absent = engine::ask(Path::new("/no/such.sock")).await.unwrap_err();
-    assert_eq!(absent.weight, Weight::Fail);
+    assert_eq!(absent.severity, Severity::Fail);
     assert!(absent.seen.contains("/no/such.sock"), "{absent:?}");
 }
 
@@ -89,7 +89,7 @@ async fn the_network_is_looked_for_as_the_server_does() {
         cache_dir: home.path().join("cache"),
     };
     let absent = cni::examine(&settings).await;
-    assert_eq!(absent[0].weight, Weight::Fail);
+    assert_eq!(absent[0].severity, Severity::Fail);
     assert!(absent[0].advice.contains("--network docker"), "{absent:?}");
     fs::create_dir(&settings.conf_dir).unwrap();
     fs::write(settings.conf_dir.join("05-bad.conflist"), "{").unwrap();
@@ -101,11 +101,11 @@ async fn the_network_is_looked_for_as_the_server_does() {
     fs::write(&plugin, versions).unwrap();
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
     let findings = cni::examine(&settings).await;
-    let seen: Vec<(Weight, &str)> =
-        findings.iter().map(|finding| (finding.weight, finding.seen.as_str())).collect();
-    assert_eq!(seen[0], (Weight::Ok, "net of 10-net.conflist: plug"));
-    assert!(seen[1].0 == Weight::Warn && seen[1].1.starts_with("passed over 05-bad.conflist: "));
-    assert_eq!(seen[2], (Weight::Warn, "no plugin of net maps host ports"));
+    let seen: Vec<(Severity, &str)> =
+        findings.iter().map(|finding| (finding.severity, finding.seen.as_str())).collect();
+    assert_eq!(seen[0], (Severity::Ok, "net of 10-net.conflist: plug"));
+    assert!(seen[1].0 == Severity::Warn && seen[1].1.starts_with("passed over 05-bad.conflist: "));
+    assert_eq!(seen[2], (Severity::Warn, "no plugin of net maps host ports"));
 }
 
 #[test]
@@ -129,33 +129,33 @@ fn a_bridge_without_a_firewall_is_told_where_bridged_traffic_is_filtered() {
 
 #[test]
 fn missing_capabilities_are_named() {
-    assert_eq!(capability::own("CapEff:\t000001ffffffffff\n").weight, Weight::Ok);
+    assert_eq!(capability::own("CapEff:\t000001ffffffffff\n").severity, Severity::Ok);
     let without = capability::own("CapEff:\t00000000a80425fb\n");
-    assert_eq!(without.weight, Weight::Fail);
+    assert_eq!(without.severity, Severity::Fail);
     assert!(without.seen.contains("CAP_SYS_ADMIN and CAP_NET_ADMIN"), "{without:?}");
-    assert_eq!(capability::own("").weight, Weight::Fail);
-    assert_eq!(capability::protection(-1000).weight, Weight::Ok);
-    assert_eq!(capability::protection(0).weight, Weight::Warn);
+    assert_eq!(capability::own("").severity, Severity::Fail);
+    assert_eq!(capability::protection(-1000).severity, Severity::Ok);
+    assert_eq!(capability::protection(0).severity, Severity::Warn);
 }
 
 #[test]
 fn places_are_tried_and_left_clean() {
     let home = tempfile::tempdir().unwrap();
     let deep = home.path().join("a/b");
-    assert_eq!(place::directory("state", "--state-dir", home.path()).weight, Weight::Ok);
-    assert!(place::directory("state", "--state-dir", &deep).seen.ends_with("will be made"));
+    assert_eq!(paths::directory("state", "--state-dir", home.path()).severity, Severity::Ok);
+    assert!(paths::directory("state", "--state-dir", &deep).seen.ends_with("will be created"));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     let file = home.path().join("file");
     fs::write(&file, "").unwrap();
-    let blocked = place::directory("state", "--state-dir", &file.join("below"));
-    assert_eq!(blocked.weight, Weight::Fail, "{blocked:?}");
-    assert_eq!(place::listen(&file).weight, Weight::Fail);
-    assert!(place::listen(&deep).seen.ends_with("is free"));
+    let blocked = paths::directory("state", "--state-dir", &file.join("below"));
+    assert_eq!(blocked.severity, Severity::Fail, "{blocked:?}");
+    assert_eq!(paths::listen(&file).severity, Severity::Fail);
+    assert!(paths::listen(&deep).seen.ends_with("is free"));
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
-    assert!(place::listen(&socket).seen.starts_with("somebody serves"));
+    assert!(paths::listen(&socket).seen.starts_with("a server answers"));
     drop(listener);
-    assert!(place::listen(&socket).seen.ends_with("will be replaced"));
+    assert!(paths::listen(&socket).seen.ends_with("will be replaced"));
 }
 
 #[test]
@@ -167,19 +167,19 @@ fn the_server_of_an_engine_is_told_from_a_second_one() {
     let (one, other) = (home.path().join("one"), home.path().join("other"));
     let _listener = UnixListener::bind(&one).unwrap();
     std::os::unix::fs::symlink(home.path(), home.path().join("link")).unwrap();
-    assert_eq!(server::judge(&Ok(None), &one, false).weight, Weight::Ok);
+    assert_eq!(server::judge(&Ok(None), &one, false).severity, Severity::Ok);
     for same in [&one, &home.path().join("link/one")] {
         let running = server::judge(&held(Some(&one)), same, false);
-        assert_eq!(running.weight, Weight::Ok, "{running:?}");
+        assert_eq!(running.severity, Severity::Ok, "{running:?}");
     }
     let rival = server::judge(&held(Some(&one)), &other, false);
-    assert_eq!(rival.weight, Weight::Fail);
+    assert_eq!(rival.severity, Severity::Fail);
     assert!(rival.seen.contains(&format!("process 7 serving {}", one.display())), "{rival:?}");
     assert!(rival.advice.contains(&format!("--listen unix://{}", one.display())), "{rival:?}");
-    assert_eq!(server::judge(&held(Some(&one)), &other, true).weight, Weight::Warn);
-    assert_eq!(server::judge(&held(None), &other, true).weight, Weight::Fail);
+    assert_eq!(server::judge(&held(Some(&one)), &other, true).severity, Severity::Warn);
+    assert_eq!(server::judge(&held(None), &other, true).severity, Severity::Fail);
     let locked = HostError::new("open", &one, std::io::ErrorKind::PermissionDenied);
-    assert_eq!(server::judge(&Err(locked), &one, false).weight, Weight::Warn);
+    assert_eq!(server::judge(&Err(locked), &one, false).severity, Severity::Warn);
 }
 
 #[tokio::test]

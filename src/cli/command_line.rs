@@ -8,7 +8,7 @@ use super::{
     flags::Flags,
     legacy::{EMPTY_NETWORK_PLUGIN, LegacyFlags},
 };
-use crate::{admin::question::Question, config::raw::RawValue};
+use crate::{admin::endpoints::DebugCommand, config::raw::RawValue};
 
 /// The command line.
 #[derive(Clone, Debug, Parser)]
@@ -54,7 +54,7 @@ pub enum Command {
 pub struct DebugArgs {
     /// What to show or set
     #[command(subcommand)]
-    pub question: Question,
+    pub question: DebugCommand,
 }
 
 /// How thoroughly to check.

@@ -9,7 +9,7 @@ use super::{
     execute,
 };
 use crate::{
-    admin::question::Question,
+    admin::endpoints::DebugCommand,
     config::{
         key::Key,
         raw::{RawValue, Source},
@@ -38,15 +38,15 @@ fn the_other_commands() {
         Command::Check(CheckArgs { pod: true, takeover: false })
     );
     let debug = |question| Command::Debug(DebugArgs { question });
-    assert_eq!(invocation(&["debug", "state"]).command, debug(Question::State));
+    assert_eq!(invocation(&["debug", "state"]).command, debug(DebugCommand::State));
     assert_eq!(
         invocation(&["debug", "log-level"]).command,
-        debug(Question::LogLevel { level: None })
+        debug(DebugCommand::LogLevel { level: None })
     );
     let level = Some("debug".to_owned());
     assert_eq!(
         invocation(&["debug", "log-level", "debug"]).command,
-        debug(Question::LogLevel { level })
+        debug(DebugCommand::LogLevel { level })
     );
     assert_eq!(invocation(&["version"]).command, Command::Version);
     assert_eq!(invocation(&["--buildinfo"]).command, Command::Version);

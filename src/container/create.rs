@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::{
     error::ContainerError,
-    gather::look::patiently,
+    gather::host_check::within_deadline,
     name_conflict::{Verdict, create_named},
     service::Containers,
     volumes::Volumes,
@@ -141,10 +141,10 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
     let directories = plan.directories.clone();
     let lost = |lost: JoinError| ContainerError::file("create mount source", "/", lost.into());
-    patiently(|look| async move {
+    within_deadline(|check| async move {
         let making = spawn_blocking(move || {
             directories.into_iter().try_for_each(|path| {
-                look.at(&path)?;
+                check.at(&path)?;
                 // The caller chose the place.
                 make_directory(&path).map_err(|cause| ContainerError::File {
                     action: "create mount source",

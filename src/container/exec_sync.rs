@@ -1,10 +1,10 @@
 //! ExecSync: a command run in a container, its output and how it ended, within a time.
 //!
 //! The command runs on a task of its own, so that one whose caller has left or whose time is up
-//! is killed with everything it began, and nobody need wait for that to be certain it happens.
+//! is killed with everything it began, whether or not a caller waits.
 //! What a command leaves running on purpose after its own end is its container's affair. Such a
 //! child that holds the output open delays the answer, on engines from 26 by two seconds: so long
-//! the engine waits for the output before it tells how the command itself ended.
+//! the engine waits for the output before it reports how the command itself ended.
 
 use std::{sync::Arc, time::Duration};
 
@@ -143,7 +143,7 @@ struct Run {
     command_records: CommandRecords,
 }
 
-/// Who waits for it.
+/// The caller that waits for it.
 struct Caller {
     /// Whether the engine has begun it.
     begun: oneshot::Sender<()>,
@@ -154,8 +154,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Tells the outcome; who has left does not take it.
-    fn told(self, outcome: Result<ExecOutcome, ContainerError>) {
+    /// Sends the result; a caller that has gone does not get it.
+    fn answer_with(self, outcome: Result<ExecOutcome, ContainerError>) {
         self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
         let _ = self.answer.send(outcome);
     }
@@ -172,16 +172,16 @@ impl Run {
             Ok(exec) => exec,
             Err(error) => {
                 command_record.done().await;
-                return caller.told(Err(error.into()));
+                return caller.answer_with(Err(error.into()));
             }
         };
-        // Never given up half way: what the engine may have begun must be known to be ended. Begun
-        // even when nobody waits any more: the engine keeps one that is not until its container goes.
+        // Never abandoned halfway: what the engine may have started must be known to be ended. Started
+        // even when the caller has gone: the engine keeps an unstarted exec as long as its container.
         let connection = match exec.start().await {
             Ok(connection) => connection,
             Err(error) => {
                 let may_begin_yet = error.may_begin_yet();
-                caller.told(Err(error.into()));
+                caller.answer_with(Err(error.into()));
                 if !may_begin_yet || self.end_late(&exec).await {
                     command_record.done().await;
                 }
@@ -190,16 +190,16 @@ impl Run {
         };
         let (begun, _) = oneshot::channel();
         let _ = std::mem::replace(&mut caller.begun, begun).send(());
-        // Nothing is kept of the connection but `output`: while it is open and nobody reads, the
-        // engine cannot deliver what the command says and does not call it ended.
+        // Nothing is kept of the connection but `output`: while it is open and not read, the
+        // engine cannot deliver the output and does not report the end.
         let (output, _) = connection.split();
-        if self.heard(&exec, output, caller).await {
+        if self.read_and_answer(&exec, output, caller).await {
             command_record.done().await;
         }
     }
 
-    /// Listens to it and answers; whether nothing is left of it that was not meant to be.
-    async fn heard(&self, exec: &Exec, output: Output, caller: Caller) -> bool {
+    /// Reads its output and answers; returns whether nothing is left of it that should not be.
+    async fn read_and_answer(&self, exec: &Exec, output: Output, caller: Caller) -> bool {
         let up = async {
             match self.until {
                 Some(until) => sleep_until(until).await,
@@ -209,10 +209,10 @@ impl Run {
         let gone = caller.gone.clone();
         let why = tokio::select! {
             biased;
-            outcome = hear_out(exec, output) => {
+            outcome = collect(exec, output) => {
                 let (failed, begun) = (outcome.is_err(), !is_never_begun(&outcome));
                 // What became of it is not known, and may not be for long.
-                caller.told(outcome);
+                caller.answer_with(outcome);
                 return match begun {
                     true => !failed || self.end(exec).await.is_none(),
                     false => self.end_unbegun(exec).await,
@@ -222,23 +222,23 @@ impl Run {
             () = up => {
                 let left = self.end(exec).await;
                 let (limit, ended) = (self.spec.timeout.unwrap_or_default(), left.is_none());
-                caller.told(Err(ContainerError::TimedOut { id: self.id(), limit, left }));
+                caller.answer_with(Err(ContainerError::TimedOut { id: self.id(), limit, left }));
                 return ended;
             }
             () = self.stopped() => ContainerError::Stopping { id: self.id() },
         };
         let ended = self.end(exec).await.is_none();
-        caller.told(Err(why));
+        caller.answer_with(Err(why));
         ended
     }
 
-    /// Waits for a command whose start was given up, and ends it should it begin; whether it cannot
-    /// any more.
+    /// Waits for a command whose start was given up, and ends it if it starts; returns whether it no
+    /// longer can.
     async fn end_late(&self, exec: &Exec) -> bool {
         let id = self.container.id.as_str();
         let watched = tokio::select! {
             watched = exec.end_late() => watched,
-            // The next dockbridge finds the mark.
+            // The next dockbridge finds its record.
             () = self.stopping.cancelled() => return false,
         };
         match watched {
@@ -250,14 +250,14 @@ impl Run {
         }
     }
 
-    /// Ends what there may be of a command that never began by the engine's word; twice, since it
-    /// may be under way. Whether nothing is left.
+    /// Ends what there may be of a command that the engine says never started; twice, since it may be
+    /// starting. Returns whether nothing is left.
     async fn end_unbegun(&self, exec: &Exec) -> bool {
         let id = self.container.id.as_str();
         for pause in [Duration::ZERO, BEGUN_SINCE] {
             tokio::select! {
                 () = sleep(pause) => {}
-                // The next dockbridge finds the mark.
+                // The next dockbridge finds its record.
                 () = self.stopping.cancelled() => return false,
             }
             if let Err(error) = exec.kill_unbegun().await {
@@ -268,7 +268,7 @@ impl Run {
         true
     }
 
-    /// A while after dockbridge was told to end: most commands are over by then.
+    /// Some time after the stop signal of dockbridge: most commands have ended by then.
     async fn stopped(&self) {
         self.stopping.cancelled().await;
         sleep(STOP_PATIENCE).await;
@@ -304,8 +304,8 @@ impl Run {
 
 /// Listens until all output has come, or until the main process has ended and what holds its
 /// output open is somebody it left behind; then asks how it ended.
-async fn hear_out(exec: &Exec, mut output: Output) -> Result<ExecOutcome, ContainerError> {
-    let mut heard = Heard::default();
+async fn collect(exec: &Exec, mut output: Output) -> Result<ExecOutcome, ContainerError> {
+    let mut collected = Collected::default();
     {
         let ended = async {
             // Most are over by then, and finding their process would be for nothing.
@@ -316,26 +316,26 @@ async fn hear_out(exec: &Exec, mut output: Output) -> Result<ExecOutcome, Contai
         loop {
             tokio::select! {
                 piece = output.next() => match piece {
-                    Some(piece) => heard.take(piece?),
+                    Some(piece) => collected.take(piece?),
                     None => break,
                 },
                 () = &mut ended => {
-                    heard.remainder(&mut output).await?;
+                    collected.remainder(&mut output).await?;
                     break;
                 }
             }
         }
     }
     drop(output);
-    if heard.dropped > 0 {
-        debug!(bytes = heard.dropped, "command output truncated: more than an answer can hold");
+    if collected.dropped > 0 {
+        debug!(bytes = collected.dropped, "command output truncated: more than an answer can hold");
     }
     let exit_code = match exec.ending().await? {
         Ending::Exited(code) => code,
-        Ending::NeverBegun(Some(code)) if refusal::is_of_the_command(&heard.stdout) => code,
-        Ending::NeverBegun(_) => return Err(exec.never_begun(&heard.stdout).into()),
+        Ending::NeverBegun(Some(code)) if refusal::is_of_the_command(&collected.stdout) => code,
+        Ending::NeverBegun(_) => return Err(exec.never_begun(&collected.stdout).into()),
     };
-    Ok(ExecOutcome { stdout: heard.stdout, stderr: heard.stderr, exit_code })
+    Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
 const fn is_never_begun(outcome: &Result<ExecOutcome, ContainerError>) -> bool {
@@ -344,16 +344,16 @@ const fn is_never_begun(outcome: &Result<ExecOutcome, ContainerError>) -> bool {
 
 /// Output as far as it is kept.
 #[derive(Debug, Default)]
-struct Heard {
+struct Collected {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     dropped: usize,
 }
 
-impl Heard {
+impl Collected {
     fn take(&mut self, (source, bytes): (Source, Bytes)) {
-        let room = MOST_OUTPUT.saturating_sub(self.stdout.len() + self.stderr.len());
-        let kept = bytes.len().min(room);
+        let space = MOST_OUTPUT.saturating_sub(self.stdout.len() + self.stderr.len());
+        let kept = bytes.len().min(space);
         let into = match source {
             Source::Stdout => &mut self.stdout,
             Source::Stderr => &mut self.stderr,
@@ -396,14 +396,14 @@ const QUIET: Duration = Duration::from_millis(250);
 /// A child left behind that writes without a pause is not listened to for longer.
 const LONGEST_REMAINDER: Duration = Duration::from_secs(1);
 
-/// How long a command may go on when dockbridge ends.
+/// How long a command may run on when dockbridge ends.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
 /// be killed for so long has other troubles.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
-/// How long the engine may take to begin what it was asked and nobody hears of.
+/// How long the engine may take to start a command whose caller has gone.
 const BEGUN_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the answer waits beyond the limit for the killing to be done.

@@ -3,7 +3,8 @@
 //! The runtime's own sockets are watched for reading and writing, edge by edge, and that the caller
 //! has read an answer is such an edge: each answer would wake a thread once more, for nothing.
 //!
-//! Who says nothing at all after connecting is let go of: before HTTP/2 has begun nobody pings him.
+//! A client that sends nothing after connecting is disconnected: before HTTP/2 has begun it gets no
+//! pings.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -53,7 +54,7 @@ impl Connection {
     }
 
     /// So much was read of what the caller says.
-    fn heard(&mut self, length: usize) {
+    fn received(&mut self, length: usize) {
         if let Some(opening) = &mut self.opening {
             opening.missing = opening.missing.saturating_sub(length);
         }
@@ -70,14 +71,14 @@ impl Connection {
             return Poll::Ready(socket.get().write_vectored(pieces));
         }
         loop {
-            let mut room = ready!(socket.readiness().poll_write_ready(turn))?;
-            if let Ok(done) = room.try_io(|_| socket.get().write_vectored(pieces)) {
+            let mut writable = ready!(socket.readiness().poll_write_ready(turn))?;
+            if let Ok(done) = writable.try_io(|_| socket.get().write_vectored(pieces)) {
                 return Poll::Ready(done);
             }
         }
     }
 
-    /// From now on the kernel tells of room, too.
+    /// From now on the kernel reports free space, too.
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
         // Who waits to read waits at the old watch: he has to wait again at the new one.
         turn.waker().wake_by_ref();
@@ -108,12 +109,12 @@ impl AsyncRead for Connection {
             let wanted = free.len();
             match ready.try_io(|_| socket.get().read(free)) {
                 Ok(Ok(read)) => {
-                    // Less than there was place for: the kernel will tell when more has come.
+                    // Less than fits: the kernel will report when there is more.
                     if 0 < read && read < wanted {
                         ready.clear_ready();
                     }
                     buffer.advance(read);
-                    this.heard(read);
+                    this.received(read);
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}

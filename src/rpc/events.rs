@@ -1,8 +1,7 @@
-//! `GetContainerEvents`: what the store's snapshots say happened, told to whoever listens.
+//! GetContainerEvents: what happened between two snapshots of the store, for every listener.
 //!
-//! Each event is rendered and encoded once, however many listen. A slow listener holds up nobody
-//! and costs nothing but its place: what it has not taken is kept for all of them together, up to
-//! a bound beyond which its stream ends and says so.
+//! Each event is rendered once, however many listen. A slow listener delays no other: events wait in
+//! one queue for all of them, up to a bound; a listener that falls behind by more gets an error.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -40,28 +39,28 @@ use crate::{
     wire::cri,
 };
 
-/// Tells what happens. Clones tell the same.
+/// The source of container events. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Events {
     store: Store,
     containers: Containers,
     /// Cancelled when dockbridge ends: then all streams end.
     leaving: CancellationToken,
-    /// None while nobody listens.
-    feed: Arc<Mutex<Option<Feed>>>,
+    /// None while there is no listener.
+    tracking: Arc<Mutex<Option<Tracking>>>,
     rendered: Counter,
 }
 
-/// What happened in one snapshot, as it is told.
+/// The events of one snapshot, rendered.
 #[derive(Clone, Debug)]
-struct Told(Arc<[cri::ContainerEventResponse]>);
+struct EncodedEvents(Arc<[cri::ContainerEventResponse]>);
 
-/// How far the telling has come.
+/// The last snapshot, and the queue to the listeners.
 #[derive(Debug)]
-struct Feed {
-    follower: ChangeTracker,
+struct Tracking {
+    tracker: ChangeTracker,
     now: Arc<Snapshot>,
-    told: broadcast::Sender<Told>,
+    events: broadcast::Sender<EncodedEvents>,
 }
 
 impl Events {
@@ -72,80 +71,86 @@ impl Events {
         leaving: CancellationToken,
         rendered: Counter,
     ) -> Self {
-        Self { store, containers, leaving, feed: Arc::default(), rendered }
+        Self { store, containers, leaving, tracking: Arc::default(), rendered }
     }
 
     /// Everything that happens from now on, until the listener leaves or dockbridge ends.
     ///
     /// # Errors
-    /// What is true now is not known yet, and does not become so in time.
+    /// The store is not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
         self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
-        let told = self.join().await;
-        Ok(events(told, listening).take_until(self.leaving.clone().cancelled_owned()).boxed())
+        let events = self.join().await;
+        Ok(listener_stream(events, listening)
+            .take_until(self.leaving.clone().cancelled_owned())
+            .boxed())
     }
 
-    /// Others are told first of what happened before now.
-    async fn join(&self) -> broadcast::Receiver<Told> {
-        let mut feed = self.feed.lock().await;
-        if let Some(feed) = &mut *feed {
-            self.advance(feed).await;
-            return feed.told.subscribe();
+    /// What happened before now is sent to the other listeners first.
+    async fn join(&self) -> broadcast::Receiver<EncodedEvents> {
+        let mut tracking = self.tracking.lock().await;
+        if let Some(tracking) = &mut *tracking {
+            self.advance(tracking).await;
+            return tracking.events.subscribe();
         }
         let now = self.store.snapshot();
-        let (teller, told) = broadcast::channel(KEPT);
-        *feed =
-            Some(Feed { follower: ChangeTracker::new(&now), now: Arc::clone(&now), told: teller });
-        tokio::spawn(self.clone().tell(now));
-        told
+        let (sender, events) = broadcast::channel(QUEUED_SNAPSHOTS);
+        *tracking = Some(Tracking {
+            tracker: ChangeTracker::new(&now),
+            now: Arc::clone(&now),
+            events: sender,
+        });
+        tokio::spawn(self.clone().follow(now));
+        events
     }
 
-    /// Tells until nobody listens any more.
-    async fn tell(self, mut last: Arc<Snapshot>) {
+    /// Sends events until the last listener has left.
+    async fn follow(self, mut last: Arc<Snapshot>) {
         loop {
-            let news = self.store.when(|now| (!Arc::ptr_eq(now, &last)).then_some(()));
+            let newer = self.store.when(|now| (!Arc::ptr_eq(now, &last)).then_some(()));
             let more = tokio::select! {
-                more = news => more.is_some(),
+                more = newer => more.is_some(),
                 () = self.leaving.cancelled() => false,
             };
-            let mut feed = self.feed.lock().await;
-            let heard = feed.as_ref().is_some_and(|feed| feed.told.receiver_count() > 0);
-            match &mut *feed {
-                Some(feed) if more && heard => {
-                    self.advance(feed).await;
-                    last = Arc::clone(&feed.now);
+            let mut tracking = self.tracking.lock().await;
+            let has_listeners =
+                tracking.as_ref().is_some_and(|tracking| tracking.events.receiver_count() > 0);
+            match &mut *tracking {
+                Some(tracking) if more && has_listeners => {
+                    self.advance(tracking).await;
+                    last = Arc::clone(&tracking.now);
                 }
-                // Whoever listens still hears the end.
-                _ => return *feed = None,
+                // Listeners that are still there get the end of the stream.
+                _ => return *tracking = None,
             }
         }
     }
 
-    /// Tells what happened since the last snapshot that was told of.
-    async fn advance(&self, feed: &mut Feed) {
-        // The kubelet takes the time of an event for the age of what it says.
+    /// Sends what happened since the last snapshot.
+    async fn advance(&self, tracking: &mut Tracking) {
+        // The kubelet takes the time of an event for the time of the state in it.
         let at = Nanos(clock::nanos());
         let now = self.store.snapshot();
-        let changes = feed.follower.changes(&now);
+        let changes = tracking.tracker.changes(&now);
         let shown = self.inspected(&now, &changes).await;
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for change in changes {
             let pod = pod(&shown, &change.sandbox, &self.containers).await;
-            told.push(event(&change.id, change.step, &pod, at));
+            events.push(event(&change.id, change.step, &pod, at));
             self.rendered.inc();
         }
-        feed.now = now;
-        if !told.is_empty() {
+        tracking.now = now;
+        if !events.is_empty() {
             // The last listener may have left meanwhile.
-            let _ = feed.told.send(Told(told.into()));
+            let _ = tracking.events.send(EncodedEvents(events.into()));
         }
     }
 
     /// The kubelet takes an event for a status of the whole pod, so all its containers are inspected
-    /// first, as for a status; where the engine does not answer, the word of its list has to do.
+    /// first, as for a status; where the engine does not answer, the state of its list is sent.
     async fn inspected(&self, now: &Arc<Snapshot>, changes: &[Change]) -> Arc<Snapshot> {
         let is_listed = |one: &Arc<ContainerRecord>| one.process.is_listed();
         let is_seen = |now: &Snapshot| {
@@ -155,28 +160,28 @@ impl Events {
         if is_seen(now).is_some() {
             return Arc::clone(now);
         }
-        self.store.wait(INSPECT_PATIENCE, is_seen).await;
+        self.store.wait(INSPECT_TIMEOUT, is_seen).await;
         self.store.snapshot()
     }
 }
 
 /// The stream of one listener.
-fn events(
-    told: broadcast::Receiver<Told>,
+fn listener_stream(
+    events: broadcast::Receiver<EncodedEvents>,
     listening: GaugeGuard,
 ) -> impl stream::Stream<Item = Result<cri::ContainerEventResponse, Status>> + Send {
-    let listener = Some((told, VecDeque::new(), listening));
+    let listener = Some((events, VecDeque::new(), listening));
     stream::unfold(listener, |listener| async {
-        let (mut told, mut waiting, listening) = listener?;
+        let (mut events, mut waiting, listening) = listener?;
         while waiting.is_empty() {
-            match told.recv().await {
-                Ok(Told(news)) => waiting.extend(news.iter().cloned()),
+            match events.recv().await {
+                Ok(EncodedEvents(newer)) => waiting.extend(newer.iter().cloned()),
                 Err(RecvError::Closed) => return None,
                 Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
             }
         }
         let event = waiting.pop_front()?;
-        Some((Ok(event), Some((told, waiting, listening))))
+        Some((Ok(event), Some((events, waiting, listening))))
     })
 }
 
@@ -205,32 +210,32 @@ pub async fn held<'a>(
     Held { record, image, limits: containers.limits(record).await }
 }
 
-/// How long inspects may hold up what is told.
-const INSPECT_PATIENCE: Duration = Duration::from_secs(10);
-/// Snapshots with something to tell that wait for a listener. A burst of any size is in one.
-const KEPT: usize = 1024;
+/// How long inspects may delay events.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Snapshots with events that wait for a listener. A burst of any size is in one.
+const QUEUED_SNAPSHOTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::telemetry::metric::Gauge;
 
-    fn told(names: &[&str]) -> Told {
+    fn events(names: &[&str]) -> EncodedEvents {
         let event = |name: &&str| cri::ContainerEventResponse {
             container_id: (*name).to_owned(),
             ..Default::default()
         };
-        Told(names.iter().map(event).collect())
+        EncodedEvents(names.iter().map(event).collect())
     }
 
     #[tokio::test]
-    async fn who_does_not_read_is_told_so_and_holds_up_nobody() {
-        let (teller, deaf) = broadcast::channel(2);
+    async fn a_listener_that_does_not_read_gets_an_error_and_delays_no_other() {
+        let (sender, deaf) = broadcast::channel(2);
         let listeners = Gauge::default();
-        let mut reading = Box::pin(events(teller.subscribe(), listeners.inc_while_held()));
-        let mut deaf = Box::pin(events(deaf, listeners.inc_while_held()));
+        let mut reading = Box::pin(listener_stream(sender.subscribe(), listeners.inc_while_held()));
+        let mut deaf = Box::pin(listener_stream(deaf, listeners.inc_while_held()));
         for round in ["a", "b", "c"] {
-            teller.send(told(&[round, "x"])).unwrap();
+            sender.send(events(&[round, "x"])).unwrap();
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, round);
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, "x");
         }
@@ -238,7 +243,7 @@ mod tests {
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
         assert!(deaf.next().await.is_none());
         assert_eq!(listeners.get(), 1);
-        drop(teller);
+        drop(sender);
         assert!(reading.next().await.is_none());
         assert_eq!(listeners.get(), 0);
     }

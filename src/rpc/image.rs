@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
-use super::{layer::about, portions::portions, status::failed};
+use super::{chunks::chunks, layer::about, status::failed};
 use crate::{
     host::clock,
     image::images::Images,
@@ -16,7 +16,7 @@ use crate::{
     wire::cri::{self, image_service_server::ImageService},
 };
 
-/// The image service over the rooms that do its work.
+/// The image service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct ImageRpc {
     /// Image verbs.
@@ -59,8 +59,8 @@ impl ImageService for ImageRpc {
         request: Request<cri::StreamImagesRequest>,
     ) -> Result<Response<BoxStream<cri::StreamImagesResponse>>, Status> {
         let items = self.listed(request.get_ref().filter.as_ref()).await?;
-        let told = |images| cri::StreamImagesResponse { images };
-        Ok(portions(items, told, self.leaving.clone()))
+        let to_message = |images| cri::StreamImagesResponse { images };
+        Ok(chunks(items, to_message, self.leaving.clone()))
     }
 
     async fn image_status(

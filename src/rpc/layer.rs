@@ -34,7 +34,7 @@ impl<S> Layer<S> for Guard {
     }
 }
 
-/// A service whose calls are told of and cannot take the process down.
+/// A service whose calls are logged, counted, and cannot panic the process.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     inner: S,
@@ -72,7 +72,7 @@ where
         // tonic builds the future first and runs our code only when it is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let engine = self.metrics.engine.clone();
-        let told = async move {
+        let logged = async move {
             let answer = match deadline::within(limit, answer).await {
                 Err(limit) => deadline::passed(limit, engine.in_progress()).into_http(),
                 Ok(Ok(answer)) => answer?,
@@ -89,10 +89,10 @@ where
             let status = Status::from_header_map(answer.headers());
             let code = status.as_ref().map_or(Code::Ok, Status::code);
             span_guard.finish((code != Code::Ok).then_some(code));
-            tell(&rpc, call.answered(code), status.as_ref());
+            log_call(&rpc, call.answered(code), status.as_ref());
             Ok(answer)
         };
-        Box::pin(CALL.scope(ongoing, told.instrument(span)))
+        Box::pin(CALL.scope(ongoing, logged.instrument(span)))
     }
 }
 
@@ -119,7 +119,7 @@ fn corrected(answer: Response<Body>) -> Response<Body> {
     Status::new(code, status.message()).into_http()
 }
 
-fn tell(rpc: &str, took: Duration, status: Option<&Status>) {
+fn log_call(rpc: &str, took: Duration, status: Option<&Status>) {
     let Some(status) = status else {
         debug!(?took, "answered");
         return;

@@ -52,7 +52,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Binds `path` with mode 0660, replacing a socket nobody serves any more.
+    /// Binds `path` with mode 0660, replacing a socket that is not served any more.
     ///
     /// # Errors
     /// See [`ListenError`].
@@ -78,7 +78,7 @@ impl Socket {
             std::fs::create_dir_all(directory).map_err(io)?;
         }
         clear_stale(path, flag).await?;
-        // Bound under a name nobody knows and renamed when the mode is right: there is no
+        // Bound under a secret name and renamed when the mode is right: there is no
         // moment in which others could connect.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden).map_err(io)?;
@@ -91,7 +91,7 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// Takes the path away, unless somebody else's socket is there by now.
+    /// Removes the path, unless another server's socket is there by now.
     fn drop(&mut self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             drop(std::fs::remove_file(&self.path));

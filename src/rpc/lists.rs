@@ -24,7 +24,7 @@ impl RuntimeRpc {
     ) -> Result<Vec<Bytes>, Status> {
         let filter = parse::filter::sandbox_filter(filter);
         let now = self.now().await?;
-        let all = self.kept.sandboxes.of(now.sandboxes());
+        let all = self.encoded.sandboxes.of(now.sandboxes());
         let asked = all.iter().filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
@@ -36,7 +36,7 @@ impl RuntimeRpc {
     ) -> Result<Vec<Bytes>, Status> {
         let filter = parse::filter::container_filter(filter);
         let now = self.now().await?;
-        let all = self.kept.containers.of(now.containers());
+        let all = self.encoded.containers.of(now.containers());
         let asked = all.iter().filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }

@@ -20,7 +20,7 @@ pub struct RpcMetrics {
     in_progress: InProgress,
     /// Those who listen to events.
     pub(super) listeners: Gauge,
-    /// Events, each once, however many are told.
+    /// Events, each once, however many listen.
     pub events: Counter,
     /// What calls may wait for.
     pub(super) engine: EngineMetrics,

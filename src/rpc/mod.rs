@@ -1,15 +1,15 @@
 //! The edge: the unix socket, the two CRI services, and gRPC's codes.
 //!
 //! Each method parses, calls a verb and renders, in a few lines; `runtime` and `image` read as
-//! tables of contents. Nothing below this room knows gRPC.
+//! tables of contents. Nothing below this module knows gRPC.
 
+pub mod chunks;
+pub mod encoded_lists;
 pub mod events;
 pub mod image;
-pub mod kept;
 pub mod layer;
 pub mod listener;
 pub mod metrics;
-pub mod portions;
 pub mod runtime;
 pub mod server;
 pub mod status;

@@ -10,11 +10,11 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use tracing::warn;
 
 use super::{
+    chunks::chunks,
+    encoded_lists::EncodedLists,
     events::{Events, held, pod},
-    kept::Kept,
     layer::about,
     metrics::RpcMetrics,
-    portions::portions,
     status::{failed, status},
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
 
-/// The runtime service over the rooms that do its work.
+/// The runtime service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct RuntimeRpc {
     /// Pod verbs.
@@ -59,12 +59,12 @@ pub struct RuntimeRpc {
     pub events: Events,
     /// What is counted of calls.
     pub metrics: RpcMetrics,
-    /// What lists told last.
-    pub kept: Arc<Kept>,
+    /// The lists that were sent last, encoded.
+    pub encoded: Arc<EncodedLists>,
 }
 
 impl RuntimeRpc {
-    /// What is true now, or why nobody knows yet.
+    /// The current snapshot, or why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         self.store.synced(SYNC_TIMEOUT).await.map_err(failed)
     }
@@ -182,8 +182,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StreamPodSandboxesRequest>,
     ) -> Result<Response<BoxStream<cri::StreamPodSandboxesResponse>>, Status> {
         let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
-        let told = |pod_sandboxes| cri::StreamPodSandboxesResponse { pod_sandboxes };
-        Ok(portions(items.into_iter(), told, self.leaving.clone()))
+        let to_message = |pod_sandboxes| cri::StreamPodSandboxesResponse { pod_sandboxes };
+        Ok(chunks(items.into_iter(), to_message, self.leaving.clone()))
     }
 
     async fn create_container(
@@ -259,8 +259,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StreamContainersRequest>,
     ) -> Result<Response<BoxStream<cri::StreamContainersResponse>>, Status> {
         let items = self.listed_containers(request.get_ref().filter.as_ref()).await?;
-        let told = |containers| cri::StreamContainersResponse { containers };
-        Ok(portions(items.into_iter(), told, self.leaving.clone()))
+        let to_message = |containers| cri::StreamContainersResponse { containers };
+        Ok(chunks(items.into_iter(), to_message, self.leaving.clone()))
     }
 
     async fn container_status(
@@ -377,8 +377,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StreamContainerStatsRequest>,
     ) -> Result<Response<BoxStream<cri::StreamContainerStatsResponse>>, Status> {
         let items = self.listed_container_stats(request.get_ref().filter.as_ref()).await?;
-        let told = |container_stats| cri::StreamContainerStatsResponse { container_stats };
-        Ok(portions(items, told, self.leaving.clone()))
+        let to_message = |container_stats| cri::StreamContainerStatsResponse { container_stats };
+        Ok(chunks(items, to_message, self.leaving.clone()))
     }
 
     async fn pod_sandbox_stats(
@@ -406,8 +406,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StreamPodSandboxStatsRequest>,
     ) -> Result<Response<BoxStream<cri::StreamPodSandboxStatsResponse>>, Status> {
         let items = self.listed_sandbox_stats(request.get_ref().filter.as_ref()).await?;
-        let told = |pod_sandbox_stats| cri::StreamPodSandboxStatsResponse { pod_sandbox_stats };
-        Ok(portions(items, told, self.leaving.clone()))
+        let to_message =
+            |pod_sandbox_stats| cri::StreamPodSandboxStatsResponse { pod_sandbox_stats };
+        Ok(chunks(items, to_message, self.leaving.clone()))
     }
 
     async fn list_metric_descriptors(
@@ -431,9 +432,9 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::StreamPodSandboxMetricsRequest>,
     ) -> Result<Response<BoxStream<cri::StreamPodSandboxMetricsResponse>>, Status> {
         let items = self.listed_metrics().await?;
-        let told =
+        let to_message =
             |pod_sandbox_metrics| cri::StreamPodSandboxMetricsResponse { pod_sandbox_metrics };
-        Ok(portions(items, told, self.leaving.clone()))
+        Ok(chunks(items, to_message, self.leaving.clone()))
     }
 
     async fn update_runtime_config(

@@ -1,4 +1,4 @@
-//! Both services on one socket, until told to stop.
+//! Both services on one socket, until the stop signal.
 
 use std::{future::Future, io, time::Duration};
 
@@ -89,17 +89,17 @@ fn connections(
     listener: UnixListener,
     opening: Duration,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    stream::unfold((listener, false), move |(listener, mut told)| async move {
+    stream::unfold((listener, false), move |(listener, mut logged)| async move {
         loop {
             let accepted = listener.accept().await;
             match accepted.and_then(|(stream, _)| Connection::over(stream, opening)) {
                 Ok(connection) => return Some((Ok(connection), (listener, false))),
-                Err(error) if told => {
+                Err(error) if logged => {
                     debug!(error = chain(&error), "still cannot accept a connection");
                 }
                 Err(error) => {
                     warn!(error = chain(&error), "cannot accept a connection; retrying");
-                    told = true;
+                    logged = true;
                 }
             }
             sleep(ACCEPT_AGAIN).await;
@@ -111,5 +111,5 @@ fn connections(
 pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// Before a connection is tried again that could not be taken.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long calls under way may take once we are told to stop.
+/// How long running calls may take after the stop signal.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(5);

@@ -50,7 +50,7 @@ pub fn status(kind: Kind, mut text: String) -> Status {
     Status::new(code(kind), text)
 }
 
-/// What is left of a room's error at the edge.
+/// An error of a service as a gRPC status.
 #[derive(Clone, Debug)]
 pub struct Failure {
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Who is known inside the image a container is made of.
+//! The users and groups of the image of a container.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Containers {
-    /// The accounts of the image. An image that cannot be looked into fails only a container
-    /// whose groups depend on it; of others nobody can tell their user.
+    /// The accounts of the image. An image that cannot be read fails only a container
+    /// whose groups depend on it; the user of others stays unknown.
     pub(super) async fn accounts(
         &self,
         image: &ImageRecord,
@@ -22,7 +22,7 @@ impl Containers {
     ) -> Result<Option<Arc<Accounts>>, ContainerError> {
         match self.image_files.accounts(&image.id).await {
             Ok(accounts) => Ok(Some(accounts)),
-            // The engine opens it as well, at the start, and would never let go of the container.
+            // The engine opens it as well, at the start, and would hang with the container.
             Err(error @ ImageFilesError::NotRegularFile { .. }) => Err(error.into()),
             Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::look::patiently;
+use super::host_check::within_deadline;
 use crate::{
     cdi::registry::Registry,
     container::{error::ContainerError, service::Containers},
@@ -22,8 +22,8 @@ impl Containers {
         let devices = spec.cdi_devices.clone();
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = self.cdi.clone();
-        patiently(|look| async move {
-            look.at(Path::new("the CDI specifications"))?;
+        within_deadline(|check| async move {
+            check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {
                 return Ok(Some(ours.edits(&devices).await?));
             }

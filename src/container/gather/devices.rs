@@ -1,5 +1,5 @@
-//! Whether the devices asked for are there. The engine looks at the start only, when the pod is
-//! half up; and what is no device would be dropped by nobody.
+//! Checks that the requested devices exist. The engine checks at the start only, when the pod is half
+//! up, and does not refuse what is no device.
 
 use std::{
     fs, io,
@@ -50,7 +50,7 @@ fn kind(path: &Path) -> io::Result<Found> {
 }
 
 /// Links within a directory are not followed, as the engine does not follow them. Only so many
-/// entries are looked at; who has more of them is believed.
+/// entries are checked; directories with more are taken as given.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

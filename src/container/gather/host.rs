@@ -1,11 +1,11 @@
-//! What this host has of what is asked for: looked at before anything is made.
+//! Checks what a request needs of this host, before anything is created.
 
 use std::path::Path;
 
 use tokio::task::JoinError;
 use tracing::warn;
 
-use super::{devices, look::patiently, mounts, selinux};
+use super::{devices, host_check::within_deadline, mounts, selinux};
 use crate::{
     container::{error::ContainerError, service::Containers},
     host::apparmor,
@@ -27,7 +27,7 @@ impl Containers {
         let security = spec.security.clone();
         let (engine, socket) = (engine.clone(), self.engine.socket().to_owned());
         let at = "config.linux.security_context";
-        look(move |go| {
+        check(move |go| {
             check_apparmor(security.apparmor.as_ref(), &engine, at)?;
             selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
             devices::check(&devices, go)?;
@@ -47,7 +47,7 @@ impl Containers {
     ) -> Result<(), ContainerError> {
         let (engine, security) = (engine.clone(), security.clone());
         let at = "config.linux.security_context";
-        look(move |_| {
+        check(move |_| {
             check_apparmor(security.apparmor.as_ref(), &engine, at)?;
             selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
             Ok(())
@@ -56,16 +56,17 @@ impl Containers {
     }
 }
 
-/// Off the async threads. The check is told by `go` that a place hangs, and tells it where it goes.
-async fn look(
-    check: impl FnOnce(&dyn Fn(&Path) -> Result<(), ContainerError>) -> Result<(), ContainerError>
+/// Runs a check off the async threads. It announces each path with its argument, which refuses one
+/// that hangs.
+async fn check(
+    work: impl FnOnce(&dyn Fn(&Path) -> Result<(), ContainerError>) -> Result<(), ContainerError>
     + Send
     + 'static,
 ) -> Result<(), ContainerError> {
-    let lost = |lost: JoinError| ContainerError::file("look at", "/", lost.into());
-    patiently(|look| async move {
-        let checking = tokio::task::spawn_blocking(move || check(&|place| look.at(place)));
-        checking.await.map_err(lost)?
+    let panicked = |error: JoinError| ContainerError::file("check", "/", error.into());
+    within_deadline(|check| async move {
+        let checking = tokio::task::spawn_blocking(move || work(&|path| check.at(path)));
+        checking.await.map_err(panicked)?
     })
     .await
 }

@@ -6,7 +6,7 @@ pub mod cdi;
 mod devices;
 pub mod facts;
 mod host;
-pub(super) mod look;
+pub(super) mod host_check;
 mod mounts;
 pub mod seccomp_profile;
 mod selinux;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Refuses the first that cannot be. Image mounts are left to those who make them. Every place is
-/// told to `go` before it is looked at, which says whether it hangs.
+/// announced to `go` before it is checked, which refuses one that hangs.
 pub(super) fn check(
     mounts: &[Mount],
     engine_socket: &Path,
@@ -61,7 +61,7 @@ fn refuse_source(source: &Path) -> Option<String> {
         io::ErrorKind::NotADirectory => {
             Some(format!("{source:?} goes through what is not a directory"))
         }
-        // A file system that hangs or was lost is the engine's to tell of.
+        // A broken file system is for the engine to report.
         _ => None,
     }
 }

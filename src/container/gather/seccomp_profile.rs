@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::look::patiently;
+use super::host_check::within_deadline;
 use crate::{
     container::error::ContainerError, error::Kind, host::file::read_if_present,
     model::security::Profile,
@@ -27,8 +27,8 @@ pub async fn seccomp_profile(
     }
     let path = PathBuf::from(path);
     let place = path.clone();
-    patiently(|look| async move {
-        look.at(&place)?;
+    within_deadline(|check| async move {
+        check.at(&place)?;
         let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
         match read.unwrap_or_else(|lost| Err(lost.into())) {
             Ok(text) => Ok(Some(text)),

@@ -8,7 +8,7 @@ use crate::{
     translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// Texts divided by NULs: what was wished and what the kernel says, number by number.
+/// Texts divided by NULs: what was requested and what the kernel says, number by number.
 pub(crate) fn shown_limits(bytes: &[u8]) {
     let mut words = texts(bytes);
     let mut word = || words.next().unwrap_or_default().to_owned();
@@ -16,7 +16,7 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
     let numbers = [(); 12].map(|()| number(word()).ok());
     let [period, quota, shares, memory, swap, score, rest @ ..] = numbers;
     let [held_period, held_quota, held_shares, held_memory, held_swap, held_score] = rest;
-    let wished = Resources {
+    let requested = Resources {
         cpu_period: period.unwrap_or_default(),
         cpu_quota: quota.unwrap_or_default(),
         cpu_shares: shares.unwrap_or_default(),
@@ -46,8 +46,8 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
     let pages = CgroupFile { limit: CgroupLimit::Hugepages(size), ..unified.with_value(&pages) };
     let settings = [pages, unified];
     let now = word();
-    let told = shown(&wished, &kernel, &settings, |_| Some(now.clone()));
-    assert!(told.memory_limit >= 0);
-    let again = shown(&told, &kernel, &settings, |_| Some(now.clone()));
-    assert_eq!(told, again, "what is shown is shown again");
+    let first = shown(&requested, &kernel, &settings, |_| Some(now.clone()));
+    assert!(first.memory_limit >= 0);
+    let again = shown(&first, &kernel, &settings, |_| Some(now.clone()));
+    assert_eq!(first, again, "what is shown is shown again");
 }

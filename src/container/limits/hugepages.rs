@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Containers {
-    /// Refuses limits of huge pages that nobody could keep. A limit of zero is kept wherever
+    /// Refuses limits of huge pages that the kernel cannot enforce. A limit of zero is kept wherever
     /// there are none.
     pub(in crate::container) async fn check_hugepages(
         &self,
@@ -25,10 +25,10 @@ impl Containers {
             _ => Hierarchy::V1,
         };
         let cgroups = self.cgroups.clone();
-        let look = move || {
+        let read = move || {
             (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
         };
-        let (known, counted) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let (known, counted) = tokio::task::spawn_blocking(read).await.unwrap_or_default();
         for size in sizes {
             if !known.contains(&size) {
                 let known =

@@ -1,11 +1,11 @@
 //! Limits of a container through its life: those the engine cannot set, changes of any of them,
 //! and what is in force.
 
+mod cgroup;
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod hugepages;
-mod place;
 pub mod resized;
 mod shown;
 mod start;

@@ -1,8 +1,8 @@
-//! What a running container is held to, told so that kubelet recognises what it asked for.
+//! The limits of a running container, in the form in which kubelet recognises what it requested.
 //!
 //! The kernel rounds: memory to pages, shares of the CPU to weights, lists of CPUs to ranges. A
 //! resize is over for kubelet only when it reads back the numbers it sent, so where the kernel's
-//! value is what becomes of the wish, the wish is shown; where it is not, the kernel's value.
+//! value follows from the request, the request is shown, else the kernel's value.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,22 @@ use crate::{
 
 /// The limits in force; `current` reads a file that is there.
 pub(super) fn shown(
-    wished: &Resources,
+    requested: &Resources,
     kernel: &Limits,
     settings: &[CgroupFile],
     current: impl Fn(&CgroupFile) -> Option<String>,
 ) -> Resources {
     let mut shown = Resources {
-        cpu_period: period(wished, kernel),
-        cpu_quota: bounded(wished.cpu_quota, kernel.cpu_quota, 0),
-        cpu_shares: shares(wished.cpu_shares, kernel.cpu_weight),
-        memory_limit: bounded(wished.memory_limit, kernel.memory, ROUNDING).max(0),
-        memory_swap_limit: bounded(wished.memory_swap_limit, kernel.memory_and_swap, ROUNDING),
-        oom_score_adj: kernel.oom_score_adj.unwrap_or(wished.oom_score_adj),
-        cpuset_cpus: list(&wished.cpuset_cpus, kernel.cpus.as_deref()),
-        cpuset_mems: list(&wished.cpuset_mems, kernel.mems.as_deref()),
+        cpu_period: period(requested, kernel),
+        cpu_quota: bounded(requested.cpu_quota, kernel.cpu_quota, 0),
+        cpu_shares: shares(requested.cpu_shares, kernel.cpu_weight),
+        memory_limit: bounded(requested.memory_limit, kernel.memory, ROUNDING).max(0),
+        memory_swap_limit: bounded(requested.memory_swap_limit, kernel.memory_and_swap, ROUNDING),
+        oom_score_adj: kernel.oom_score_adj.unwrap_or(requested.oom_score_adj),
+        cpuset_cpus: list(&requested.cpuset_cpus, kernel.cpus.as_deref()),
+        cpuset_mems: list(&requested.cpuset_mems, kernel.mems.as_deref()),
         hugepage_limits: Vec::new(),
-        unified: wished.unified.clone(),
+        unified: requested.unified.clone(),
     };
     for setting in settings {
         let now = current(setting);
@@ -52,45 +52,47 @@ pub(super) fn shown(
     shown
 }
 
-/// A number of the kernel's, or the wish that became it by losing less than `rounding`. No limit
-/// is shown as such only where one was spoken of.
-fn bounded(wished: i64, kernel: Option<i64>, rounding: i64) -> i64 {
+/// A number of the kernel's, or the request that it was rounded from by less than `rounding`. No limit
+/// is shown as such only where one was requested.
+fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
-        None => wished,
-        Some(UNLIMITED) if wished == 0 => 0,
+        None => requested,
+        Some(UNLIMITED) if requested == 0 => 0,
         Some(UNLIMITED) => UNLIMITED,
         Some(held)
-            if wished > held && wished.saturating_sub(held) < rounding && held % PAGE == 0 =>
+            if requested > held
+                && requested.saturating_sub(held) < rounding
+                && held % PAGE == 0 =>
         {
-            wished
+            requested
         }
         Some(held) => held,
     }
 }
 
 /// The kernel has a period also where nothing is limited by it.
-fn period(wished: &Resources, kernel: &Limits) -> i64 {
+fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
-        Some(period) if wished.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
-        _ => wished.cpu_period,
+        Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
+        _ => requested.cpu_period,
     }
 }
 
 /// The wish where the kernel holds what runtimes make of it.
-fn shares(wished: i64, kernel: Option<CpuWeight>) -> i64 {
+fn shares(requested: i64, kernel: Option<CpuWeight>) -> i64 {
     match kernel {
-        Some(held) if wished == 0 || !held.is_made_of(wished) => held.shares(),
-        _ => wished,
+        Some(held) if requested == 0 || !held.is_made_of(requested) => held.shares(),
+        _ => requested,
     }
 }
 
 /// A list that was wished for; what everybody may use is no limit.
-fn list(wished: &str, kernel: Option<&str>) -> String {
+fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
-        Some(kernel) if !wished.is_empty() && members(kernel) != members(wished) => {
+        Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {
             kernel.to_owned()
         }
-        _ => wished.to_owned(),
+        _ => requested.to_owned(),
     }
 }
 
@@ -107,11 +109,11 @@ fn members(list: &str) -> BTreeSet<u32> {
 
 /// Huge pages in bytes; none where they are not limited although they should be.
 fn pages(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
-    let wished: u64 = setting.value.parse().ok()?;
-    let Some(now) = now else { return (wished == 0).then_some(0) };
+    let requested: u64 = setting.value.parse().ok()?;
+    let Some(now) = now else { return (requested == 0).then_some(0) };
     let held: u64 = now.parse().unwrap_or(u64::MAX);
-    let lost = wished.checked_sub(held);
-    Some(if lost.is_some_and(|lost| lost < page_bytes(size)) { wished } else { held })
+    let lost = requested.checked_sub(held);
+    Some(if lost.is_some_and(|lost| lost < page_bytes(size)) { requested } else { held })
 }
 
 fn page_bytes(size: &str) -> u64 {
@@ -124,10 +126,10 @@ fn page_bytes(size: &str) -> u64 {
 }
 
 /// The text of a file, or the wish that the kernel rounded to it.
-pub(super) fn text(wished: &str, now: String) -> String {
-    match (wished.parse(), now.parse()) {
+pub(super) fn text(requested: &str, now: String) -> String {
+    match (requested.parse(), now.parse()) {
         (Ok(number), Ok(held)) if bounded(number, Some(held), ROUNDING) == number => {
-            wished.to_owned()
+            requested.to_owned()
         }
         _ => now,
     }

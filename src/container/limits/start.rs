@@ -8,8 +8,8 @@
 use tracing::warn;
 
 use super::{
+    cgroup::{ContainerCgroup, blocking},
     error::LimitError,
-    place::{Place, blocking},
     shown::text,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 
 impl Containers {
     /// The limits that were asked for last: the engine knows some, we know others.
-    pub(in crate::container) fn wished(&self, record: &ContainerRecord) -> Resources {
+    pub(in crate::container) fn requested(&self, record: &ContainerRecord) -> Resources {
         let changed = self.resized.container(&record.id);
         let engine = &record.limits;
         let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
@@ -42,24 +42,24 @@ impl Containers {
         &self,
         record: &ContainerRecord,
     ) -> Result<(), ContainerError> {
-        let wished = self.wished(record);
+        let requested = self.requested(record);
         let snapshot = self.store.snapshot();
-        let settings = cgroup_files(&wished, snapshot.described()?)?;
+        let settings = cgroup_files(&requested, snapshot.described()?)?;
         let score =
-            Some(wished.oom_score_adj).filter(|score| *score != record.limits.oom_score_adj);
+            Some(requested.oom_score_adj).filter(|score| *score != record.limits.oom_score_adj);
         if settings.is_empty() && score.is_none() {
             return Ok(());
         }
-        match self.place(record).await {
-            Some(place) => apply(place, settings, score).await,
+        match self.cgroup(record).await {
+            Some(cgroup) => apply(cgroup, settings, score).await,
             None => self.nowhere(record, &settings).await,
         }
     }
 
     /// Whether the container needs limits that the engine does not set.
     pub(in crate::container) fn needs_limits(&self, record: &ContainerRecord) -> bool {
-        let wished = self.wished(record);
-        !wished.unified.is_empty() || !wished.hugepage_limits.is_empty()
+        let requested = self.requested(record);
+        !requested.unified.is_empty() || !requested.hugepage_limits.is_empty()
     }
 
     /// Puts right, in every container that runs, what a crash left undone, and what a reload of
@@ -80,9 +80,9 @@ impl Containers {
     /// Looked at without the lock, which a stop may hold for as long as its grace.
     async fn lacks_limits(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.store.snapshot().engine.clone() else { return false };
-        let Ok(settings) = cgroup_files(&self.wished(record), &engine) else { return false };
-        let Some(place) = self.place(record).await else { return false };
-        blocking(move || differing(&place, settings)).await.is_ok_and(|other| !other.is_empty())
+        let Ok(settings) = cgroup_files(&self.requested(record), &engine) else { return false };
+        let Some(cgroup) = self.cgroup(record).await else { return false };
+        blocking(move || differing(&cgroup, settings)).await.is_ok_and(|other| !other.is_empty())
     }
 
     async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
@@ -94,9 +94,12 @@ impl Containers {
     }
 
     /// The control group of a container, while it runs where we can see it.
-    pub(super) async fn place(&self, record: &ContainerRecord) -> Option<Place> {
+    pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
         let (cgroups, record) = (self.cgroups.clone(), record.clone());
-        tokio::task::spawn_blocking(move || Place::find(&cgroups, &record)).await.ok().flatten()
+        tokio::task::spawn_blocking(move || ContainerCgroup::find(&cgroups, &record))
+            .await
+            .ok()
+            .flatten()
     }
 
     /// No control group was found: the container has ended meanwhile, or we cannot see it.
@@ -118,27 +121,27 @@ impl Containers {
 
 /// Sets what is not as it should be.
 async fn apply(
-    place: Place,
+    cgroup: ContainerCgroup,
     settings: Vec<CgroupFile>,
     score: Option<i64>,
 ) -> Result<(), ContainerError> {
     let look = {
-        let place = place.clone();
-        move || differing(&place, settings)
+        let cgroup = cgroup.clone();
+        move || differing(&cgroup, settings)
     };
     let settings = blocking(look).await?;
-    place.tell_systemd(&settings).await;
+    cgroup.tell_systemd(&settings).await;
     let set = move || -> Result<(), LimitError> {
-        settings.iter().try_for_each(|setting| place.set(setting))?;
-        score.map_or(Ok(()), |score| place.set_score(score))
+        settings.iter().try_for_each(|setting| cgroup.set(setting))?;
+        score.map_or(Ok(()), |score| cgroup.set_score(score))
     };
     Ok(blocking(set).await??)
 }
 
 /// Those of which the kernel holds something else than what becomes of them. Blocks.
-fn differing(place: &Place, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
+fn differing(cgroup: &ContainerCgroup, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
     let holds = |setting: &CgroupFile| {
-        place.current(setting).is_some_and(|now| text(&setting.value, now) == setting.value)
+        cgroup.current(setting).is_some_and(|now| text(&setting.value, now) == setting.value)
     };
     settings.into_iter().filter(|setting| !holds(setting)).collect()
 }

@@ -1,10 +1,10 @@
-//! What a status says of limits: what the kernel holds, where there is something to be held.
+//! The limits in a container's status: as the kernel has them, where the container runs.
 
 use std::time::Duration;
 
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::place::Place;
+use super::cgroup::ContainerCgroup;
 use crate::{
     container::service::Containers,
     model::{record::ContainerRecord, resources::Resources},
@@ -13,32 +13,33 @@ use crate::{
 
 impl Containers {
     /// The limits in force; of a container that does not run, those it would start with. None
-    /// when nobody ever asked for any. Never asks the engine.
+    /// when none were ever requested. Never asks the engine.
     pub async fn limits(&self, record: &ContainerRecord) -> Option<Resources> {
-        let wished = self.wished(record);
-        let spoken = Resources { oom_score_adj: 0, ..wished.clone() } != Resources::default();
-        if !spoken && !record.document.spec.resources_stated {
+        let requested = self.requested(record);
+        let has_limits =
+            Resources { oom_score_adj: 0, ..requested.clone() } != Resources::default();
+        if !has_limits && !record.document.spec.resources_stated {
             return None;
         }
         let (Some(pid), Some(engine)) = (record.process.pid(), &self.store.snapshot().engine)
         else {
-            return Some(wished);
+            return Some(requested);
         };
-        // Keys that cannot be had were refused when they were asked for.
-        let settings = cgroup_files(&wished, engine).unwrap_or_default();
-        let known = Place::remembered(&self.cgroups, pid, record.id.as_str());
-        if let Some(shown) = known.and_then(|place| place.shown_now(&wished, &settings)) {
+        // Keys that are not supported were refused when they were requested.
+        let settings = cgroup_files(&requested, engine).unwrap_or_default();
+        let known = ContainerCgroup::remembered(&self.cgroups, pid, record.id.as_str());
+        if let Some(shown) = known.and_then(|cgroup| cgroup.shown_now(&requested, &settings)) {
             return Some(shown);
         }
-        let (cgroups, id, asked) = (self.cgroups.clone(), record.id.clone(), wished.clone());
-        let look = move || {
-            let place = Place::of(&cgroups, pid, id.as_str())?;
-            Some(place.shown(&asked, &settings))
+        let (cgroups, id, asked) = (self.cgroups.clone(), record.id.clone(), requested.clone());
+        let read = move || {
+            let cgroup = ContainerCgroup::of(&cgroups, pid, id.as_str())?;
+            Some(cgroup.shown(&asked, &settings))
         };
-        let seen = timeout(PATIENCE, spawn_blocking(look)).await;
-        Some(seen.ok().and_then(Result::ok).flatten().unwrap_or(wished))
+        let shown = timeout(TIMEOUT, spawn_blocking(read)).await;
+        Some(shown.ok().and_then(Result::ok).flatten().unwrap_or(requested))
     }
 }
 
 /// The kernel answers at once unless it is busy making or removing groups; kubelet does not wait.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);

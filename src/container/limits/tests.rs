@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use super::{place::Place, resized::ResizedLimits, shown::shown};
+use super::{cgroup::ContainerCgroup, resized::ResizedLimits, shown::shown};
 use crate::{
     checkpoint::directory::Checkpoints,
     host::cgroup::{
@@ -17,7 +17,7 @@ use crate::{
     translate::plan::cgroup_files::{CgroupFile, CgroupLimit, IfMissing},
 };
 
-fn wished() -> Resources {
+fn requested() -> Resources {
     Resources {
         cpu_period: 100_000,
         cpu_quota: 50_000,
@@ -44,7 +44,7 @@ fn kernel() -> Limits {
 
 #[test]
 fn what_the_kernel_rounds_is_told_as_it_was_asked_for() {
-    assert_eq!(shown(&wished(), &kernel(), &[], |_| None), wished());
+    assert_eq!(shown(&requested(), &kernel(), &[], |_| None), requested());
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn what_somebody_else_changed_is_told_as_it_is() {
         oom_score_adj: Some(-5),
         ..kernel()
     };
-    let shown = shown(&wished(), &changed, &[], |_| None);
+    let shown = shown(&requested(), &changed, &[], |_| None);
     assert_eq!((shown.cpu_quota, shown.cpu_period, shown.cpu_shares), (-1, 100_000, 2));
     assert_eq!((shown.memory_limit, shown.memory_swap_limit), (64 << 20, -1));
     assert_eq!((shown.cpuset_cpus.as_str(), shown.cpuset_mems.as_str()), ("0-1", ""));
@@ -101,8 +101,8 @@ fn shares_survive_weights() {
         (512, 1, 2),
     ] {
         let kernel = Limits { cpu_weight: Some(CpuWeight::Weight(weight)), ..Limits::default() };
-        let wished = Resources { cpu_shares: asked, ..Resources::default() };
-        assert_eq!(shown(&wished, &kernel, &[], |_| None).cpu_shares, told, "{asked} {weight}");
+        let requested = Resources { cpu_shares: asked, ..Resources::default() };
+        assert_eq!(shown(&requested, &kernel, &[], |_| None).cpu_shares, told, "{asked} {weight}");
     }
 }
 
@@ -139,8 +139,8 @@ fn extras_are_told_from_their_files() {
     ]);
     let unified = ["memory.high", "memory.low", "memory.oom.group", "io.weight", "memory.swap.max"];
     let unified = unified.map(|key| (key.to_owned(), "asked".to_owned()));
-    let wished = Resources { unified: unified.into(), ..Resources::default() };
-    let told = shown(&wished, &Limits::default(), &settings, |setting| {
+    let requested = Resources { unified: unified.into(), ..Resources::default() };
+    let told = shown(&requested, &Limits::default(), &settings, |setting| {
         files.get(setting.file.as_str()).map(|text| (*text).to_owned())
     });
     // A limit that is not there is not told, but none of nothing is.
@@ -165,14 +165,14 @@ async fn what_the_disk_refuses_is_not_remembered() {
     let in_the_way = state.path().join("resized.json");
     std::fs::create_dir(&in_the_way).unwrap();
     let pod = SandboxId::try_from("a".repeat(64)).unwrap();
-    let wish = PodResources { overhead: Some(Resources::default()), resources: None };
+    let key = PodResources { overhead: Some(Resources::default()), resources: None };
     for _ in 0..2 {
-        resized.put_pod(&pod, wish.clone()).await.unwrap_err();
+        resized.put_pod(&pod, key.clone()).await.unwrap_err();
         assert_eq!(resized.pod(&pod), PodResources::default());
     }
     std::fs::remove_dir(&in_the_way).unwrap();
-    resized.put_pod(&pod, wish.clone()).await.unwrap();
-    assert_eq!(resized.pod(&pod), wish);
+    resized.put_pod(&pod, key.clone()).await.unwrap();
+    assert_eq!(resized.pod(&pod), key);
 }
 
 /// What is remembered is where a group is, never a limit.
@@ -189,12 +189,12 @@ fn a_known_group_is_told_as_it_is_now() {
     fs::write(proc.join("42/cgroup"), format!("0::/{ID}\n")).unwrap();
     let limit = |bytes: i64| fs::write(group.join("memory.max"), bytes.to_string()).unwrap();
     let cgroups = Cgroups::told_by(&proc);
-    assert!(Place::remembered(&cgroups, 42, ID).is_none(), "nobody has looked");
-    Place::of(&cgroups, 42, ID).unwrap();
-    assert!(Place::remembered(&cgroups, 43, ID).is_none(), "started anew");
+    assert!(ContainerCgroup::remembered(&cgroups, 42, ID).is_none(), "nobody has looked");
+    ContainerCgroup::of(&cgroups, 42, ID).unwrap();
+    assert!(ContainerCgroup::remembered(&cgroups, 43, ID).is_none(), "started anew");
     let told = || {
-        let wished = Resources { memory_limit: 1 << 30, ..Resources::default() };
-        let shown = Place::remembered(&cgroups, 42, ID)?.shown_now(&wished, &[])?;
+        let requested = Resources { memory_limit: 1 << 30, ..Resources::default() };
+        let shown = ContainerCgroup::remembered(&cgroups, 42, ID)?.shown_now(&requested, &[])?;
         Some(shown.memory_limit)
     };
     for bytes in [64 << 20, 32 << 20] {
@@ -204,7 +204,7 @@ fn a_known_group_is_told_as_it_is_now() {
     fs::remove_dir_all(&group).unwrap();
     assert_eq!(told(), None, "the container has ended");
     cgroups.retain(|_| false);
-    assert!(Place::remembered(&cgroups, 42, ID).is_none());
+    assert!(ContainerCgroup::remembered(&cgroups, 42, ID).is_none());
 }
 
 const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";

@@ -1,14 +1,14 @@
 //! UpdateContainerResources: all of the new limits, or all of the old ones.
 //!
-//! The engine is told first, then what it cannot set is written. Every step leaves behind how it is
-//! undone; the first failure undoes what went before. A crash in between leaves what the engine
-//! was told, which the status shows; the call was never answered, so kubelet makes it again.
+//! The engine is called first, then what it cannot set is written. Every step records how it is
+//! undone; the first failure undoes the earlier ones. A crash in between leaves what the engine has
+//! set, which the status shows; the call was never answered, so kubelet repeats it.
 
 use tracing::{info, warn};
 
 use super::{
+    cgroup::{ContainerCgroup, blocking},
     error::LimitError,
-    place::{Place, blocking},
 };
 use crate::{
     container::{error::ContainerError, service::Containers},
@@ -36,10 +36,10 @@ impl Containers {
         if asked == Resources::default() {
             return Ok(());
         }
-        let wish = serde_json::to_string(&asked).map_err(PlanError::from)?;
+        let key = serde_json::to_string(&asked).map_err(PlanError::from)?;
         let (service, id) = (self.clone(), container.id.clone());
         self.updating
-            .run((id.clone(), wish), async move { service.update_known(&id, asked).await })
+            .run((id.clone(), key), async move { service.update_known(&id, asked).await })
             .await?
     }
 
@@ -55,14 +55,14 @@ impl Containers {
         if asked.oom_score_adj != 0 {
             asked.oom_score_adj = oom_score_adj(asked.oom_score_adj, self.oom_floor().await);
         }
-        let wished = self.wished(record);
-        let after = wished.updated(&asked);
+        let requested = self.requested(record);
+        let after = requested.updated(&asked);
         let engine = now.described()?;
         self.check_hugepages(&asked, engine).await?;
         let plan = update(&asked, &after, engine)?;
-        let place = self.place(record).await;
-        let before = look(place.clone(), &asked, wished, &plan).await?;
-        let mut change = Change { service: self, record, place, undo: Vec::new() };
+        let cgroup = self.cgroup(record).await;
+        let before = limits_in_force(cgroup.clone(), &asked, requested, &plan).await?;
+        let mut change = Change { service: self, record, cgroup, undo: Vec::new() };
         if let Err(cause) = change.make(&plan, &before, &after).await {
             let left = change.unmake().await;
             let cause = Box::new(cause);
@@ -78,22 +78,22 @@ impl Containers {
 ///
 /// # Errors
 /// [`LimitError::InUse`]: shrinking would make the kernel end the container, or parts of it.
-async fn look(
-    place: Option<Place>,
+async fn limits_in_force(
+    cgroup: Option<ContainerCgroup>,
     asked: &Resources,
-    wished: Resources,
+    requested: Resources,
     plan: &Update,
 ) -> Result<Resources, ContainerError> {
-    let Some(place) = place else { return Ok(wished) };
+    let Some(cgroup) = cgroup else { return Ok(requested) };
     let (limit, settings) = (asked.memory_limit, plan.files.clone());
-    let look = move || {
-        let used = place.working_set().filter(|_| limit > 0);
+    let read = move || {
+        let used = cgroup.working_set().filter(|_| limit > 0);
         match used {
             Some(used) if used > limit => Err(LimitError::InUse { limit, used }),
-            _ => Ok(place.shown(&wished, &settings)),
+            _ => Ok(cgroup.shown(&requested, &settings)),
         }
     };
-    Ok(blocking(look).await??)
+    Ok(blocking(read).await??)
 }
 
 /// A change under way.
@@ -101,7 +101,7 @@ struct Change<'a> {
     service: &'a Containers,
     record: &'a ContainerRecord,
     /// None when it does not run, or where its group cannot be seen.
-    place: Option<Place>,
+    cgroup: Option<ContainerCgroup>,
     undo: Vec<Back>,
 }
 
@@ -122,14 +122,14 @@ impl Change<'_> {
         if let Some(call) = &plan.call {
             self.tell_engine(call, before).await?;
         }
-        match self.place.clone() {
-            Some(place) => {
-                self.write(&place, &plan.files).await?;
-                self.score(&place, after.oom_score_adj).await?;
+        match self.cgroup.clone() {
+            Some(cgroup) => {
+                self.write(&cgroup, &plan.files).await?;
+                self.score(&cgroup, after.oom_score_adj).await?;
             }
             None => self.service.nowhere(self.record, &plan.files).await?,
         }
-        let earlier = self.service.wished(self.record);
+        let earlier = self.service.requested(self.record);
         let ours =
             |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
         if ours(&earlier) != ours(after) {
@@ -146,10 +146,11 @@ impl Change<'_> {
     ) -> Result<(), ContainerError> {
         let snapshot = self.service.store.snapshot();
         let back = call.revert(before, &self.lists().await?, snapshot.described()?);
-        let told = self.service.engine.update_container(self.record.id.as_str(), &call.body).await;
+        let updated =
+            self.service.engine.update_container(self.record.id.as_str(), &call.body).await;
         // These refuse before anything is done.
         let untouched = matches!(
-            told,
+            updated,
             Err(EngineError::Rejected { .. }
                 | EngineError::NotFound { .. }
                 | EngineError::Unreachable { .. })
@@ -157,42 +158,42 @@ impl Change<'_> {
         if !untouched {
             self.undo.push(Back::Engine(Box::new(back)));
         }
-        Ok(told?)
+        Ok(updated?)
     }
 
     /// The CPUs and nodes it has now.
     async fn lists(&self) -> Result<CpusetLists, ContainerError> {
-        let Some(place) = self.place.clone() else { return Ok(CpusetLists::default()) };
-        let held = blocking(move || place.limits()).await?;
+        let Some(cgroup) = self.cgroup.clone() else { return Ok(CpusetLists::default()) };
+        let held = blocking(move || cgroup.limits()).await?;
         Ok(CpusetLists { cpus: held.cpus, mems: held.mems })
     }
 
     async fn write(
         &mut self,
-        place: &Place,
+        cgroup: &ContainerCgroup,
         settings: &[CgroupFile],
     ) -> Result<(), ContainerError> {
-        let (seen, asked) = (place.clone(), settings.to_vec());
-        let look = move || -> Vec<(CgroupFile, Option<String>)> {
-            let looked = asked.into_iter().map(|setting| (seen.current(&setting), setting));
-            let other = looked.filter(|(now, setting)| now.as_ref() != Some(&setting.value));
+        let (seen, asked) = (cgroup.clone(), settings.to_vec());
+        let read = move || -> Vec<(CgroupFile, Option<String>)> {
+            let read = asked.into_iter().map(|setting| (seen.current(&setting), setting));
+            let other = read.filter(|(now, setting)| now.as_ref() != Some(&setting.value));
             other.map(|(now, setting)| (setting, now)).collect()
         };
-        let changed = blocking(look).await?;
-        // systemd sets what it is told at once, so the way back is known before it is told.
+        let changed = blocking(read).await?;
+        // systemd sets what it is sent at once, so the undo is recorded before.
         let held = changed.iter().filter_map(|(new, now)| Some(new.with_value(now.as_deref()?)));
         self.undo.extend(held.map(Back::File));
         let new: Vec<CgroupFile> = changed.into_iter().map(|(setting, _)| setting).collect();
-        place.tell_systemd(&new).await;
-        let place = place.clone();
-        Ok(blocking(move || new.iter().try_for_each(|setting| place.set(setting))).await??)
+        cgroup.tell_systemd(&new).await;
+        let cgroup = cgroup.clone();
+        Ok(blocking(move || new.iter().try_for_each(|setting| cgroup.set(setting))).await??)
     }
 
-    async fn score(&mut self, place: &Place, score: i64) -> Result<(), ContainerError> {
-        let place = place.clone();
+    async fn score(&mut self, cgroup: &ContainerCgroup, score: i64) -> Result<(), ContainerError> {
+        let cgroup = cgroup.clone();
         let set = move || {
-            let now = place.score();
-            (now, place.set_score(score))
+            let now = cgroup.score();
+            (now, cgroup.set_score(score))
         };
         let (now, set) = blocking(set).await?;
         self.undo.extend(now.map(Back::Score));
@@ -226,13 +227,13 @@ impl Change<'_> {
             let id = self.record.id.as_str();
             return Ok(self.service.engine.update_container(id, &call.body).await?);
         }
-        let Some(place) = self.place.clone() else { return Ok(()) };
+        let Some(cgroup) = self.cgroup.clone() else { return Ok(()) };
         if let Back::File(setting) = &step {
-            place.tell_systemd(std::slice::from_ref(setting)).await;
+            cgroup.tell_systemd(std::slice::from_ref(setting)).await;
         }
         let set = move || match step {
-            Back::File(setting) => place.set(&setting),
-            Back::Score(score) => place.set_score(score),
+            Back::File(setting) => cgroup.set(&setting),
+            Back::Score(score) => cgroup.set_score(score),
             Back::Engine(_) => Ok(()),
         };
         Ok(blocking(set).await??)

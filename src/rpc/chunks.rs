@@ -1,8 +1,8 @@
-//! Lists in portions: what one answer would hold, in as many messages as it takes.
+//! Streamed lists: the items of one answer in as many messages as they need.
 //!
-//! A list of a full node may outgrow what a client takes in one message. What is told is settled
-//! before the first portion; a client who leaves ends it, and so does the end of dockbridge, as an
-//! error: a list that was cut must not look whole.
+//! A list of a full node may be larger than the message a client accepts. The items are fixed before
+//! the first chunk is sent. When dockbridge ends, the stream ends with an error: a list that was cut
+//! must not seem complete.
 
 use futures_util::{StreamExt, stream};
 use prost::Message;
@@ -12,12 +12,12 @@ use tonic::{Response, Status, codegen::BoxStream};
 use super::status::status;
 use crate::error::Kind;
 
-/// Answers with `items` in portions, each of which `told` makes a message; nothing at all when there
-/// are none. An item is a message or the bytes of one: as a `Message` these count with the bytes
+/// Answers with `items` in chunks, each of which `to_message` makes a message; nothing at all when
+/// there are none. An item is a message or the bytes of one: as a `Message` these count with the bytes
 /// their field takes.
-pub fn portions<I, T, R>(
+pub fn chunks<I, T, R>(
     items: I,
-    told: fn(Vec<T>) -> R,
+    to_message: fn(Vec<T>) -> R,
     leaving: CancellationToken,
 ) -> Response<BoxStream<R>>
 where
@@ -25,17 +25,17 @@ where
     T: Message + 'static,
     R: Send + 'static,
 {
-    let portions = Portions { items, held: None };
-    let messages = stream::unfold(Some(portions), move |portions| {
+    let chunks = Chunks { items, held: None };
+    let messages = stream::unfold(Some(chunks), move |chunks| {
         let ending = leaving.is_cancelled();
         async move {
-            let mut portions = portions?;
+            let mut chunks = chunks?;
             if ending {
-                let reason = "dockbridge is ending: the list is not whole".to_owned();
+                let reason = "dockbridge is shutting down: the list is incomplete".to_owned();
                 return Some((Err(status(Kind::Unavailable, reason)), None));
             }
-            let portion = portions.next()?;
-            Some((Ok::<R, Status>(told(portion)), Some(portions)))
+            let chunk = chunks.next()?;
+            Some((Ok::<R, Status>(to_message(chunk)), Some(chunks)))
         }
     });
     Response::new(messages.boxed())
@@ -43,29 +43,29 @@ where
 
 /// Items in groups that are neither too many nor too large, in their order; never an empty one.
 #[derive(Debug)]
-pub(super) struct Portions<I: Iterator> {
+pub(super) struct Chunks<I: Iterator> {
     pub(super) items: I,
-    /// Taken, and too large for the last portion.
+    /// Taken, and too large for the last chunk.
     pub(super) held: Option<I::Item>,
 }
 
-impl<I: Iterator<Item: Message>> Iterator for Portions<I> {
+impl<I: Iterator<Item: Message>> Iterator for Chunks<I> {
     type Item = Vec<I::Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let first = self.held.take().or_else(|| self.items.next())?;
         let mut size = first.encoded_len();
-        let mut portion = vec![first];
-        while portion.len() < MOST_ITEMS {
+        let mut chunk = vec![first];
+        while chunk.len() < MOST_ITEMS {
             let Some(item) = self.items.next() else { break };
             size = size.saturating_add(item.encoded_len());
             if size > MOST_BYTES {
                 self.held = Some(item);
                 break;
             }
-            portion.push(item);
+            chunk.push(item);
         }
-        Some(portion)
+        Some(chunk)
     }
 }
 

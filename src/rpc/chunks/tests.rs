@@ -6,7 +6,7 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::{MOST_BYTES, MOST_ITEMS, Portions, portions};
+use super::{Chunks, MOST_BYTES, MOST_ITEMS, chunks};
 use crate::wire::cri;
 
 /// An image whose message takes about this many bytes.
@@ -14,7 +14,7 @@ fn image(number: usize, bytes: usize) -> cri::Image {
     cri::Image { id: number.to_string(), username: "x".repeat(bytes), ..Default::default() }
 }
 
-fn told(images: Vec<cri::Image>) -> cri::StreamImagesResponse {
+fn to_message(images: Vec<cri::Image>) -> cri::StreamImagesResponse {
     cri::StreamImagesResponse { images }
 }
 
@@ -38,25 +38,25 @@ proptest! {
     #[test]
     fn nothing_is_lost_doubled_or_moved(sizes in sizes()) {
         let all: Vec<_> = sizes.iter().enumerate().map(|(at, size)| image(at, *size)).collect();
-        let portions = Portions { items: all.clone().into_iter(), held: None };
-        let portions: Vec<Vec<cri::Image>> = portions.collect();
-        for (at, portion) in portions.iter().enumerate() {
+        let chunks = Chunks { items: all.clone().into_iter(), held: None };
+        let chunks: Vec<Vec<cri::Image>> = chunks.collect();
+        for (at, chunk) in chunks.iter().enumerate() {
             let size = |items: &[cri::Image]| items.iter().map(Message::encoded_len).sum::<usize>();
-            prop_assert!(!portion.is_empty() && portion.len() <= MOST_ITEMS);
-            prop_assert!(size(portion) <= MOST_BYTES || portion.len() == 1);
-            if let Some(next) = portions.get(at + 1) {
-                let full = portion.len() == MOST_ITEMS
-                    || size(portion) + next[0].encoded_len() > MOST_BYTES;
-                prop_assert!(full, "a portion of {} ended early", portion.len());
+            prop_assert!(!chunk.is_empty() && chunk.len() <= MOST_ITEMS);
+            prop_assert!(size(chunk) <= MOST_BYTES || chunk.len() == 1);
+            if let Some(next) = chunks.get(at + 1) {
+                let full = chunk.len() == MOST_ITEMS
+                    || size(chunk) + next[0].encoded_len() > MOST_BYTES;
+                prop_assert!(full, "a portion of {} ended early", chunk.len());
             }
         }
-        prop_assert!(portions.concat() == all);
+        prop_assert!(chunks.concat() == all);
     }
 }
 
 #[tokio::test]
 async fn an_empty_list_ends_at_once() {
-    let none = portions(std::iter::empty(), told, CancellationToken::new());
+    let none = chunks(std::iter::empty(), to_message, CancellationToken::new());
     assert!(none.into_inner().next().await.is_none());
 }
 
@@ -65,7 +65,7 @@ async fn an_empty_list_ends_at_once() {
 async fn a_list_that_is_cut_ends_with_an_error() {
     let leaving = CancellationToken::new();
     let items = (0..3).map(|number| image(number, MOST_BYTES));
-    let mut stream = portions(items, told, leaving.clone()).into_inner();
+    let mut stream = chunks(items, to_message, leaving.clone()).into_inner();
     assert_eq!(stream.next().await.unwrap().unwrap().images[0].id, "0");
     leaving.cancel();
     let cut = stream.next().await.unwrap().unwrap_err();

@@ -1,28 +1,28 @@
-//! What an operator asks a running dockbridge, and where the answer is.
+//! The subcommands of `dockbridge debug`, and the paths of the admin server.
 
 use clap::Subcommand;
 use http::Method;
 
-/// A question.
+/// A subcommand of `dockbridge debug`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum Question {
-    /// What it knows: pods, containers, the engine, the network, as JSON
+pub enum DebugCommand {
+    /// The state as JSON: pods, containers, the engine, the network
     State,
-    /// What it is doing now, and for how long
+    /// Running operations, and for how long they run
     Tasks,
-    /// Everything it counts and times
+    /// All metrics
     Metrics,
-    /// Whether it lives, and whether pods can run; fails if not
+    /// Whether it is alive, and whether pods can run; fails if not
     Health,
-    /// How much it logs; with a level it logs that much from now on
+    /// The log level; with LEVEL it is set until the next start
     LogLevel {
         /// error, warn, info, debug or trace
         level: Option<String>,
     },
 }
 
-impl Question {
-    /// The requests that ask it: method, path, body.
+impl DebugCommand {
+    /// Its requests: method, path, body.
     pub fn requests(&self) -> Vec<(Method, &'static str, String)> {
         let read = |path| (Method::GET, path, String::new());
         match self {
@@ -36,17 +36,17 @@ impl Question {
     }
 }
 
-/// Metrics, for Prometheus.
+/// Metrics in the formats of Prometheus.
 pub const METRICS: &str = "/metrics";
-/// Whether the process lives.
+/// Whether the process is alive.
 pub const HEALTH: &str = "/healthz";
 /// Whether pods can run.
 pub const READY: &str = "/readyz";
-/// What is known.
+/// The state dump.
 pub const STATE: &str = "/debug/state";
-/// What is under way.
+/// Running operations.
 pub const TASKS: &str = "/debug/tasks";
-/// The amount of the log.
+/// The log level.
 pub const LOG_LEVEL: &str = "/debug/log-level";
 /// The socket's name in the run directory.
 pub const SOCKET: &str = "admin.sock";

@@ -1,5 +1,5 @@
-//! A running container's control group as a place where limits are read and set. All of it blocks,
-//! but for what systemd is told.
+//! Limits in a running container's cgroup: read and set. All of it blocks, but for the calls to
+//! systemd.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -20,15 +20,15 @@ use crate::{
 
 /// The control group of one process of a container.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ContainerCgroup {
     group: Arc<Cgroup>,
     pid: u32,
-    /// For errors and for looking again.
+    /// For errors and for finding it again.
     id: String,
     cgroups: Cgroups,
 }
 
-impl Place {
+impl ContainerCgroup {
     /// Where a container runs; none when it does not, or where that cannot be seen.
     pub(super) fn find(cgroups: &Cgroups, record: &ContainerRecord) -> Option<Self> {
         Self::of(cgroups, record.process.pid()?, record.id.as_str())
@@ -45,20 +45,20 @@ impl Place {
         }
     }
 
-    /// Where it was found before, if that was with this process; asks nobody, and may have gone.
+    /// The one found before for this process, without I/O; it may be gone.
     pub(super) fn remembered(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         let group = cgroups.remembered(pid, id)?;
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
-    /// [`Self::shown`]; none when the group has gone. Waits for nobody.
+    /// [`Self::shown`]; none when the group has gone. Never blocks.
     pub(super) fn shown_now(
         &self,
-        wished: &Resources,
+        requested: &Resources,
         settings: &[CgroupFile],
     ) -> Option<Resources> {
-        let held = self.held(wished);
-        (held.is_told() || self.group.exists()).then(|| self.told(wished, &held, settings))
+        let held = self.held(requested);
+        (held.is_told() || self.group.exists()).then(|| self.rendered(requested, &held, settings))
     }
 
     /// Whether the process is still there.
@@ -66,18 +66,18 @@ impl Place {
         self.cgroups.of(self.pid, &self.id).is_ok()
     }
 
-    /// What is in force, in the words of what was wished for.
-    pub(super) fn shown(&self, wished: &Resources, settings: &[CgroupFile]) -> Resources {
-        self.told(wished, &self.held(wished), settings)
+    /// The limits in force, in the form in which they were requested.
+    pub(super) fn shown(&self, requested: &Resources, settings: &[CgroupFile]) -> Resources {
+        self.rendered(requested, &self.held(requested), settings)
     }
 
-    fn held(&self, wished: &Resources) -> Limits {
-        let lists = !wished.cpuset_cpus.is_empty() || !wished.cpuset_mems.is_empty();
+    fn held(&self, requested: &Resources) -> Limits {
+        let lists = !requested.cpuset_cpus.is_empty() || !requested.cpuset_mems.is_empty();
         if lists { self.limits() } else { self.group.numbers(self.pid) }
     }
 
-    fn told(&self, wished: &Resources, held: &Limits, settings: &[CgroupFile]) -> Resources {
-        shown(wished, held, settings, |setting| self.current(setting))
+    fn rendered(&self, requested: &Resources, held: &Limits, settings: &[CgroupFile]) -> Resources {
+        shown(requested, held, settings, |setting| self.current(setting))
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -166,7 +166,7 @@ impl Place {
         }
     }
 
-    /// systemd sets what it was told, and files it was not told of to what it takes for right, a
+    /// systemd sets what it was sent, and other files to its own defaults, a
     /// moment after it has answered: only then do ours last.
     async fn until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLING;
@@ -180,8 +180,8 @@ impl Place {
     }
 
     async fn read(&self, setting: &CgroupFile) -> Option<String> {
-        let (place, setting) = (self.clone(), setting.clone());
-        blocking(move || place.current(&setting)).await.ok().flatten()
+        let (cgroup, setting) = (self.clone(), setting.clone());
+        blocking(move || cgroup.current(&setting)).await.ok().flatten()
     }
 }
 
@@ -189,7 +189,7 @@ impl Place {
 async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
-    let told = run(Job {
+    let ran = run(Job {
         program: Path::new("systemctl"),
         arguments: &arguments,
         environment: &[],
@@ -197,19 +197,19 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
         patience: SYSTEMD_PATIENCE,
         output_limit: OUTPUT_LIMIT,
     });
-    match told.await {
-        Ok(told) if told.ending == Ending::Code(0) => return true,
-        Ok(told) => {
+    match ran.await {
+        Ok(ran) if ran.ending == Ending::Code(0) => return true,
+        Ok(ran) => {
             warn!(
                 scope,
-                error = told.stderr,
+                error = ran.stderr,
                 "systemctl set-property failed; systemd may reset the limit"
             );
         }
         Err(ProcessError::Start { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
-            debug!(scope, "no systemctl; systemd is not told of a limit");
+            debug!(scope, "no systemctl; systemd does not know of a limit");
         }
         Err(error) => {
             let error = chain(&error);
@@ -228,7 +228,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// How long systemd may take for one call.
 const SYSTEMD_PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to do what it has agreed to, and how often that is looked for.
+/// How long it may take to do what it has agreed to, and how often that is checked.
 const SETTLING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It says nothing when it succeeds.

@@ -1,6 +1,6 @@
-//! Items of lists, encoded once and told many times.
+//! Items of lists, encoded once and sent many times.
 //!
-//! A kubelet asks more than once a second for all there is, and mostly nothing has changed.
+//! A kubelet lists everything more than once a second, and mostly nothing has changed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,9 +12,9 @@ use crate::{
     translate::render,
 };
 
-/// What was told of the tables that were asked for last.
+/// The encoded items of the tables that were listed last.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct EncodedLists {
     /// Of ListPodSandbox.
     pub(super) sandboxes: Items<SandboxRecord>,
     /// Of ListContainers.
@@ -25,14 +25,14 @@ pub struct Kept {
 #[derive(Debug)]
 pub(super) struct Items<R>(ArcSwap<Vec<Item<R>>>);
 
-/// A record, and the message that tells of it. While the record is held no other has its address.
+/// A record and its message. While the record is held no other has its address.
 #[derive(Debug)]
 pub(super) struct Item<R> {
     pub(super) record: Arc<R>,
     pub(super) message: Bytes,
 }
 
-/// A record that lists tell of.
+/// A record that lists show.
 pub(super) trait Listed {
     /// Its item, encoded.
     fn message(&self) -> Bytes;

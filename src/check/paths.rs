@@ -1,4 +1,4 @@
-//! Can the socket and the directories be used?
+//! Checks that the socket and the directories can be used.
 
 use std::{
     fs, io,
@@ -9,12 +9,12 @@ use std::{
 
 use super::finding::Finding;
 
-/// Judges the place of the CRI socket.
+/// The path of the CRI socket.
 pub(super) fn listen(socket: &Path) -> Finding {
     let shown = socket.display();
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {
-            let advice = "remove it, or choose another place with --listen";
+            let advice = "remove it, or choose another path with --listen";
             return Finding::fail("listen", format!("{shown} exists and is no socket"), advice);
         }
         Ok(_) => return socket_in_place(socket),
@@ -24,42 +24,42 @@ pub(super) fn listen(socket: &Path) -> Finding {
     match try_writing(place) {
         Ok(()) => Finding::ok("listen", format!("{shown} is free")),
         Err((place, error)) => {
-            let seen = format!("no socket can be made in {}: {error}", place.display());
-            Finding::fail("listen", seen, "run as root, or choose another place with --listen")
+            let seen = format!("no socket can be created in {}: {error}", place.display());
+            Finding::fail("listen", seen, "run as root, or choose another path with --listen")
         }
     }
 }
 
-/// Tells a server's socket from one that a killed server has left.
+/// A socket that is there: a server's, or a leftover of a killed one.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
-        Ok(_) => Finding::ok("listen", format!("somebody serves on {shown} already")),
+        Ok(_) => Finding::ok("listen", format!("a server answers on {shown} already")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let seen = format!("{shown} belongs to somebody else: {error}");
-            Finding::fail("listen", seen, "run as root, or choose another place with --listen")
+            let seen = format!("{shown} belongs to another user: {error}");
+            Finding::fail("listen", seen, "run as root, or choose another path with --listen")
         }
         Err(_) => Finding::ok("listen", format!("{shown} is left over and will be replaced")),
     }
 }
 
-/// Judges a directory that is written to; it is made when it does not exist.
+/// A directory that is written to; it is created when it does not exist.
 pub(super) fn directory(subject: &'static str, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
-        Ok(()) => Finding::ok(subject, format!("{} will be made", path.display())),
+        Ok(()) => Finding::ok(subject, format!("{} will be created", path.display())),
         Err((place, error)) => {
-            let seen = format!("nothing can be written to {}: {error}", place.display());
+            let seen = format!("cannot write to {}: {error}", place.display());
             Finding::fail(
                 subject,
                 seen,
-                format!("run as root, or choose another place with {flag}"),
+                format!("run as root, or choose another directory with {flag}"),
             )
         }
     }
 }
 
-/// Makes and removes a folder in the directory, or in the nearest one above it that exists.
+/// Creates and removes a directory in it, or in the nearest one above it that exists.
 fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
     let place = existing.unwrap_or(Path::new("/")).to_owned();

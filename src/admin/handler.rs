@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! Answers requests to the admin server.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -10,28 +10,27 @@ use tracing::{info, level_filters::LevelFilter};
 
 use super::{
     context::AdminContext,
-    health,
-    question::{HEALTH, LOG_LEVEL, METRICS, READY, STATE, TASKS},
-    state,
+    endpoints::{HEALTH, LOG_LEVEL, METRICS, READY, STATE, TASKS},
+    health, state,
 };
 use crate::telemetry::registry::TextFormat;
 
-/// Who may ask what.
+/// Which paths a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
+pub enum Access {
     /// Root on this host.
     Root,
-    /// Whoever reaches the address: metrics and health only.
-    Anybody,
+    /// Anybody who reaches the address: metrics and health only.
+    Public,
 }
 
 /// The answer to a request.
 pub async fn answer(
     request: Request<Incoming>,
     context: &AdminContext,
-    audience: Audience,
+    access: Access,
 ) -> Response<Full<Bytes>> {
-    let Some(allowed) = methods(request.uri().path(), audience) else {
+    let Some(allowed) = methods(request.uri().path(), access) else {
         return text(StatusCode::NOT_FOUND, "not found\n");
     };
     let asked = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
@@ -52,10 +51,10 @@ pub async fn answer(
 }
 
 /// The methods a path has for this audience, as the `Allow` header wants them.
-fn methods(path: &str, audience: Audience) -> Option<&'static str> {
-    match (path, audience) {
-        (METRICS | HEALTH | READY, _) | (STATE | TASKS, Audience::Root) => Some("GET, HEAD"),
-        (LOG_LEVEL, Audience::Root) => Some("GET, HEAD, PUT"),
+fn methods(path: &str, access: Access) -> Option<&'static str> {
+    match (path, access) {
+        (METRICS | HEALTH | READY, _) | (STATE | TASKS, Access::Root) => Some("GET, HEAD"),
+        (LOG_LEVEL, Access::Root) => Some("GET, HEAD, PUT"),
         _ => None,
     }
 }

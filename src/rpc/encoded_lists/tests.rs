@@ -42,10 +42,10 @@ proptest! {
         let items = Items::default();
         for table in tables {
             let records: Vec<_> = table.iter().map(|number| Arc::clone(&all[*number])).collect();
-            let told = items.of(&records);
+            let to_message = items.of(&records);
             let expected: Vec<Bytes> =
                 table.iter().map(|number| number.to_string().into()).collect();
-            let messages: Vec<Bytes> = told.iter().map(|item| item.message.clone()).collect();
+            let messages: Vec<Bytes> = to_message.iter().map(|item| item.message.clone()).collect();
             prop_assert_eq!(messages, expected);
         }
     }

@@ -1,0 +1,111 @@
+//! Checks paths of this host that a request names. Any may be on a file system that never answers: the
+//! caller gets an answer within a deadline, and the thread that hangs is left alone.
+//!
+//! While a path hangs it is not checked again: every retry of a kubelet would block one more thread,
+//! until there are none for other pods.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{container::error::ContainerError, error::Kind};
+
+/// A running check, path by path. Clones are the same check.
+#[derive(Clone, Debug)]
+pub(in crate::container) struct HostCheck(Arc<Slot>);
+
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl HostCheck {
+    /// None when too many checks hang.
+    fn begin() -> Option<Self> {
+        let permit = SLOTS.try_acquire().ok()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Some(Self(Arc::new(Slot { number, _permit: permit })))
+    }
+
+    /// Goes on to a path.
+    ///
+    /// # Errors
+    /// Another check hangs there.
+    pub(in crate::container) fn at(&self, path: &Path) -> Result<(), ContainerError> {
+        let mut running = running();
+        let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
+            *number != self.0.number && at == path && since.elapsed() >= HANGS_AFTER
+        };
+        if running.iter().any(hangs) {
+            return Err(hung("check", path.to_owned()));
+        }
+        running.insert(self.0.number, (path.to_owned(), Instant::now()));
+        Ok(())
+    }
+
+    /// The path it is at.
+    fn path(&self) -> PathBuf {
+        running().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        running().remove(&self.number);
+    }
+}
+
+/// Runs a check, which announces every path with [`HostCheck::at`]. It goes on when the caller has
+/// stopped waiting.
+///
+/// # Errors
+/// The check's, or a path does not answer.
+pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
+    begin: impl FnOnce(HostCheck) -> W,
+) -> Result<T, ContainerError>
+where
+    W: Future<Output = Result<T, ContainerError>> + Send + 'static,
+{
+    let Some(check) = HostCheck::begin() else { return Err(hung("check", "/".into())) };
+    let checking = tokio::spawn(begin(check.clone()));
+    match tokio::time::timeout(TIMEOUT, checking).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panicked)) => Err(ContainerError::file("check", check.path(), panicked.into())),
+        Err(_) => Err(hung("check", check.path())),
+    }
+}
+
+fn hung(action: &'static str, path: PathBuf) -> ContainerError {
+    ContainerError::File {
+        action,
+        path,
+        cause: Arc::new(io::Error::new(io::ErrorKind::TimedOut, HANGS)),
+        kind: Kind::DeadlineExceeded,
+    }
+}
+
+fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The path of each check, and since when.
+static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
+/// Of the threads there are for what blocks; see where the runtime is built.
+static SLOTS: Semaphore = Semaphore::const_new(256);
+/// The likely cause, for the operator.
+const HANGS: &str = "a file system of this host does not answer (a dead network mount?)";
+/// Longer than any healthy disk takes.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Earlier than a caller gets its error, who may retry at once.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
