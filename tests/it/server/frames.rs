@@ -88,7 +88,7 @@ async fn what_is_no_protobuf_is_an_invalid_argument() {
         }
     }
     assert!(bridge.ready().await.unwrap());
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn text_that_is_not_utf8_is_an_invalid_argument() {
         let (code, text) = answer(&bridge, &path, frame(0, &message)).await;
         assert!(refused(code, also), "{path}: {code:?} {text}");
     }
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]

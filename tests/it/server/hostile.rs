@@ -88,7 +88,7 @@ async fn empty_requests() {
     assert_eq!(ask!(bridge.images.image_status(ImageStatusRequest {})), refused);
     assert_eq!(ask!(bridge.images.pull_image(PullImageRequest {})), refused);
     assert_eq!(ask!(bridge.images.remove_image(RemoveImageRequest {})), refused);
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn ids_nothing_has() {
     let asked = docker.matching("* /containers*").into_iter();
     let asked: Vec<_> = asked.filter(|it| !it.path.ends_with("/containers/json")).collect();
     assert!(asked.is_empty(), "{asked:?}");
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn pods_that_cannot_be() {
         matches!(answer, Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition),
         "{answer:?}"
     );
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]

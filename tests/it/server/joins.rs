@@ -75,7 +75,7 @@ async fn the_same_wish_many_times_at_once_is_one_thing() {
     assert!(removed.iter().all(Result::is_ok), "{removed:?}");
     let removed = join_all((0..20).map(|_| bridge.remove_pod(&pods[0]))).await;
     assert!(removed.iter().all(Result::is_ok), "{removed:?}");
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn a_pod_on_cni_lives_and_goes() {
     bridge.stop_pod(&id).await.unwrap();
     assert_eq!(leases(&bridge), 0);
     bridge.remove_pod(&id).await.unwrap();
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn every_failure_of_add() {
         );
         assert!(bridge.pods().await.unwrap().is_empty(), "{what}");
         assert_eq!(leases(&bridge), 0, "{what}");
-        bridge.assert_clean(&docker);
+        bridge.assert_clean(&docker).await;
         well(bridge.node());
         bridge.run(&pod("p")).await.expect(what);
         bridge.clear(&docker).await;
@@ -203,7 +203,7 @@ async fn without_a_configuration_the_network_is_not_ready_and_pods_are_refused()
     let error = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert_eq!(docker.count("POST /containers/create"), 0);
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
     well(bridge.node());
     bridge.node().network("fake");
     bridge.run(&pod("p")).await.unwrap();
@@ -233,7 +233,7 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
         docker.clear_faults();
         bridge.until_ready(true).await;
         if answer.is_err() && bridge.pods().await.unwrap().is_empty() {
-            bridge.assert_clean(&docker);
+            bridge.assert_clean(&docker).await;
         }
         bridge.run(&pod("p")).await.expect(&case);
         bridge.clear(&docker).await;
@@ -264,7 +264,7 @@ async fn a_pause_that_vanished_is_no_reason_to_keep_an_address() {
     bridge.stop_pod(&id).await.unwrap();
     assert_eq!(leases(&bridge), 0);
     bridge.remove_pod(&id).await.unwrap();
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn a_stopped_pod_that_vanished_is_forgotten_at_the_next_start() {
     assert_eq!(node.leftovers().len(), 1, "a checkpoint nobody will ever ask for");
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     eventually(|| bridge.node().leftovers().is_empty()).await;
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
     run.unwrap_err();
     stop.unwrap();
     assert!(!Path::new(&at("overlap")).exists(), "two DEL of one pod at a time");
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     assert_eq!(fs::read_to_string(&seen).unwrap().trim(), first.to_string(), "DEL in another");
     assert_eq!(leases(&bridge), 0);
     bridge.remove_pod(&id).await.unwrap();
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn an_old_run_directory_that_cannot_be_cleared_holds_up_no_stop() {
     assert_eq!(leases(&bridge), 0);
     bridge.remove_pod(&id).await.unwrap();
     fs::remove_dir(&old).unwrap();
-    bridge.assert_clean(&docker);
+    bridge.assert_clean(&docker).await;
 }
 
 /// The kubelet keeps what an event says of all containers of a pod until the next one.

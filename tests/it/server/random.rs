@@ -378,7 +378,7 @@ fn any_filter_and_id() {
                 );
                 judge("remove image", &bridge.remove_image(&id).await);
             }
-            bridge.assert_clean(docker);
+            bridge.assert_clean(docker).await;
         });
     });
 }

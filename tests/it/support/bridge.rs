@@ -308,17 +308,25 @@ impl Bridge {
         for container in self.containers().await.unwrap() {
             self.remove_container(&container.id).await.unwrap();
         }
-        self.assert_clean(docker);
+        self.assert_clean(docker).await;
     }
 
-    /// Nothing of any pod is anywhere.
-    pub(crate) fn assert_clean(&self, docker: &FakeDockerd) {
+    /// Nothing of any pod is anywhere. The list of pulled images is written beside the calls, so
+    /// a draft of it may be there for a moment.
+    pub(crate) async fn assert_clean(&self, docker: &FakeDockerd) {
         let held: Vec<String> = docker.world(|world| {
             world.containers.iter().map(|one| format!("{} {}", one.name, one.status)).collect()
         });
         assert!(held.is_empty(), "containers left in the engine: {held:?}");
-        let left = self.node.leftovers();
-        assert!(left.is_empty(), "left behind: {left:#?}");
+        let mut left = self.node.leftovers();
+        for _ in 0..250 {
+            if left.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            left = self.node.leftovers();
+        }
+        panic!("left behind: {left:#?}");
     }
 }
 
