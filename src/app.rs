@@ -129,7 +129,7 @@ pub async fn run_within(
     if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
     }
-    tokio::join!(services.sandboxes.sweep(), logs.close());
+    tokio::join!(services.sandboxes.reconcile_checkpoints(), logs.close());
     admin.abort();
     // Its socket file is removed with it.
     let _ = (&mut admin).await;

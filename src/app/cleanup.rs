@@ -27,7 +27,7 @@ pub(super) async fn recover(
         sandboxes.recover_sandboxes(&tracker).await;
     }
     if store.complete().await.is_some() {
-        tracker.track_future(sandboxes.clear_up()).await;
+        tracker.track_future(sandboxes.clean_up()).await;
         tracker.track_future(sweep_inspections(&image_files)).await;
         tracker.track_future(image_files.restore_directories()).await;
     }
@@ -47,7 +47,7 @@ pub(super) async fn sweep(
             image_files.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
-            sandboxes.sweep().await;
+            sandboxes.reconcile_checkpoints().await;
         }
         tokio::time::sleep(every).await;
     }

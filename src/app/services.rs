@@ -16,7 +16,7 @@ use crate::{
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    image::{images::Images, pulled::Pulled, settings::ImageSettings},
+    image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
@@ -72,7 +72,7 @@ pub(super) async fn build(
         engine.clone(),
         store.clone(),
         image_settings(settings),
-        Pulled::load(checkpoints.clone()).await,
+        KubeletImages::load(checkpoints.clone()).await,
         tracker,
     );
     let locks = KeyedLocks::default();

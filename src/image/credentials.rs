@@ -1,5 +1,5 @@
-//! Credentials for the pause image, which no caller brings: those a `docker login` left in a
-//! Docker client configuration, or gave to the credential helper it names.
+//! Credentials for the pause image, for which no call has any: those of `docker login`, from a Docker
+//! client configuration or the credential helper that it names.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     model::image::Credentials,
 };
 
-/// The credentials for a registry by the configuration at `path`. What cannot be read is as good
-/// as absent: the pull is then anonymous, and its failure says what is missing.
+/// The credentials for a registry from the configuration at `path`. An unreadable file counts as
+/// absent: the pull is then anonymous, and its error names what is missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     let place = path.to_owned();
     let read = tokio::task::spawn_blocking(move || read_if_present(&place, LONGEST_CONFIG)).await;
@@ -54,7 +54,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
 }
 
 /// The credential helper for a registry in a configuration's text: the registry's own, else the
-/// one for all. Only names that lead nowhere else count.
+/// one for all. Names with a path separator are ignored.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| domain_of(key) == domain);
@@ -63,7 +63,7 @@ pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     (!name.is_empty() && name.bytes().all(plain)).then_some(name)
 }
 
-/// What a credential helper answered.
+/// The credentials in a credential helper's output.
 pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
     let answer: Answer = serde_json::from_slice(stdout).ok()?;
     let server_address = address.to_owned();
@@ -92,7 +92,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     match run(job).await {
         Ok(done) if done.ending == Ending::Code(0) => answered(&done.stdout, address),
         Ok(done) => {
-            // What it prints may be a secret.
+            // Its output may contain a secret.
             warn!(program, registry = domain, ending = %done.ending, "credential helper returned no credentials");
             None
         }
@@ -117,7 +117,7 @@ struct ClientConfig {
     creds_store: String,
 }
 
-/// What it knows of a registry.
+/// The entry of a registry.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -130,7 +130,7 @@ struct Entry {
     registry_token: String,
 }
 
-/// What a helper prints.
+/// The output of a helper.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Answer {
@@ -140,7 +140,7 @@ struct Answer {
 
 impl Entry {
     /// User name and password, which are usually packed into `auth` as base64 of `user:password`;
-    /// none when the entry proves nothing.
+    /// none when the entry has neither.
     fn user(&self) -> Option<(String, String)> {
         let packed = STANDARD.decode(self.auth.trim()).ok();
         let packed = packed.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -148,7 +148,7 @@ impl Entry {
         let (username, password) = pair.unwrap_or((&self.username, &self.password));
         let token = !self.identity_token.is_empty() || !self.registry_token.is_empty();
         let proves = token || !username.is_empty();
-        // Old clients fill the password up with zero bytes.
+        // Old clients pad the password with zero bytes.
         proves.then(|| (username.to_owned(), password.trim_end_matches('\0').to_owned()))
     }
 }
@@ -172,9 +172,9 @@ const DEFAULT_DOMAIN: &str = "docker.io";
 const DEFAULT_ADDRESS: &str = "https://index.docker.io/v1/";
 /// The user name under which helpers keep identity tokens.
 const TOKEN_USER: &str = "<token>";
-/// Far more than any client writes.
+/// Far more than a client writes.
 const LONGEST_CONFIG: u64 = 1 << 20;
-/// Far more than any token needs.
+/// Far more than a token needs.
 const LONGEST_ANSWER: usize = 1 << 20;
 /// Helpers of cloud registries ask over the network.
 const HELPER_PATIENCE: Duration = Duration::from_secs(30);

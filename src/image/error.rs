@@ -1,4 +1,4 @@
-//! Why an image verb failed.
+//! Errors of image calls.
 
 use std::time::Duration;
 
@@ -15,79 +15,79 @@ use crate::{
     store::error::StoreError,
 };
 
-/// An image verb failed. Cheap to clone, so that joined callers can share one failure.
+/// An image call failed. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum ImageError {
-    /// The engine, or the registry behind it, said no. Kubelet reads the beginning of this text
-    /// (`RegistryUnavailable: …`), so nothing may be put before it.
+    /// An error of the engine or the registry. Kubelet parses the beginning of this text
+    /// (`RegistryUnavailable: …`), so it has no prefix.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What was done cannot be shown yet.
+    /// The store has no current state.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The pull stopped moving.
-    #[error("pull of {reference} made no progress for {silent:?}: {}", place(layer.as_deref()))]
+    /// The pull makes no progress.
+    #[error("pull of {reference} made no progress for {silent:?}: {}", stuck_at(layer.as_deref()))]
     Stalled {
-        /// What was pulled.
+        /// The image.
         reference: ImageReference,
-        /// How long it was waited for.
+        /// Time without progress.
         silent: Duration,
-        /// Where it got stuck; none before the registry named a layer.
+        /// The layer without progress; none before the first layer is reported.
         layer: Option<Box<StuckLayer>>,
     },
-    /// A container was made from the image.
+    /// A container uses the image.
     #[error("image {image} is used by container {container}")]
     InUse {
         /// The image.
         image: ImageId,
-        /// Engine id of one of the containers, a pod's or not.
+        /// Engine id of one of the containers, of a pod or not.
         container: String,
     },
-    /// Whenever the image was removed, somebody gave it a name again.
+    /// The image was tagged again after each removal.
     #[error("image {id} still exists after {attempts} removals")]
-    Remains {
+    StillThere {
         /// The image.
         id: ImageId,
-        /// How often it was removed.
+        /// Number of removals.
         attempts: u32,
     },
-    /// The configured pause image is missing and its name is nothing that can be pulled.
+    /// The configured pause image is missing and its name cannot be pulled.
     #[error("the pause image {name} is missing and cannot be pulled")]
     Unpullable {
         /// The name in the configuration.
         name: String,
-        /// What is wrong with it.
+        /// Why it is no image reference.
         source: InvalidReference,
     },
-    /// The engine loaded the built-in pause image but does not know it afterwards.
+    /// The engine loaded the built-in pause image but does not have it afterwards.
     #[error("docker loaded the pause image but does not list it as {reference}")]
     NotLoaded {
         /// The image's name.
         reference: &'static str,
     },
-    /// The engine has not answered once, so it is not known where it keeps images.
+    /// The engine has not answered yet, so the path of its image store is unknown.
     #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,
-    /// The task doing it ended without an answer.
+    /// The task of the call panicked.
     #[error("the {verb} ended without an answer")]
     Lost {
-        /// What it did.
+        /// The name of the call.
         verb: &'static str,
     },
 }
 
-fn place(layer: Option<&StuckLayer>) -> String {
+fn stuck_at(layer: Option<&StuckLayer>) -> String {
     layer.map_or_else(|| "the registry has named no layer yet".to_owned(), ToString::to_string)
 }
 
 impl ImageError {
-    /// What sort of failure it is.
+    /// The kind, which decides the gRPC code.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Stalled { .. } => Kind::DeadlineExceeded,
-            Self::InUse { .. } | Self::Remains { .. } | Self::Unpullable { .. } => {
+            Self::InUse { .. } | Self::StillThere { .. } | Self::Unpullable { .. } => {
                 Kind::FailedPrecondition
             }
             Self::NoFilesystem => Kind::Unavailable,

@@ -1,4 +1,4 @@
-//! What is counted of pulls.
+//! Metrics of image pulls.
 
 use std::collections::HashMap;
 
@@ -22,44 +22,44 @@ pub struct ImageMetrics {
 }
 
 impl ImageMetrics {
-    /// A transfer begins.
+    /// A pull starts.
     pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
         Transfer(self.pulls.begin("pull", image.to_string(), [""]))
     }
 
-    /// For one pull.
-    pub(super) fn volume(&self) -> Volume {
-        Volume { bytes: self.bytes.clone(), layers: HashMap::new() }
+    /// The byte counter of one pull.
+    pub(super) fn pulled_bytes(&self) -> PulledBytes {
+        PulledBytes { bytes: self.bytes.clone(), layers: HashMap::new() }
     }
 }
 
-/// A transfer until its end.
+/// A pull that is timed until it ends.
 #[derive(Debug)]
 pub(super) struct Transfer(Operation<1>);
 
 impl Transfer {
-    /// It has ended.
+    /// The pull has ended.
     pub(super) fn finish(self, error: Option<&ImageError>) {
         let failure = error.map(ImageError::kind);
         self.0.finish(failure.map_or(OK, Kind::word), failure);
     }
 }
 
-/// How much a pull has brought, by layer: engines say how far they are, again and again.
+/// The bytes of one pull by layer: the engine reports the same figures repeatedly.
 #[derive(Debug)]
-pub(super) struct Volume {
+pub(super) struct PulledBytes {
     bytes: Counter,
     layers: HashMap<String, u64>,
 }
 
-impl Volume {
-    pub(super) fn note(&mut self, progress: &PullProgress) {
+impl PulledBytes {
+    pub(super) fn add(&mut self, progress: &PullProgress) {
         if progress.status != DOWNLOADING {
             return;
         }
-        let far = self.layers.entry(progress.layer.clone()).or_default();
-        self.bytes.inc_by(progress.current.saturating_sub(*far));
-        *far = progress.current.max(*far);
+        let counted = self.layers.entry(progress.layer.clone()).or_default();
+        self.bytes.inc_by(progress.current.saturating_sub(*counted));
+        *counted = progress.current.max(*counted);
     }
 }
 
@@ -83,22 +83,22 @@ const DOWNLOADING: &str = "Downloading";
 
 #[cfg(test)]
 mod tests {
-    //! Which bytes count.
+    //! Which bytes are counted.
 
     use super::ImageMetrics;
     use crate::engine::pull::PullProgress;
 
     #[test]
-    fn what_is_told_again_counts_once() {
+    fn repeated_progress_counts_once() {
         let metrics = ImageMetrics::default();
-        let mut volume = metrics.volume();
-        let told = [("a", 10), ("a", 10), ("b", 5), ("a", 30), ("a", 0), ("a", 31)];
-        for (layer, current) in told {
+        let mut bytes = metrics.pulled_bytes();
+        let reports = [("a", 10), ("a", 10), ("b", 5), ("a", 30), ("a", 0), ("a", 31)];
+        for (layer, current) in reports {
             let (layer, status) = (layer.to_owned(), "Downloading".to_owned());
-            volume.note(&PullProgress { layer, status, current, total: 100 });
+            bytes.add(&PullProgress { layer, status, current, total: 100 });
         }
         let (layer, status) = ("a".to_owned(), "Extracting".to_owned());
-        volume.note(&PullProgress { layer, status, current: 90, total: 100 });
+        bytes.add(&PullProgress { layer, status, current: 90, total: 100 });
         assert_eq!(metrics.bytes.get(), 36);
     }
 }

@@ -1,21 +1,21 @@
-//! The image verbs: pull, remove, the pods' pause image, and the space images take.
+//! Images: pull, remove, the pause image, and the space that images take.
 //!
-//! Reads (list, status) are the store's. The verbs here change the engine's images, run on tasks
-//! of their own ([`images::Images`]), and answer once the store shows what they did. Two rules
-//! are kept as pure state: which silence of a pull is a stall (`stall`), and what a removal has
-//! to do next (`remove`).
+//! Lists and statuses come from the store. The calls here change the engine's images, run on tasks
+//! of their own ([`service::Images`]) and return when the store has the change. `pull` has the
+//! transfer, `stall` when it counts as stalled, `remove` the order of a removal, `pause` the pause
+//! image, `usage` ImageFsInfo, `kubelet_images` which images kubelet may remove.
 
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-pub mod images;
-pub mod pulled;
+pub mod kubelet_images;
+pub mod metrics;
+pub mod service;
 pub mod settings;
 pub mod stall;
 
+mod cancelling_single_flight;
 mod credentials;
-mod joined;
-pub mod metrics;
 mod pause;
 mod pull;
 mod remove;

@@ -1,10 +1,10 @@
-//! The pods' pause image: the one inside this program, or the one the operator names.
+//! The pause image: the one built into this program, or the one the operator names.
 
 use std::sync::PoisonError;
 
 use tracing::info;
 
-use super::{credentials, error::ImageError, images::Images};
+use super::{credentials, error::ImageError, service::Images};
 use crate::{
     model::{
         id::ImageId,
@@ -15,22 +15,22 @@ use crate::{
 };
 
 impl Images {
-    /// The pause image as far as the store shows it, without asking anybody.
+    /// The pause image, if the store has it; no call to the engine.
     ///
-    /// An image that lost its name (to a newer one, or by hand) stays the pause while it is
-    /// there and its name is nobody's: running pods are made of it.
-    pub(super) fn known_pause(&self) -> Option<ImageId> {
+    /// An image that lost its name stays the pause image while it exists and no other image has
+    /// the name: running pods use it.
+    pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
-        let mut seen = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
         let named = snapshot.image(self.pause_name()).map(|record| &record.id);
-        if named.is_some() && named != seen.as_ref() {
-            *seen = named.cloned();
+        if named.is_some() && named != last.as_ref() {
+            *last = named.cloned();
         }
-        seen.clone().filter(|id| snapshot.image(id.as_str()).is_some())
+        last.clone().filter(|id| snapshot.image(id.as_str()).is_some())
     }
 
-    /// Brings the pause image to the engine unless it is there, and shows it in the store.
-    pub(super) async fn provide_pause(&self) -> Result<ImageId, ImageError> {
+    /// Loads or pulls the pause image unless the engine has it, and refreshes it in the store.
+    pub(super) async fn ensure_pause(&self) -> Result<ImageId, ImageError> {
         let name = self.pause_name();
         let id = match self.engine.inspect_image(name).await {
             Ok(record) => record.id,
@@ -57,7 +57,7 @@ impl Images {
         info!(image = reference, %id, "loaded the built-in pause image");
         let name = ImageReference::parse(reference);
         let name = name.map_err(|source| unpullable(reference, source))?;
-        self.remember(&before, &id, &name).await?;
+        self.record_pulled(&before, &id, &name).await?;
         Ok(id)
     }
 

@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use super::{error::ImageError, images::Images};
+use super::{error::ImageError, service::Images};
 use crate::{
     engine::error::{ConflictReason, EngineError},
     model::{
@@ -13,60 +13,60 @@ use crate::{
 };
 
 impl Images {
-    /// The id of the image that `name` means to the engine; none when there is none.
+    /// The id of the image that the engine finds by `name`; none when there is none.
     ///
-    /// The engine takes a short name for the beginning of an id as well: an answer counts only
-    /// when the image really bears the name.
+    /// The engine takes a short name for the prefix of an id as well: the answer is used only
+    /// when the image has the name.
     pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, ImageError> {
         match self.engine.inspect_image(name).await {
-            Ok(record) => Ok(bears(&record, name).then_some(record.id)),
+            Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
             Err(error) if error.is_not_found() => Ok(None),
-            // A name the engine cannot even read belongs to no image.
+            // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes until the engine does not know the image, then shows that in the store.
+    /// Removes until the engine has no such image, then refreshes the store.
     pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), ImageError> {
-        // The engine lets go of an image that it mounts somewhere when it is asked by id.
+        // By id the engine would remove an image that is mounted into a container.
         if let Some(user) = self.store.snapshot().mounting(id).next() {
             return Err(ImageError::InUse { image: id.clone(), container: user.id.to_string() });
         }
         for _ in 0..ATTEMPTS {
             let record = match self.engine.inspect_image(id.as_str()).await {
                 Ok(record) => record,
-                Err(error) if error.is_not_found() => return self.show_removed(id).await,
+                Err(error) if error.is_not_found() => return self.refresh_removed(id).await,
                 Err(error) => return Err(error.into()),
             };
-            if self.remove_record(&record).await? == Remains::AsParent {
-                return self.show_removed(id).await;
+            if self.remove_record(&record).await? == Leftover::Parent {
+                return self.refresh_removed(id).await;
             }
         }
-        Err(ImageError::Remains { id: id.clone(), attempts: ATTEMPTS })
+        Err(ImageError::StillThere { id: id.clone(), attempts: ATTEMPTS })
     }
 
-    /// The image itself comes first, because that fails cleanly, with all names kept, when a
-    /// container uses it. Only an image with several names has to lose them one by one.
-    async fn remove_record(&self, record: &ImageRecord) -> Result<Remains, ImageError> {
+    /// Removes by id first: when a container uses the image, that fails and all names stay. Only
+    /// an image with several names is untagged name by name.
+    async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, ImageError> {
         let error = match self.remove_name(record.id.as_str()).await {
-            Ok(()) => return Ok(Remains::Nothing),
+            Ok(()) => return Ok(Leftover::Nothing),
             Err(error) => error,
         };
         if error.is_conflict(ConflictReason::ImageHasNames) {
             self.remove_names(record).await?;
-            Ok(Remains::Unknown)
+            Ok(Leftover::Unknown)
         } else if error.is_conflict(ConflictReason::ImageHasChildren) {
-            // Nameless it is a mere part of its children, which nothing lists.
+            // Without a name it is a parent layer of its children, which no list shows.
             self.remove_names(record).await?;
-            Ok(Remains::AsParent)
+            Ok(Leftover::Parent)
         } else {
             Err(error.into())
         }
     }
 
-    /// Takes the names away one by one. The engine refuses only the last one of a used image,
-    /// so the refusal comes from here, before the first.
+    /// Removes the names one by one. The engine refuses only the last one of an image in use, so
+    /// this function refuses before the first.
     async fn remove_names(&self, record: &ImageRecord) -> Result<(), ImageError> {
         let users = self.engine.containers_of_image(&record.id).await?;
         if let Some(container) = users.into_iter().next() {
@@ -78,7 +78,7 @@ impl Images {
         Ok(())
     }
 
-    /// Missing is as good as removed.
+    /// A missing name is success.
     async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -86,16 +86,16 @@ impl Images {
         }
     }
 
-    /// The engine knows no such name. Somebody may have taken it away this very moment, another
-    /// removal among them, so that the store still shows it.
-    pub(super) async fn show_missing(&self, name: &str) -> Result<(), ImageError> {
+    /// The engine has no such name. Another caller may have removed it a moment ago, so that the
+    /// store still has it.
+    pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), ImageError> {
         if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
             self.store.refresh_image(image.as_str()).await?;
         }
         Ok(())
     }
 
-    async fn show_removed(&self, id: &ImageId) -> Result<(), ImageError> {
+    async fn refresh_removed(&self, id: &ImageId) -> Result<(), ImageError> {
         self.store.refresh_image(id.as_str()).await?;
         info!(image = %id, "removed");
         Ok(())
@@ -104,24 +104,24 @@ impl Images {
 
 /// What is left of an image after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Remains {
-    /// Probably nothing; the next look says.
+enum Leftover {
+    /// Probably nothing; the next inspect shows it.
     Nothing,
-    /// Perhaps the nameless image; the next look says.
+    /// Perhaps the untagged image; the next inspect shows it.
     Unknown,
-    /// Its layers, as a part of images built on it.
-    AsParent,
+    /// Its layers, as parents of other images.
+    Parent,
 }
 
-/// Whether an image is what `name` asks for: its id, enough of its id, or one of its names in
-/// any spelling.
-pub(super) fn bears(record: &ImageRecord, name: &str) -> bool {
+/// Whether `name` means this image: its id, a prefix of its id, or one of its names in any
+/// spelling.
+pub(super) fn has_name(record: &ImageRecord, name: &str) -> bool {
     if names_id(name) {
         return record.id.as_str() == name || record.id.hex() == name;
     }
     let hex = name.strip_prefix("sha256:").unwrap_or(name);
     let Ok(wanted) = ImageReference::parse(name).map(ImageReference::with_default_tag) else {
-        return is_beginning(record, hex);
+        return is_id_prefix(record, hex);
     };
     let named = record.repo_tags.iter().chain(&record.repo_digests).any(|name| {
         ImageReference::parse(name).is_ok_and(|own| match wanted.digest() {
@@ -129,14 +129,14 @@ pub(super) fn bears(record: &ImageRecord, name: &str) -> bool {
             None => own == wanted,
         })
     });
-    named || is_beginning(record, hex)
+    named || is_id_prefix(record, hex)
 }
 
-fn is_beginning(record: &ImageRecord, hex: &str) -> bool {
+fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
     hex.len() >= SHORTEST_PREFIX && record.id.hex().starts_with(hex)
 }
 
-/// How often to remove an image that somebody names anew each time.
+/// How often to remove an image that is tagged again each time.
 const ATTEMPTS: u32 = 5;
-/// Docker's own short form of an id; less is more likely a name.
+/// Docker's short id; anything shorter is more likely a name.
 const SHORTEST_PREFIX: usize = 12;

@@ -1,8 +1,8 @@
-//! Which silence of a pull is a stall: a silence of progress, not of messages. Engines repeat
-//! themselves ten times a second while nothing moves, and count the seconds of an unpacking.
+//! When a pull counts as stalled: no progress for too long. Messages alone are no progress: the
+//! engine repeats them ten times a second, and counts the seconds of an extraction.
 //!
-//! What the registry owes may be late once by the patience; what nobody can see moving (a layer
-//! that waits for its turn, one that is unpacked without figures) several times as long.
+//! A download has the configured deadline; a step without visible progress (a queued layer, an
+//! extraction without figures) has several times as long.
 
 use std::{
     collections::BTreeMap,
@@ -13,33 +13,33 @@ use std::{
 
 use crate::engine::pull::PullProgress;
 
-/// When any pull of this process moved last. Clones share it.
+/// When any pull of this process last made progress. Clones share it.
 #[derive(Clone)]
-pub(super) struct Pulse(Arc<Mutex<Instant>>);
+pub(super) struct LastProgress(Arc<Mutex<Instant>>);
 
-/// Watches one pull.
-pub(super) struct Watch {
-    patience: Option<Duration>,
+/// Detects the stall of one pull.
+pub(super) struct StallDetector {
+    deadline: Option<Duration>,
     transfer: Transfer,
-    moved: Instant,
-    pulse: Pulse,
+    progressed_at: Instant,
+    shared: LastProgress,
 }
 
-/// Nothing moved for too long.
+/// A pull without progress for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// For how long.
+    /// How long there was no progress.
     pub(super) silent: Duration,
-    /// Where it got stuck; none before the first layer is known.
+    /// The layer without progress; none before the first layer is reported.
     pub(super) layer: Option<StuckLayer>,
 }
 
-/// A layer, and how far it came.
+/// A layer and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckLayer {
     /// Short id, as the engine shows it.
     pub id: String,
-    /// The engine's last word on it.
+    /// The engine's last status of it.
     pub status: String,
     /// Bytes done of that step.
     pub current: u64,
@@ -47,12 +47,12 @@ pub struct StuckLayer {
     pub total: u64,
 }
 
-/// How far the layers of a pull are, as the engine's messages tell.
+/// The progress of the layers of a pull, from the engine's messages.
 #[derive(Default)]
 pub(super) struct Transfer {
     layers: BTreeMap<String, Layer>,
-    /// The last word about the whole.
-    remark: String,
+    /// The last status of the whole pull.
+    status: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,25 +63,25 @@ struct Layer {
     total: u64,
 }
 
-/// How far a layer is, the likeliest place to be stuck first.
+/// The phase of a layer; the most likely one to stall comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Bytes are coming.
+    /// Its bytes are being downloaded.
     Downloading,
-    /// The engine says it is unpacking.
-    Unpacking,
-    /// Bytes are to come.
+    /// The engine reports its extraction.
+    Extracting,
+    /// Its download has not begun.
     Expected,
-    /// The engine fetches only a few layers at a time, those of other pulls included.
+    /// It waits for other downloads: the engine does only a few at a time, over all pulls.
     Queued,
-    /// All bytes are here; the engine may be unpacking it without a word.
-    Here,
+    /// Downloaded; the engine may be extracting it without a message.
+    Downloaded,
     /// In the image store.
     Done,
 }
 
-impl Pulse {
-    fn beat(&self, now: Instant) {
+impl LastProgress {
+    fn record(&self, now: Instant) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = now.max(*last);
     }
@@ -91,56 +91,56 @@ impl Pulse {
     }
 }
 
-impl Default for Pulse {
+impl Default for LastProgress {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 }
 
-impl Watch {
-    /// Starts watching; without a patience nothing is ever a stall.
-    pub(super) fn new(patience: Option<Duration>, pulse: Pulse, now: Instant) -> Self {
-        Self { patience, transfer: Transfer::default(), moved: now, pulse }
+impl StallDetector {
+    /// Starts now; without a deadline nothing is ever a stall.
+    pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
+        Self { deadline, transfer: Transfer::default(), progressed_at: now, shared }
     }
 
-    /// Takes in what the engine says.
-    pub(super) fn note(&mut self, progress: &PullProgress, now: Instant) {
-        if self.transfer.note(progress) {
-            self.moved = now;
-            self.pulse.beat(now);
+    /// Records a message of the engine.
+    pub(super) fn record(&mut self, progress: &PullProgress, now: Instant) {
+        if self.transfer.update(progress) {
+            self.progressed_at = now;
+            self.shared.record(now);
         }
     }
 
-    /// Until when the engine's next word can be awaited; none for ever.
-    pub(super) fn end(&self) -> Option<Instant> {
-        self.moved.checked_add(self.silence()?)
+    /// When the pull counts as stalled without another message; none for never.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.progressed_at.checked_add(self.allowed()?)
     }
 
-    /// The stall, if it is one by now.
-    pub(super) fn overdue(&mut self, now: Instant) -> Option<Stall> {
-        // Whose turn has not come cannot move, as long as those before it do.
+    /// The stall, if the pull is stalled now.
+    pub(super) fn stall(&mut self, now: Instant) -> Option<Stall> {
+        // A queued pull cannot progress as long as those before it do.
         if self.transfer.is_queued() {
-            self.moved = self.moved.max(self.pulse.last());
+            self.progressed_at = self.progressed_at.max(self.shared.last());
         }
-        let silent = self.silence()?;
-        let end = self.moved.checked_add(silent)?;
-        (end <= now).then(|| Stall { silent, layer: self.transfer.suspect() })
+        let silent = self.allowed()?;
+        let end = self.progressed_at.checked_add(silent)?;
+        (end <= now).then(|| Stall { silent, layer: self.transfer.slowest_layer() })
     }
 
-    /// How long nothing may move now.
-    fn silence(&self) -> Option<Duration> {
-        Some(self.patience?.saturating_mul(self.transfer.stretch()))
+    /// How long the pull may be without progress now.
+    fn allowed(&self) -> Option<Duration> {
+        Some(self.deadline?.saturating_mul(self.transfer.deadline_factor()))
     }
 }
 
 impl Transfer {
-    /// Takes in a message; whether it tells of progress.
-    pub(super) fn note(&mut self, progress: &PullProgress) -> bool {
+    /// Records a message; returns whether it shows progress.
+    pub(super) fn update(&mut self, progress: &PullProgress) -> bool {
         let PullProgress { layer, status, current, total } = progress;
         let Some(phase) = Phase::of(status).filter(|_| !layer.is_empty()) else {
-            return self.remark(status);
+            return self.set_status(status);
         };
-        // The engine counts the seconds to its next try.
+        // Without the number of seconds to the next try.
         let status = if status.starts_with(RETRYING) { RETRYING } else { status };
         let new = Layer { phase, status: status.to_owned(), current: *current, total: *total };
         let old = self.layers.insert(layer.clone(), new);
@@ -148,45 +148,45 @@ impl Transfer {
         !old.is_some_and(same)
     }
 
-    /// How many times the patience a silence may last now.
-    pub(super) fn stretch(&self) -> u32 {
+    /// How many times the deadline the pull may be without progress now.
+    pub(super) fn deadline_factor(&self) -> u32 {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
-        let owed = any(Phase::Downloading) || any(Phase::Expected) || self.layers.is_empty();
-        if owed && !any(Phase::Unpacking) { 1 } else { UNSEEN }
+        let downloads = any(Phase::Downloading) || any(Phase::Expected) || self.layers.is_empty();
+        if downloads && !any(Phase::Extracting) { 1 } else { UNSEEN_FACTOR }
     }
 
-    /// Whether nothing is under way but waiting for other pulls.
+    /// Whether the pull only waits for other pulls.
     fn is_queued(&self) -> bool {
         let waits =
-            |layer: &Layer| matches!(layer.phase, Phase::Queued | Phase::Here | Phase::Done);
+            |layer: &Layer| matches!(layer.phase, Phase::Queued | Phase::Downloaded | Phase::Done);
         self.layers.values().all(waits)
             && self.layers.values().any(|layer| layer.phase == Phase::Queued)
     }
 
-    /// The layer that most likely holds the pull up.
-    fn suspect(&self) -> Option<StuckLayer> {
+    /// The layer that most likely delays the pull.
+    fn slowest_layer(&self) -> Option<StuckLayer> {
         let (id, layer) = self.layers.iter().min_by_key(|(_, layer)| layer.phase)?;
         let Layer { status, current, total, .. } = layer.clone();
         Some(StuckLayer { id: id.clone(), status, current, total })
     }
 
-    fn remark(&mut self, status: &str) -> bool {
-        let new = self.remark != status;
-        status.clone_into(&mut self.remark);
+    fn set_status(&mut self, status: &str) -> bool {
+        let new = self.status != status;
+        status.clone_into(&mut self.status);
         new
     }
 }
 
 impl Phase {
-    /// The phase a layer's status tells of; none for remarks about the tag or the digest.
+    /// The phase of a layer's status; none for messages about the tag or the digest.
     fn of(status: &str) -> Option<Self> {
         Some(match status {
             "Downloading" => Self::Downloading,
             "Pulling fs layer" => Self::Expected,
             "Waiting" => Self::Queued,
             _ if status.starts_with(RETRYING) => Self::Downloading,
-            "Verifying Checksum" | "Download complete" => Self::Here,
-            "Extracting" => Self::Unpacking,
+            "Verifying Checksum" | "Download complete" => Self::Downloaded,
+            "Extracting" => Self::Extracting,
             "Pull complete" | "Already exists" => Self::Done,
             _ => return None,
         })
@@ -204,10 +204,10 @@ impl fmt::Display for StuckLayer {
     }
 }
 
-/// How many times longer a silence may last that nobody can look into. A large layer on a slow
-/// disk is unpacked for many minutes.
-const UNSEEN: u32 = 6;
-/// How a status begins that says when a download is tried again.
+/// How many times longer a step without visible progress may take. The extraction of a large
+/// layer on a slow disk takes many minutes.
+const UNSEEN_FACTOR: u32 = 6;
+/// How the status of a failed download begins that is tried again.
 const RETRYING: &str = "Retrying";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The rules of the image verbs that need no engine: who shares a transfer, which name an image
-//! bears, where images are kept, what failures say.
+//! has_name, where images are kept, what failures say.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -15,7 +15,9 @@ use std::{
 
 use tokio::{sync::Notify, task::yield_now, time::timeout};
 
-use super::{error::ImageError, joined::Joined, remove::bears};
+use super::{
+    cancelling_single_flight::CancellingSingleFlight, error::ImageError, remove::has_name,
+};
 use crate::{
     engine::{
         error::{Call, ConflictReason, EngineError, PullFault, Subject},
@@ -69,26 +71,26 @@ impl Work {
 
 #[tokio::test]
 async fn equal_calls_share_the_work() {
-    let (joined, work) = (Joined::<&str, usize>::default(), Work::default());
+    let (flight, work) = (CancellingSingleFlight::<&str, usize>::default(), Work::default());
     let finish = async {
         yield_now().await;
         yield_now().await;
         work.finish.notify_one();
     };
-    let answers = tokio::join!(joined.run("a", work.run()), joined.run("a", work.run()), finish);
+    let answers = tokio::join!(flight.run("a", work.run()), flight.run("a", work.run()), finish);
     assert_eq!((answers.0, answers.1), (Some(0), Some(0)));
     assert_eq!(work.started.load(Ordering::SeqCst), 1);
     work.finish.notify_one();
-    assert_eq!(joined.run("a", work.run()).await, Some(1), "a later call starts anew");
+    assert_eq!(flight.run("a", work.run()).await, Some(1), "a later call starts anew");
 }
 
 #[tokio::test]
 async fn work_ends_when_the_last_caller_has_left() {
-    let (joined, work) = (Joined::<&str, usize>::default(), Work::default());
+    let (flight, work) = (CancellingSingleFlight::<&str, usize>::default(), Work::default());
     let short = Duration::from_millis(10);
-    let mut first = Box::pin(joined.run("a", work.run()));
+    let mut first = Box::pin(flight.run("a", work.run()));
     assert!(timeout(short, &mut first).await.is_err());
-    let second = timeout(short, joined.run("a", async { unreached() }));
+    let second = timeout(short, flight.run("a", async { unreached() }));
     assert!(second.await.is_err());
     assert_eq!(work.counts(), (1, 0), "one caller is left");
     drop(first);
@@ -96,21 +98,21 @@ async fn work_ends_when_the_last_caller_has_left() {
         yield_now().await;
     }
     work.finish.notify_one();
-    assert_eq!(joined.run("a", work.run()).await, Some(1), "it was cancelled, not kept");
+    assert_eq!(flight.run("a", work.run()).await, Some(1), "it was cancelled, not kept");
 }
 
 #[tokio::test]
 async fn a_panic_is_no_answer_and_frees_the_key() {
-    let joined = Joined::<&str, usize>::default();
-    assert_eq!(joined.run("a", async { panic!("on purpose") }).await, None);
-    assert_eq!(joined.run("a", async { 7 }).await, Some(7));
+    let flight = CancellingSingleFlight::<&str, usize>::default();
+    assert_eq!(flight.run("a", async { panic!("on purpose") }).await, None);
+    assert_eq!(flight.run("a", async { 7 }).await, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn joining_and_leaving_cross_without_harm() {
-    let joined = Joined::<u8, u32>::default();
+    let flight = CancellingSingleFlight::<u8, u32>::default();
     let callers = (0..400_u32).map(|nth| {
-        let joined = joined.clone();
+        let flight = flight.clone();
         tokio::spawn(async move {
             let work = async move {
                 tokio::time::sleep(Duration::from_micros(u64::from(nth % 7) * 50)).await;
@@ -119,9 +121,9 @@ async fn joining_and_leaving_cross_without_harm() {
             let patience = Duration::from_micros(u64::from(nth % 11) * 60);
             let impatient = nth % 3 == 0;
             if impatient {
-                timeout(patience, joined.run(0, work)).await.unwrap_or(Some(0))
+                timeout(patience, flight.run(0, work)).await.unwrap_or(Some(0))
             } else {
-                joined.run(0, work).await
+                flight.run(0, work).await
             }
         })
     });
@@ -146,7 +148,7 @@ fn an_image_bears_its_names_and_its_id() {
         &format!("docker.io/library/{digest}"),
         &format!("busybox:whatever@sha256:{OTHER}"),
     ] {
-        assert!(bears(&image, name), "{name}");
+        assert!(has_name(&image, name), "{name}");
     }
     for name in [
         "",
@@ -161,7 +163,7 @@ fn an_image_bears_its_names_and_its_id() {
         &format!("busybox@sha256:{HEX}"),
         "../containers/x",
     ] {
-        assert!(!bears(&image, name), "{name}");
+        assert!(!has_name(&image, name), "{name}");
     }
 }
 
@@ -173,10 +175,10 @@ fn a_tag_of_hexadecimal_digits_is_no_id() {
     let image = record(&[&commit, &whole, &format!("{short}:latest")], &[]);
     let other = ImageRecord { id: ImageId::try_from(format!("sha256:{OTHER}")).unwrap(), ..image };
     for name in [&commit, &whole, short, &format!("docker.io/library/{commit}")] {
-        assert!(bears(&other, name), "{name}");
+        assert!(has_name(&other, name), "{name}");
     }
-    assert!(!bears(&record(&[], &[]), &whole));
-    assert!(!bears(&record(&[], &[]), &commit));
+    assert!(!has_name(&record(&[], &[]), &whole));
+    assert!(!has_name(&record(&[], &[]), &commit));
 }
 
 #[tokio::test]
@@ -230,7 +232,7 @@ fn failures_are_told_the_way_kubelet_reads_them() {
 }
 
 fn unreached() -> usize {
-    panic!("joined work must not start")
+    panic!("flight work must not start")
 }
 
 fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {

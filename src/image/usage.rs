@@ -1,6 +1,6 @@
-//! How much space images take: the engine measures it in the background, because that costs it
-//! seconds on a full node, and it is answered from memory. The disk itself is looked at all the
-//! time: kubelet evicts by figures that are newer than those it saw ten seconds before.
+//! How much space images take. The engine measures it in the background, because that takes it
+//! seconds on a full node, and calls are answered from memory. The disk is read every few seconds:
+//! kubelet's eviction ignores figures that are no newer than those of ten seconds before.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,57 +21,57 @@ use crate::{
 
 /// The latest figures. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Gauge {
+pub(super) struct UsageMonitor {
     image_bytes: Arc<watch::Sender<Option<u64>>>,
     disk: Arc<watch::Sender<Option<Disk>>>,
 }
 
-/// Where images and layers are, as this machine shows it.
+/// The file system of images and layers.
 #[derive(Clone)]
 struct Disk {
     mountpoint: PathBuf,
-    /// In use on the file system, by whoever.
+    /// In use on the file system, by any program.
     inodes: Option<u64>,
-    looked_at: Nanos,
+    read_at: Nanos,
 }
 
 /// What the last measurement depended on.
-struct Seen {
+struct Inputs {
     engine: Option<Arc<EngineInfo>>,
     images: Vec<Arc<ImageRecord>>,
 }
 
-impl Gauge {
-    /// Keeps all figures, for ever. A disk that hangs holds up no measurement.
-    pub(super) async fn keep(self, engine: Engine, store: Store) {
-        tokio::join!(self.measure(&engine, &store), self.look(&store));
+impl UsageMonitor {
+    /// Keeps all figures up to date, for ever. A disk that hangs delays no measurement.
+    pub(super) async fn run(self, engine: Engine, store: Store) {
+        tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
     /// Measures at the start and after each change of the images.
     ///
-    /// Changes that come together are measured together, and measuring takes a small part of the
-    /// time however slow the engine is.
+    /// Changes at the same time are measured together, and measuring takes a small part of the
+    /// time even on a slow engine.
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
-            described(store).await;
+            engine_info(store).await;
             let began = Instant::now();
-            let seen = Seen::now(store);
+            let inputs = Inputs::now(store);
             match timeout(MEASURE_DEADLINE, engine.image_bytes()).await {
                 Ok(Ok(bytes)) => {
                     self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    seen.outdated(store).await;
+                    inputs.changed(store).await;
                     sleep(DEBOUNCE).await;
                     sleep_until(began + pause).await;
                 }
-                Ok(Err(error)) => self.fall_back(store, &error.to_string()).await,
-                Err(late) => self.fall_back(store, &late.to_string()).await,
+                Ok(Err(error)) => self.use_estimate(store, &error.to_string()).await,
+                Err(late) => self.use_estimate(store, &late.to_string()).await,
             }
         }
     }
 
-    /// Nobody shall wait for a measurement that did not come; the next one may.
-    async fn fall_back(&self, store: &Store, error: &str) {
+    /// After a failed measurement: callers get an estimate until the next one.
+    async fn use_estimate(&self, store: &Store, error: &str) {
         debug!(error, "cannot measure the image store");
         self.image_bytes.send_if_modified(|latest| {
             let first = latest.is_none();
@@ -81,34 +81,34 @@ impl Gauge {
         sleep(INTERVAL).await;
     }
 
-    /// Looks at the disk again and again. While a look hangs, the time of the one before is told.
-    async fn look(&self, store: &Store) {
+    /// Reads the disk periodically. While a read hangs, the time of the one before is reported.
+    async fn read_disk(&self, store: &Store) {
         loop {
-            let disk = Disk::of(&*described(store).await).await;
+            let disk = Disk::read(&*engine_info(store).await).await;
             self.disk.send_replace(Some(disk));
-            sleep(LOOK_EVERY).await;
+            sleep(DISK_INTERVAL).await;
         }
     }
 
-    /// The latest figures; for the images a bound from their own sizes while there is none.
+    /// The latest figures; an estimate from the sizes of the images until the first measurement.
     pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, ImageError> {
-        let deadline = Instant::now() + FIRST_PATIENCE;
-        let engine = store.wait(FIRST_PATIENCE, |snapshot| snapshot.engine.clone()).await;
+        let deadline = Instant::now() + FIRST_TIMEOUT;
+        let engine = store.wait(FIRST_TIMEOUT, |snapshot| snapshot.engine.clone()).await;
         let engine = engine.ok_or(ImageError::NoFilesystem)?;
         let image_bytes = first(&self.image_bytes, deadline).await;
-        let unseen =
-            || Disk { mountpoint: engine.root_dir.clone(), inodes: None, looked_at: Nanos::UNSET };
-        let disk = first(&self.disk, deadline).await.unwrap_or_else(unseen);
+        let unread =
+            || Disk { mountpoint: engine.root_dir.clone(), inodes: None, read_at: Nanos::UNSET };
+        let disk = first(&self.disk, deadline).await.unwrap_or_else(unread);
         Ok(FilesystemUsage {
             mountpoint: disk.mountpoint,
             image_bytes: image_bytes.unwrap_or_else(|| estimate(&store.snapshot())),
             inodes: disk.inodes,
-            measured_at: disk.looked_at,
+            measured_at: disk.read_at,
         })
     }
 }
 
-/// What is known; waits for it if it never was.
+/// The latest value; waits for the first one.
 async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -> Option<T> {
     let mut latest = latest.subscribe();
     let known = timeout_at(deadline, latest.wait_for(Option::is_some)).await.ok()?;
@@ -116,64 +116,64 @@ async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -
 }
 
 impl Disk {
-    /// Looks at it. May hang for as long as the file system does.
-    async fn of(engine: &EngineInfo) -> Self {
+    /// Reads it. May hang as long as the file system does.
+    async fn read(engine: &EngineInfo) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
         let place = mountpoint.clone();
         let size = spawn_blocking(move || disk::size(&place).ok()).await.ok().flatten();
         let inodes = size.and_then(disk::Size::used_inodes);
-        Self { mountpoint, inodes, looked_at: Nanos(clock::nanos()) }
+        Self { mountpoint, inodes, read_at: Nanos(clock::nanos()) }
     }
 }
 
-impl Seen {
+impl Inputs {
     fn now(store: &Store) -> Self {
         let now = store.snapshot();
         Self { engine: now.engine.clone(), images: now.images().to_vec() }
     }
 
-    /// Resolves when another measurement would come to another result.
-    async fn outdated(&self, store: &Store) {
+    /// Resolves when another measurement would have another result.
+    async fn changed(&self, store: &Store) {
         until(store, |now| now.images() != self.images || now.engine != self.engine).await;
     }
 }
 
-/// What the engine says of itself, once it has spoken.
-async fn described(store: &Store) -> Arc<EngineInfo> {
+/// What the engine reports of itself; waits for its first answer.
+async fn engine_info(store: &Store) -> Arc<EngineInfo> {
     loop {
         if let Some(engine) = store.wait(RECHECK, |snapshot| snapshot.engine.clone()).await {
             return engine;
         }
-        // A closed store answers at once.
+        // A closed store returns at once.
         sleep(DEBOUNCE).await;
     }
 }
 
-/// Resolves when the store shows what is waited for.
+/// Resolves when the condition holds in the store.
 async fn until(store: &Store, holds: impl Fn(&Snapshot) -> bool) {
     while store.wait(RECHECK, |snapshot| holds(snapshot).then_some(())).await.is_none() {
-        // A closed store answers at once.
+        // A closed store returns at once.
         sleep(DEBOUNCE).await;
     }
 }
 
-/// Layers that images share are counted more than once: too much, but never nothing, which
-/// kubelet would take for a broken file system.
+/// Counts shared layers more than once: too much, but never 0, which kubelet would take for a
+/// broken file system.
 fn estimate(snapshot: &Snapshot) -> u64 {
     snapshot.images().iter().map(|image| image.size).fold(0, u64::saturating_add)
 }
 
 /// How long the first answer may wait for the first measurement.
-const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one measurement may take.
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
-/// Time between two looks at the disk: half of the time between two of kubelet's for evictions.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Time between two reads of the disk: half of kubelet's eviction interval.
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two measurements, at least; also when one failed.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Measuring takes at most the n-th part of the time.
 const SHARE: u32 = 10;
 /// A measurement comes this long after the first change, to take in those that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The store is waited for in turns of this length.
+/// The longest single wait for the store.
 const RECHECK: Duration = Duration::from_secs(3600);

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use super::{chunks::chunks, layer::about, status::failed};
 use crate::{
     host::clock,
-    image::images::Images,
+    image::service::Images,
     model::{record::ImageRecord, time::Nanos},
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},

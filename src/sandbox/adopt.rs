@@ -1,10 +1,10 @@
-//! Pods without a checkpoint of ours: those that cri-dockerd or dockershim made, and our own when
-//! the state directory was lost. How they are connected is found before they are shown, and the
-//! checkpoint is written at once; the pods themselves are not touched.
+//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and our own after the state
+//! directory was lost. Their network state is found before they are listed, and their checkpoint is
+//! written at once; the pods themselves are not changed.
 //!
-//! The engine says what a pod is; CNI's result cache how it was connected and with which
-//! configuration, so that it can be released; where there is no entry, the addresses are read
-//! from the pod's own namespace.
+//! The engine has the pod's configuration; CNI's result cache has its addresses and the network
+//! configuration that releases them. Without a cache entry, the addresses are read in the pod's
+//! network namespace.
 
 use std::{
     collections::HashSet,
@@ -44,7 +44,7 @@ pub struct Adopter {
 }
 
 impl Adopter {
-    /// For pods whose checkpoint is not among the `known`. Namespaces are pinned below `run_dir`.
+    /// Adopts pods that are not among the `known`. Namespaces are pinned below `run_dir`.
     pub fn new(
         engine: Engine,
         network: Network,
@@ -56,7 +56,7 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
     }
 
-    /// Returns checkpoints for the pods that have none; they are on disk already.
+    /// Returns the checkpoints of pods that had none, after writing them to disk.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let unknown = found.iter().filter(|pod| !self.known.contains(&pod.id));
         let adopted = join_all(unknown.map(|pod| self.adopt_one(pod))).await;
@@ -75,7 +75,7 @@ impl Adopter {
         Some(adopted)
     }
 
-    /// How a pod is connected, as far as that can be found; none where nothing has to be released.
+    /// The network state of a pod, as far as it can be found; none when there is nothing to release.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -86,15 +86,15 @@ impl Adopter {
             return cached;
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
-            // Without its process nothing is known: it is adopted when it was inspected.
+            // Without a pid it is adopted later, when it was inspected.
             let pid = self.pid(pod).await?;
             let found = self.network.attachment_from_namespace(network.clone(), pid).await;
             if found.is_some() {
                 return found;
             }
         }
-        // It is unknown how it was connected. It cannot be ready, but the current network may still
-        // know it by its id, so its release is left to be done.
+        // Unknown: the pod cannot be ready, but the plugins of the current network may know its id,
+        // so it is released at its stop.
         match cached {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
@@ -130,5 +130,5 @@ impl Adopter {
     }
 }
 
-/// No pod is shown meanwhile.
+/// No pod is listed before this ends.
 const PID_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What can go wrong with a pod verb.
+//! Errors of pod calls.
 
 use std::sync::Arc;
 
@@ -18,51 +18,51 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// A pod verb failed. Cheap to clone: several callers may wait for one task.
+/// A pod call failed. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum SandboxError {
-    /// The identity belongs to a live sandbox that was asked for differently.
+    /// A ready sandbox of this identity has another configuration.
     #[error(
         "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and \
          remove that one, or ask with another attempt",
         pod.namespace, pod.name, pod.attempt
     )]
     AlreadyExists {
-        /// The identity asked for.
+        /// The requested identity.
         pod: PodMetadata,
-        /// Who has it.
+        /// The sandbox that has it.
         holder: String,
     },
     /// No such sandbox.
     #[error("sandbox {id} is not known")]
     NotFound {
-        /// As the caller named it.
+        /// The id in the request.
         id: String,
     },
-    /// The pause ended before its network could be connected.
+    /// The pause container ended before its network was connected.
     #[error("the sandbox process of {id} ended while it was being set up")]
     Ended {
         /// Docker id.
         id: String,
     },
-    /// The namespace could not be kept, or not be let go.
+    /// The namespace could not be pinned or unpinned.
     #[error("network namespace of sandbox {id}")]
     Pin {
         /// Docker id.
         id: String,
-        /// What the kernel refused.
+        /// The kernel's error.
         source: Arc<HostError>,
     },
-    /// Several parts of a verb failed.
-    #[error("{}", told(causes))]
+    /// Several steps failed.
+    #[error("{}", joined(causes))]
     Several {
         /// Each cause; never empty.
         causes: Vec<SandboxError>,
     },
-    /// A verb failed, and so did parts of cleaning up after it.
+    /// A step failed, and so did parts of the roll-back.
     #[error("{} (cleaning up: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
-        /// Why the verb failed.
+        /// Why the step failed.
         cause: Box<SandboxError>,
         /// What could not be released.
         leftovers: Vec<String>,
@@ -73,28 +73,28 @@ pub enum SandboxError {
     /// The pause image.
     #[error("sandbox image")]
     Image(#[from] ImageError),
-    /// Connecting or disconnecting.
+    /// The network.
     #[error(transparent)]
     Network(Arc<NetworkError>),
-    /// Remembering.
+    /// A checkpoint file.
     #[error(transparent)]
     Checkpoint(Arc<CheckpointError>),
-    /// The request cannot be put into the engine's words.
+    /// The request has no equivalent in Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
-    /// The engine refused or did not answer.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What is true now is not known.
+    /// The store has no current state.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The task doing it died.
+    /// The task of the call panicked.
     #[error(transparent)]
     Lost(#[from] Lost),
 }
 
 impl SandboxError {
-    /// What the caller can do about it.
+    /// The kind, which decides the gRPC code.
     pub fn kind(&self) -> Kind {
         match self {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
@@ -114,7 +114,7 @@ impl SandboxError {
         }
     }
 
-    /// One error out of the failures of independent steps.
+    /// One error of the failures of independent steps.
     ///
     /// # Errors
     /// The causes, unless there are none.
@@ -145,6 +145,6 @@ impl From<PlanError> for SandboxError {
     }
 }
 
-fn told(causes: &[SandboxError]) -> String {
+fn joined(causes: &[SandboxError]) -> String {
     causes.iter().map(|cause| chain(cause)).collect::<Vec<_>>().join("; ")
 }

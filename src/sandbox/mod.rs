@@ -1,9 +1,9 @@
-//! Pods: run, stop, remove, resize; recovery after a crash and adoption of pods that others made. It
-//! does not know gRPC.
+//! Pods: run, stop, remove, resize; recovery after a crash, and adoption of the pods of cri-dockerd
+//! or dockershim. It does not know gRPC.
 //!
-//! A sandbox is a pause container whose network namespace is pinned and connected. Connecting
-//! is the last step, so a sandbox whose creation was interrupted is never ready, and whatever
-//! was acquired is known to [`undo::Undo`] while we live, and to the checkpoint after a crash.
+//! A sandbox is a pause container whose network namespace is pinned and connected. Connecting is
+//! the last step, so an interrupted sandbox is never ready. What it has acquired is released by
+//! [`undo::Undo`], or after a crash by the checkpoint.
 //!
 //! Start at [`service::Sandboxes`] and [`run`].
 

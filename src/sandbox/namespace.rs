@@ -1,5 +1,5 @@
-//! The pin that keeps a pod's network namespace, so that plugins can clean up in it after the
-//! pause has gone.
+//! The pin (a bind mount) of a pod's network namespace. It keeps the namespace, so that CNI plugins
+//! can clean up in it after the pause container has ended.
 
 use std::{
     io,
@@ -22,25 +22,25 @@ impl Sandboxes {
         self.netns_dir.join(id.as_str())
     }
 
-    /// Keeps the namespace of the process `pid`. One that is kept already is fine.
+    /// Pins the namespace of the process `pid`. One that is pinned already is success.
     pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), SandboxError> {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    /// Whether the namespace is kept.
+    /// Whether the namespace is pinned.
     pub(super) async fn is_pinned(&self, id: &SandboxId) -> bool {
         let at = self.pin_of(id);
         tokio::task::spawn_blocking(move || netns::is_pinned(&at)).await.unwrap_or_default()
     }
 
-    /// Lets go of the namespace. One that is not kept is fine.
+    /// Unpins the namespace. One that is not pinned is success.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::unpin).await
     }
 
-    /// Brings the pin of a sandbox here that was connected under another run directory. That this
-    /// fails holds up nobody: what cannot be brought is released where it is.
-    pub(super) async fn bring_pin(&self, id: &SandboxId) {
+    /// Moves the pin of a sandbox here that was connected under another run directory. A failure
+    /// is only logged: the namespace is released where it is.
+    pub(super) async fn move_pin(&self, id: &SandboxId) {
         let snapshot = self.deps.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return };
         let Some(mut moved) = sandbox.attachment.clone() else { return };
@@ -51,17 +51,17 @@ impl Sandboxes {
         if old == intent.pod.netns || old.file_name() != intent.pod.netns.file_name() {
             return;
         }
-        let (from, from_there) = (old.display(), old.clone());
-        let another = match self.mount(id, move |at| netns::copy_pin(&from_there, at)).await {
-            Ok(another) => another,
+        let (from, source) = (old.display(), old.clone());
+        let copied = match self.mount(id, move |at| netns::copy_pin(&source, at)).await {
+            Ok(copied) => copied,
             Err(error) => {
                 let error = chain(&error);
                 warn!(sandbox = %id, %from, error, "cannot move a network namespace from another run directory");
                 return;
             }
         };
-        let spent = old.clone();
-        if another && let Err(error) = self.mount(id, move |_| netns::unpin(&spent)).await {
+        let obsolete = old.clone();
+        if copied && let Err(error) = self.mount(id, move |_| netns::unpin(&obsolete)).await {
             let error = chain(&error);
             warn!(sandbox = %id, %from, error, "cannot clean up another run directory; remove the leftovers by hand");
         }
@@ -69,7 +69,7 @@ impl Sandboxes {
         info!(sandbox = %id, %from, "network namespace moved from another run directory");
     }
 
-    /// Mounting blocks, so it is done off the runtime's threads.
+    /// Mounting blocks, so it runs on a thread of its own.
     async fn mount<T: Send + 'static>(
         &self,
         id: &SandboxId,

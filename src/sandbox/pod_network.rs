@@ -1,4 +1,4 @@
-//! What the network and the checkpoint need of a pod. Pure.
+//! The data of a pod for the network and for the checkpoint. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> San
     }
 }
 
-/// What a pod's attachment needs.
+/// The pod as CNI needs it.
 pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
     PodNetwork {
         id: id.clone(),

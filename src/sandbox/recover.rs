@@ -1,10 +1,9 @@
-//! Making good what was lost while nobody looked: a state directory, a runtime directory, a
-//! sandbox.
+//! Recovery at the start and later: checkpoints, namespace pins and files of sandboxes that were
+//! lost, or left over, while dockbridge did not run.
 //!
-//! Docker's label holds what a sandbox is; CNI's own result cache holds what plugins answered.
-//! Where the checkpoint of a sandbox is gone, the two together are as good. Pins live in a
-//! directory that a reboot or an operator may empty; while the pause runs they are remade. What
-//! we keep of a sandbox that Docker no longer has goes, once its network is released.
+//! Docker's label has the sandbox's configuration, and CNI's result cache the plugins' results. A
+//! lost checkpoint is restored from the two. A lost pin is restored while the pause container
+//! runs. The files of a sandbox that Docker no longer has are removed once its network is released.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,13 +25,13 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores pins of sandboxes, and what connects those whose checkpoint is lost, each as soon as
-    /// it has been inspected; only what is done then belongs to `tracker`. To be called after the
-    /// engine's first list; verbs may be under way.
+    /// Restores the pins of sandboxes and their lost checkpoints, each as soon as it has been
+    /// inspected; `tracker` has the work only from then on. To be called after the engine's first
+    /// list; calls may run at the same time.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
-            self.seen(&sandbox.id).await;
+            self.until_inspected(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
             if let Err(error) = recovered {
                 let error = chain(&error);
@@ -42,13 +41,13 @@ impl Sandboxes {
         join_all(all).await;
     }
 
-    /// Restores limits of running containers, clears away what is nobody's, then lets plugins collect
-    /// what no sandbox holds. To be called once everything was inspected.
-    pub async fn clear_up(&self) {
+    /// Restores the limits of running containers, removes the files of unknown sandboxes, then
+    /// has CNI plugins collect garbage. To be called when everything was inspected.
+    pub async fn clean_up(&self) {
         self.deps.containers.restore_limits().await;
         let snapshot = self.deps.store.snapshot();
-        for id in self.left_behind(&snapshot).await {
-            if let Err(error) = self.clear_away(&id).await {
+        for id in self.leftovers(&snapshot).await {
+            if let Err(error) = self.remove_leftover(&id).await {
                 let error = chain(&error);
                 warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
             }
@@ -58,21 +57,21 @@ impl Sandboxes {
         }
     }
 
-    /// Keeps files and pods together: what was deleted is written again, and what is of no pod any
-    /// more goes. A removal that a killed predecessor began may come true after the start.
-    pub async fn sweep(&self) {
+    /// Writes deleted checkpoints again and removes those of no pod: Docker may finish a removal
+    /// after the start that an earlier, killed process had begun.
+    pub async fn reconcile_checkpoints(&self) {
         self.restore_checkpoints().await;
-        self.clear_spent().await;
+        self.remove_obsolete().await;
     }
 
-    async fn clear_spent(&self) {
+    async fn remove_obsolete(&self) {
         let now = self.deps.store.snapshot();
         for id in now.obsolete_checkpoints().iter().filter(|_| now.is_complete()) {
-            // Whoever removes it now does the rest as well.
+            // A call that holds the lock removes it itself.
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.store.snapshot();
             if now.obsolete_checkpoints().contains(id)
-                && let Err(error) = self.clear_held(&now, id).await
+                && let Err(error) = self.remove_leftover_locked(&now, id).await
             {
                 let error = chain(&error);
                 warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
@@ -80,8 +79,8 @@ impl Sandboxes {
         }
     }
 
-    /// Writes checkpoints again whose files somebody has deleted. A pod that is being changed is left
-    /// to who changes it.
+    /// Writes checkpoints again whose files were deleted. A pod with a call in progress is left to
+    /// that call.
     async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
         let known = self.deps.store.snapshot();
@@ -108,76 +107,83 @@ impl Sandboxes {
         }
     }
 
-    /// Returns when the sandbox has been inspected.
-    async fn seen(&self, id: &SandboxId) {
-        let is_seen = |now: &Arc<Snapshot>| {
+    /// Waits until the sandbox has been inspected.
+    async fn until_inspected(&self, id: &SandboxId) {
+        let is_inspected = |now: &Arc<Snapshot>| {
             let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
             (!process.is_some_and(Process::is_listed)).then_some(())
         };
-        self.deps.store.when(is_seen).await;
+        self.deps.store.when(is_inspected).await;
     }
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        self.bring_pin(id).await;
+        self.move_pin(id).await;
         let snapshot = self.deps.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
         }
-        let recalled = match &sandbox.attachment {
-            None => self.recall(sandbox).await?,
+        let restored = match &sandbox.attachment {
+            None => self.restore_attachment(sandbox).await?,
             Some(_) => None,
         };
-        let attachment = sandbox.attachment.as_ref().or(recalled.as_ref());
+        let attachment = sandbox.attachment.as_ref().or(restored.as_ref());
         match (sandbox.pid(), attachment) {
             (Some(pid), Some(attachment))
                 if attachment.intent().is_some() && sandbox.is_as_connected() =>
             {
                 self.pin(id, pid).await?;
-                self.note_start(sandbox, attachment).await
+                self.record_start(sandbox, attachment).await
             }
             _ => Ok(()),
         }
     }
 
-    /// Notes of a pod that was connected by others, or by an earlier one of us, which start of its
-    /// process that was.
-    async fn note_start(
+    /// Records the start time of the pause container in an attachment that lacks it: one of
+    /// another program or of an older version.
+    async fn record_start(
         &self,
         sandbox: &SandboxRecord,
         attachment: &Attachment,
     ) -> Result<(), SandboxError> {
-        let mut noted = attachment.clone();
-        if let Attachment::Ready { started_at: none @ None, .. } = &mut noted {
+        let mut updated = attachment.clone();
+        if let Attachment::Ready { started_at: none @ None, .. } = &mut updated {
             *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
-            self.save_attachment(sandbox, noted, Durability::Written).await?;
+            self.save_attachment(sandbox, updated, Durability::Written).await?;
         }
         Ok(())
     }
 
     /// The attachment of a sandbox, running or not, whose checkpoint is lost.
-    async fn recall(&self, sandbox: &SandboxRecord) -> Result<Option<Attachment>, SandboxError> {
+    async fn restore_attachment(
+        &self,
+        sandbox: &SandboxRecord,
+    ) -> Result<Option<Attachment>, SandboxError> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
         info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
         Ok(Some(found))
     }
 
-    /// Sandboxes that Docker does not have and that hold no network, but of which we keep files.
-    async fn left_behind(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
+    /// Sandboxes that Docker does not have, whose network is released, but whose files exist.
+    async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
-        let spent = snapshot.obsolete_checkpoints().iter().cloned();
-        files.into_iter().chain(spent).filter(|id| is_nobodys(snapshot, id)).collect()
+        let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
+        files.into_iter().chain(obsolete).filter(|id| is_unknown(snapshot, id)).collect()
     }
 
-    async fn clear_away(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    async fn remove_leftover(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        self.clear_held(&self.deps.store.snapshot(), id).await
+        self.remove_leftover_locked(&self.deps.store.snapshot(), id).await
     }
 
-    async fn clear_held(&self, now: &Snapshot, id: &SandboxId) -> Result<(), SandboxError> {
-        if is_nobodys(now, id) {
+    async fn remove_leftover_locked(
+        &self,
+        now: &Snapshot,
+        id: &SandboxId,
+    ) -> Result<(), SandboxError> {
+        if is_unknown(now, id) {
             self.unpin(id).await?;
             self.forget(id).await?;
             info!(sandbox = %id, "cleaned up after a pod sandbox that is gone from Docker");
@@ -202,6 +208,6 @@ impl Sandboxes {
     }
 }
 
-fn is_nobodys(snapshot: &Snapshot, id: &SandboxId) -> bool {
+fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
     snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).is_empty()
 }

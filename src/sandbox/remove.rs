@@ -1,4 +1,4 @@
-//! RemovePodSandbox: containers, network, pause, files; removing nothing is success.
+//! RemovePodSandbox: containers, network, pause, files; a missing pod is success.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ impl Sandboxes {
 
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        self.bring_pin(id).await;
+        self.move_pin(id).await;
         let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
-            self.hold_namespace(sandbox).await?;
+            self.ensure_pinned(sandbox).await?;
         }
-        // Kubelet stops first; after a crash in between the address is released here.
+        // Kubelet stops a pod first; after a crash in between the address is released here.
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,

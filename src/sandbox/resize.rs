@@ -1,5 +1,5 @@
-//! UpdatePodSandboxResources: kubelet tells what it is about to hold a pod to. The pod's cgroup is
-//! kubelet's, so nothing is done; a refusal would keep it from resizing the pod.
+//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. It owns the pod's
+//! cgroup, so they are only recorded; an error would stop the resize.
 
 use tracing::info;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Remembers what a pod is to be held to, over restarts.
+    /// Records the limits of a pod; they are kept over restarts.
     ///
     /// # Errors
     /// The sandbox is unknown, or the disk refuses.
@@ -23,13 +23,13 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// What kubelet said last of a pod as a whole.
+    /// The pod-level resources that kubelet sent last.
     pub fn resources(&self, sandbox: &SandboxRecord) -> PodResources {
-        let (told, spec) =
+        let (resized, spec) =
             (self.deps.containers.resized().pod(&sandbox.id), &sandbox.document.spec);
         PodResources {
-            overhead: told.overhead.or_else(|| spec.overhead.clone()),
-            resources: told.resources.or_else(|| spec.resources.clone()),
+            overhead: resized.overhead.or_else(|| spec.overhead.clone()),
+            resources: resized.resources.or_else(|| spec.resources.clone()),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! RunPodSandbox: a pause, its namespace pinned, its network connected.
+//! RunPodSandbox: a pause container, its network namespace pinned and connected.
 //!
 //! ```text
 //! create ─▶ intent on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
-//!    └─ each step pushes its undo; a crash leaves what the intent names ─┘
+//!    └─ each step pushes its undo; after a crash the intent is undone ─┘
 //! ```
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::{
 
 impl Sandboxes {
     /// Runs a sandbox and returns its id. Asking again with the same configuration while it is
-    /// ready returns the same sandbox; remains of an earlier attempt by that name are cleared.
+    /// ready returns the same sandbox; leftovers of an earlier attempt are removed.
     ///
     /// # Errors
     /// The configuration cannot be expressed, the identity is taken, or a step fails; then
@@ -49,7 +49,7 @@ impl Sandboxes {
     async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
         let name = sandbox_name(&spec.metadata);
         let _held = self.locks.write(&name).await;
-        if let Some(id) = self.earlier(&spec).await? {
+        if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
         let plan = self.plan(spec).await?;
@@ -72,13 +72,13 @@ impl Sandboxes {
         }
     }
 
-    /// A ready sandbox of the same wish is the answer; a dead one is cleared away. It need not
-    /// have the name of the scheme: that may have been taken when it was made.
-    async fn earlier(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
+    /// The ready sandbox of an equal request, if there is one; one that has ended is removed. It is
+    /// found by its metadata: its container may have another name after a name conflict.
+    async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
-        // The news of its end may still be on the way.
+        // The event of its end may not have arrived yet.
         self.deps.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.deps.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
@@ -109,7 +109,7 @@ impl Sandboxes {
             pause: &pause,
             network: self.mode,
             oom_floor: self.deps.containers.oom_floor().await,
-            // Random: a shim of an earlier sandbox of this pod may still be on its way out.
+            // Random: a shim of an earlier sandbox of this pod may still be ending.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
         Ok(plan::sandbox::plan(spec, &facts)?)
@@ -124,7 +124,7 @@ impl Sandboxes {
         let doomed = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&doomed).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
-        // Listed from now on, and not to be stopped or filled before it is whole, or gone again.
+        // It is listed from now on; it must not be stopped or get containers before it is complete.
         undo.hold(self.locks.write(id.as_str()).await);
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
@@ -135,9 +135,9 @@ impl Sandboxes {
         Ok(id)
     }
 
-    /// Starts the pause and connects its namespace. The intent is on disk before any plugin
-    /// runs; it is written while the pause starts. The look it needs comes earlier: while the
-    /// engine starts a container it answers nothing about it, for as long as that takes.
+    /// Starts the pause container and connects its namespace. The intent is on disk before any
+    /// plugin runs; it is written while the container starts. The inspect it needs comes before:
+    /// the engine does not answer an inspect while it starts the container.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -145,15 +145,18 @@ impl Sandboxes {
         undo: &mut Undo,
     ) -> Result<(), SandboxError> {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
-        let (prepared, seen) = tokio::join!(
+        let (prepared, inspected) = tokio::join!(
             self.deps.network.prepare(pod),
             self.deps.store.refresh_container(id.as_str()),
         );
         let intent = prepared?;
-        seen?;
+        inspected?;
         let record = self.record(id)?;
-        let (service, held, wish) = (self.clone(), id.clone(), intent.clone());
-        undo.push("disconnect the network", async move { service.release(&held, &wish).await });
+        let (service, sandbox, undone) = (self.clone(), id.clone(), intent.clone());
+        undo.push(
+            "disconnect the network",
+            async move { service.release(&sandbox, &undone).await },
+        );
         let (intended, started) = tokio::join!(
             self.save_attachment(&record, Attachment::Adding(intent.clone()), Durability::Synced),
             self.deps.engine.start_container(id.as_str()),
@@ -167,7 +170,7 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// The pid of a pause that was just started, and when that was.
+    /// The pid and start time of a pause container that was just started.
     async fn started(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
         self.deps.store.refresh_container(id.as_str()).await?;
         let record = self.record(id)?;
@@ -196,7 +199,7 @@ impl Sandboxes {
     }
 }
 
-/// What to do with a container that has the sandbox's name although the store knew none.
+/// What to do with a container that has the sandbox's name though the store has none of it.
 fn judge_holder(holder: &Observed) -> Verdict {
     match holder {
         Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {

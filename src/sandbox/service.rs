@@ -18,7 +18,7 @@ use crate::{
     engine::client::Engine,
     error::chain,
     host::file::Durability,
-    image::images::Images,
+    image::service::Images,
     model::{attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord},
     network::service::Network,
     store::handle::Store,
@@ -78,14 +78,14 @@ impl Sandboxes {
         }
     }
 
-    /// The lock of a pod that is to be stopped; cancels what could hold it for ever.
+    /// Locks a pod to stop it; cancels work in it that has no deadline.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
         let cancellation = self.deps.containers.cancellation(id);
         cancellation.cancel();
         self.locks.write(id.as_str()).await
     }
 
-    /// Saves how far a sandbox's connection has come, on disk first, then in the store.
+    /// Saves the network state of a sandbox, on disk first, then in the store.
     pub(super) async fn save_attachment(
         &self,
         sandbox: &SandboxRecord,
@@ -98,7 +98,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// The same where a disk that cannot be written must not fail the caller.
+    /// [`Self::save_attachment`] that only warns when the file cannot be written.
     pub(super) async fn try_save_attachment(
         &self,
         sandbox: &SandboxRecord,

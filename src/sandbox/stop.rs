@@ -1,7 +1,7 @@
-//! StopPodSandbox: workloads end, the network is released, the pause ends.
+//! StopPodSandbox: the containers end, the network is released, the pause container ends.
 //!
-//! Workloads go first and together. The namespace is pinned, so releasing the network does not
-//! need the pause and runs beside its end.
+//! The containers are killed first, all at once. The namespace is pinned, so the network can be
+//! released while the pause container ends.
 
 use std::sync::Arc;
 
@@ -30,22 +30,22 @@ impl Sandboxes {
         self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
-    /// The sandbox the caller means. One that Docker lost still has an id while containers
-    /// carry it, or we remember it.
+    /// The sandbox of this id. One that Docker no longer has is found while it has containers or a
+    /// checkpoint.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
-        let left = |id: &SandboxId| {
+        let has_leftovers = |id: &SandboxId| {
             !snapshot.containers_of(id).is_empty() || snapshot.obsolete_checkpoints().contains(id)
         };
-        Ok(SandboxId::try_from(id).ok().filter(left))
+        Ok(SandboxId::try_from(id).ok().filter(has_leftovers))
     }
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        self.bring_pin(id).await;
+        self.move_pin(id).await;
         let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         self.stop_known(id, sandbox.as_deref()).await?;
         info!(sandbox = %id, "pod sandbox stopped");
@@ -59,20 +59,20 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         let mut causes = self.stop_workloads(id).await;
         if let Some(sandbox) = sandbox {
-            self.hold_namespace(sandbox).await?;
+            self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
             causes.extend([network, pause].into_iter().filter_map(Result::err));
         }
         SandboxError::gather(causes)?;
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
-            // Docker lost it and now nothing shows it: nobody will ask for its removal.
+            // Docker no longer has it and no list shows it: kubelet will not remove it.
             self.forget(id).await?;
         }
         Ok(())
     }
 
-    /// Kills whatever is not known to have ended. One that is shown as created may run: the look
-    /// after its start may have failed.
+    /// Kills all containers that are not known to have ended. One listed as created may run: the
+    /// inspect after its start may have failed.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.deps.store.snapshot();
         let kills = snapshot
@@ -84,23 +84,23 @@ impl Sandboxes {
         ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
     }
 
-    /// Sees to it that the namespace outlives the pause until plugins have worked in it: one that was
-    /// adopted a moment ago may not be pinned yet.
-    pub(super) async fn hold_namespace(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
+    /// Pins the namespace of a running pause container if it is not pinned: that of a pod adopted a
+    /// moment ago may not be, and the plugins need it after the pause container has ended.
+    pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
-        let holds = sandbox.attachment.as_ref().and_then(Attachment::intent).is_some();
-        if !runs || !holds || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
+        let attached = sandbox.attachment.as_ref().and_then(Attachment::intent).is_some();
+        if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
         let now = self.deps.store.inspected(sandbox.id.as_str()).await?;
-        let seen = now.sandbox(sandbox.id.as_str()).filter(|seen| seen.is_as_connected());
-        match seen.and_then(|seen| seen.pid()) {
+        let record = now.sandbox(sandbox.id.as_str()).filter(|it| it.is_as_connected());
+        match record.and_then(|it| it.pid()) {
             Some(pid) => self.pin(&sandbox.id, pid).await,
             None => Ok(()),
         }
     }
 
-    /// Releases what CNI holds, once.
+    /// Releases the CNI attachment, once.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         if let Some(intent) = sandbox.attachment.as_ref().and_then(Attachment::intent) {
             self.release_network(sandbox, intent).await?;
@@ -114,12 +114,12 @@ impl Sandboxes {
         intent: &AttachmentIntent,
     ) -> Result<(), SandboxError> {
         self.deps.network.detach(intent).await?;
-        // Costs one more DEL after a restart, whereas a pod that cannot go frees no disk.
+        // A lost write costs one more DEL after a restart; failing would keep the pod on a full disk.
         self.try_save_attachment(sandbox, Attachment::Released).await;
         Ok(())
     }
 
-    /// Ends the pause; nothing in it is worth asking politely.
+    /// Kills the pause container; it needs no SIGTERM.
     async fn stop_pause(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let id = sandbox.id.as_str();
         match &sandbox.process {

@@ -1,6 +1,6 @@
-//! Undo is a value: every acquired thing pushes its release.
+//! Undo of a failed call: each step pushes how to release what it acquired.
 //!
-//! Rolling back goes in reverse order, carries on after a failure and reports all of them.
+//! Rolling back runs in reverse order, goes on after a failure and reports all failures.
 
 use std::{error::Error, future::Future, pin::Pin};
 
@@ -21,7 +21,7 @@ struct Step {
 }
 
 impl Undo {
-    /// Remembers how to release what was just acquired, or is about to be.
+    /// Adds the release of what was just acquired, or is about to be.
     pub fn push<E: Error>(
         &mut self,
         what: &'static str,
@@ -31,12 +31,12 @@ impl Undo {
         self.steps.push(Step { what, release });
     }
 
-    /// Keeps a lock until what it guards is whole, or released.
+    /// Holds a lock until the call has succeeded or is rolled back.
     pub fn hold(&mut self, lock: OwnedRwLockWriteGuard<()>) {
         self.locks.push(lock);
     }
 
-    /// Releases everything, newest first; returns what could not be released and why.
+    /// Releases everything, newest first; returns the failures with their reasons.
     pub async fn roll_back(mut self) -> Vec<String> {
         let mut failures = Vec::new();
         while let Some(step) = self.steps.pop() {

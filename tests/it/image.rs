@@ -8,7 +8,9 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     error::Kind,
     host::disk,
-    image::{error::ImageError, images::Images, pulled::Pulled, settings::ImageSettings},
+    image::{
+        error::ImageError, kubelet_images::KubeletImages, service::Images, settings::ImageSettings,
+    },
     model::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
@@ -65,7 +67,7 @@ impl Bench {
         let engine = Engine::new(docker.socket().to_owned(), PATIENCE);
         // Beside the engine's root, so that a bench over the same fake remembers.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
-        let pulled = Pulled::load(state).await;
+        let pulled = KubeletImages::load(state).await;
         let store = Store::start(
             engine.clone(),
             Vec::new(),

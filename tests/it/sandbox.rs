@@ -12,7 +12,7 @@ use dockbridge::{
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability},
-    image::{images::Images, pulled::Pulled, settings::ImageSettings},
+    image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
@@ -88,7 +88,7 @@ impl Node {
             engine.clone(),
             store.clone(),
             ImageSettings::default(),
-            Pulled::load(checkpoints.clone()).await,
+            KubeletImages::load(checkpoints.clone()).await,
             &tokio_util::task::TaskTracker::new(),
         );
         let network = Network::start(NetworkSettings {
@@ -186,7 +186,7 @@ async fn recovery_clears_away_what_is_nobodys() {
     let node = Node::new().await;
     node.remember(&id('a'), true).await;
     fs::create_dir_all(node.files().join(id('b').as_str())).unwrap();
-    node.start().await.clear_up().await;
+    node.start().await.clean_up().await;
     assert!(node.keeps_nothing());
 }
 

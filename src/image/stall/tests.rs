@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Pulse, Stall, Transfer, UNSEEN, Watch};
+use super::{LastProgress, Stall, StallDetector, Transfer, UNSEEN_FACTOR};
 use crate::engine::pull::PullProgress;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ fn message(layer: &str, status: &str, current: u64) -> PullProgress {
 #[test]
 fn progress_is_what_moves_and_silence_is_short_while_bytes_are_owed() {
     let mut transfer = Transfer::default();
-    assert_eq!(transfer.stretch(), 1, "the registry has not even answered");
+    assert_eq!(transfer.deadline_factor(), 1, "the registry has not even answered");
     for (layer, status, current, moved, owed) in [
         ("latest", "Pulling from library/busybox", 0, true, true),
         ("latest", "Pulling from library/busybox", 0, false, true),
@@ -46,17 +46,21 @@ fn progress_is_what_moves_and_silence_is_short_while_bytes_are_owed() {
         ("b", "Pull complete", 0, true, false),
         ("", "Status: Downloaded newer image for busybox:latest", 0, true, false),
     ] {
-        assert_eq!(transfer.note(&message(layer, status, current)), moved, "{layer} {status}");
-        assert_eq!(transfer.stretch(), if owed { 1 } else { UNSEEN }, "{layer} {status}");
+        assert_eq!(transfer.update(&message(layer, status, current)), moved, "{layer} {status}");
+        assert_eq!(
+            transfer.deadline_factor(),
+            if owed { 1 } else { UNSEEN_FACTOR },
+            "{layer} {status}"
+        );
     }
 }
 
 /// The stall, and when it is one.
-fn stall(watch: &mut Watch) -> (Stall, Instant) {
+fn stall(detector: &mut StallDetector) -> (Stall, Instant) {
     loop {
-        let end = watch.end().unwrap();
-        assert_eq!(watch.overdue(end - SECOND), None, "not yet");
-        if let Some(stall) = watch.overdue(end) {
+        let end = detector.deadline().unwrap();
+        assert_eq!(detector.stall(end - SECOND), None, "not yet");
+        if let Some(stall) = detector.stall(end) {
             return (stall, end);
         }
     }
@@ -65,16 +69,16 @@ fn stall(watch: &mut Watch) -> (Stall, Instant) {
 #[test]
 fn a_stall_names_the_layer_and_the_time() {
     let now = Instant::now();
-    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), now);
-    watch.note(&message("b", "Waiting", 0), now);
-    watch.note(&message("a", "Downloading", 10), now);
-    let (stalled, at) = stall(&mut watch);
+    let mut detector = StallDetector::new(Some(MINUTE), LastProgress::default(), now);
+    detector.record(&message("b", "Waiting", 0), now);
+    detector.record(&message("a", "Downloading", 10), now);
+    let (stalled, at) = stall(&mut detector);
     assert_eq!((stalled.silent, at), (MINUTE, now + MINUTE));
     let layer = stalled.layer.unwrap();
     assert_eq!(layer.to_string(), "layer a is at \"Downloading\", 10 of 1000 bytes");
-    watch.note(&PullProgress { total: 0, ..message("a", "Extracting", 0) }, now);
-    let (stalled, at) = stall(&mut watch);
-    assert_eq!((stalled.silent, at), (MINUTE * UNSEEN, now + MINUTE * UNSEEN));
+    detector.record(&PullProgress { total: 0, ..message("a", "Extracting", 0) }, now);
+    let (stalled, at) = stall(&mut detector);
+    assert_eq!((stalled.silent, at), (MINUTE * UNSEEN_FACTOR, now + MINUTE * UNSEEN_FACTOR));
     assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
 }
 
@@ -82,11 +86,11 @@ fn a_stall_names_the_layer_and_the_time() {
 #[test]
 fn words_without_progress_do_not_help() {
     let began = Instant::now();
-    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), began);
+    let mut detector = StallDetector::new(Some(MINUTE), LastProgress::default(), began);
     let told = (0..).map(|tenth| began + SECOND / 10 * tenth);
     let cut = told.take(10_000).find_map(|now| {
-        watch.note(&message("a", "Downloading", 10), now);
-        watch.overdue(now).map(|_| now - began)
+        detector.record(&message("a", "Downloading", 10), now);
+        detector.stall(now).map(|_| now - began)
     });
     assert_eq!(cut, Some(MINUTE));
 }
@@ -94,12 +98,12 @@ fn words_without_progress_do_not_help() {
 #[test]
 fn the_slow_are_not_cut() {
     let mut now = Instant::now();
-    let mut watch = Watch::new(Some(MINUTE), Pulse::default(), now);
-    for (status, pause) in [("Downloading", MINUTE), ("Extracting", MINUTE * UNSEEN)] {
+    let mut detector = StallDetector::new(Some(MINUTE), LastProgress::default(), now);
+    for (status, pause) in [("Downloading", MINUTE), ("Extracting", MINUTE * UNSEEN_FACTOR)] {
         for bytes in 0..100 {
-            watch.note(&message("a", status, bytes), now);
+            detector.record(&message("a", status, bytes), now);
             now += pause - SECOND;
-            assert_eq!(watch.overdue(now), None);
+            assert_eq!(detector.stall(now), None);
         }
     }
 }
@@ -107,25 +111,25 @@ fn the_slow_are_not_cut() {
 /// The engine fetches a few layers at a time; those of one pull may wait for another's.
 #[test]
 fn waiting_for_a_pull_that_moves_is_no_stall() {
-    let (pulse, mut now) = (Pulse::default(), Instant::now());
-    let mut watch = Watch::new(Some(MINUTE), pulse.clone(), now);
-    let mut other = Watch::new(Some(MINUTE), pulse, now);
-    watch.note(&message("a", "Waiting", 0), now);
+    let (shared, mut now) = (LastProgress::default(), Instant::now());
+    let mut detector = StallDetector::new(Some(MINUTE), shared.clone(), now);
+    let mut other = StallDetector::new(Some(MINUTE), shared, now);
+    detector.record(&message("a", "Waiting", 0), now);
     for bytes in 0..20 {
         now += MINUTE * 5;
-        assert_eq!(watch.overdue(now), None);
-        other.note(&message("b", "Downloading", bytes), now);
+        assert_eq!(detector.stall(now), None);
+        other.record(&message("b", "Downloading", bytes), now);
     }
-    assert!(watch.overdue(now + MINUTE * UNSEEN - SECOND).is_none());
-    assert!(watch.overdue(now + MINUTE * UNSEEN).is_some());
+    assert!(detector.stall(now + MINUTE * UNSEEN_FACTOR - SECOND).is_none());
+    assert!(detector.stall(now + MINUTE * UNSEEN_FACTOR).is_some());
 }
 
 #[test]
 fn without_an_end_nothing_is_a_stall() {
     let now = Instant::now();
-    for patience in [None, Some(Duration::MAX)] {
-        let mut watch = Watch::new(patience, Pulse::default(), now);
-        assert_eq!(watch.end(), None);
-        assert_eq!(watch.overdue(now + MINUTE * 60 * 24 * 365), None);
+    for deadline in [None, Some(Duration::MAX)] {
+        let mut detector = StallDetector::new(deadline, LastProgress::default(), now);
+        assert_eq!(detector.deadline(), None);
+        assert_eq!(detector.stall(now + MINUTE * 60 * 24 * 365), None);
     }
 }

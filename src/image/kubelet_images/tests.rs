@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::Pulled;
+use super::KubeletImages;
 use crate::{
     checkpoint::directory::Checkpoints,
     model::{id::ImageId, record::ImageRecord, reference::ImageReference},
@@ -24,8 +24,8 @@ fn image(tags: &[&str]) -> ImageRecord {
     }
 }
 
-async fn pulled(state: &Path) -> Pulled {
-    Pulled::load(Checkpoints::open(state).unwrap()).await
+async fn kubelet_images(state: &Path) -> KubeletImages {
+    KubeletImages::load(Checkpoints::open(state).unwrap()).await
 }
 
 fn name(text: &str) -> ImageReference {
@@ -35,39 +35,39 @@ fn name(text: &str) -> ImageReference {
 #[tokio::test]
 async fn kubelets_are_those_it_pulled_under_all_their_names() {
     let state = tempfile::tempdir().unwrap();
-    let pulled = pulled(state.path()).await;
+    let kubelet_images = kubelet_images(state.path()).await;
     let busybox = image(&["busybox:1"]);
-    assert!(!pulled.owns(&busybox), "nobody knows where it is from");
-    pulled.note(&busybox.id, &name("docker.io/library/busybox:1"), false).await;
-    assert!(pulled.owns(&busybox));
-    assert!(pulled.owns(&image(&[])), "its name was taken by a newer one");
+    assert!(!kubelet_images.contains(&busybox), "nobody knows where it is from");
+    kubelet_images.add(&busybox.id, &name("docker.io/library/busybox:1"), false).await;
+    assert!(kubelet_images.contains(&busybox));
+    assert!(kubelet_images.contains(&image(&[])), "its name was taken by a newer one");
     let tagged = image(&["busybox:1", "my/own:1"]);
-    assert!(!pulled.owns(&tagged), "somebody gave it a name");
-    pulled.note(&busybox.id, &name("my/own:1"), true).await;
-    assert!(pulled.owns(&tagged), "and then kubelet pulled that, too");
+    assert!(!kubelet_images.contains(&tagged), "somebody gave it a name");
+    kubelet_images.add(&busybox.id, &name("my/own:1"), true).await;
+    assert!(kubelet_images.contains(&tagged), "and then kubelet kubelet_images that, too");
 }
 
 #[tokio::test]
 async fn what_was_there_before_stays_somebody_elses() {
     let state = tempfile::tempdir().unwrap();
-    let pulled = pulled(state.path()).await;
+    let kubelet_images = kubelet_images(state.path()).await;
     let busybox = image(&["busybox:1"]);
-    pulled.note(&busybox.id, &name("busybox:1"), true).await;
-    assert!(!pulled.owns(&busybox));
+    kubelet_images.add(&busybox.id, &name("busybox:1"), true).await;
+    assert!(!kubelet_images.contains(&busybox));
 }
 
 #[tokio::test]
 async fn a_later_run_remembers_and_a_broken_file_owns_nothing() {
     let state = tempfile::tempdir().unwrap();
     let busybox = image(&["busybox:1"]);
-    pulled(state.path()).await.note(&busybox.id, &name("busybox:1"), false).await;
-    assert!(pulled(state.path()).await.owns(&busybox));
+    kubelet_images(state.path()).await.add(&busybox.id, &name("busybox:1"), false).await;
+    assert!(kubelet_images(state.path()).await.contains(&busybox));
     let file = state.path().join("pulled-images.json");
     let mut bytes = fs::read(&file).unwrap();
     bytes.truncate(bytes.len() / 2);
     fs::write(&file, bytes).unwrap();
-    assert!(!pulled(state.path()).await.owns(&busybox));
-    pulled(state.path()).await.note(&busybox.id, &name("busybox:1"), false).await;
+    assert!(!kubelet_images(state.path()).await.contains(&busybox));
+    kubelet_images(state.path()).await.add(&busybox.id, &name("busybox:1"), false).await;
     fs::remove_file(&file).unwrap();
-    assert!(!pulled(state.path()).await.owns(&busybox));
+    assert!(!kubelet_images(state.path()).await.contains(&busybox));
 }

@@ -1,5 +1,5 @@
-//! One running task per key, as `concurrency::single_flight` has it, for work that is worth nothing once
-//! everybody who asked for it has left: then it is dropped.
+//! One running task per key, as in `concurrency::single_flight`, but the task is cancelled when all
+//! of its callers have dropped their calls.
 
 use std::{
     collections::HashMap,
@@ -10,18 +10,18 @@ use std::{
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
-/// Running work by key. Clones share the same table.
-pub(super) struct Joined<K, V> {
+/// The running tasks by key. Clones share the same table.
+pub(super) struct CancellingSingleFlight<K, V> {
     running: Arc<Mutex<Running<K, V>>>,
 }
 
-impl<K, V> Joined<K, V>
+impl<K, V> CancellingSingleFlight<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Runs `work` on a task of its own, or joins the one running under `key`. Nothing comes
-    /// back when the task panicked.
+    /// Runs `work` on a task of its own, or joins the one running under `key`. None when the
+    /// task panicked.
     pub(super) async fn run<F>(&self, key: K, work: F) -> Option<V>
     where
         F: Future<Output = V> + Send + 'static,
@@ -40,14 +40,14 @@ where
         }
         let (answer, receiver) = watch::channel(None);
         running.0.insert(key.clone(), answer.clone());
-        let place = Place { table: self.clone(), key, answer };
+        let entry = Entry { table: self.clone(), key, answer };
         let work = async move {
             let value = tokio::select! {
                 biased;
                 value = work => value,
-                () = place.deserted() => return,
+                () = entry.abandoned() => return,
             };
-            place.leave().send_replace(Some(value));
+            entry.finish().send_replace(Some(value));
         };
         tokio::spawn(work.in_current_span());
         receiver
@@ -58,40 +58,40 @@ where
     }
 }
 
-impl<K, V> Clone for Joined<K, V> {
+impl<K, V> Clone for CancellingSingleFlight<K, V> {
     fn clone(&self) -> Self {
         Self { running: Arc::clone(&self.running) }
     }
 }
 
-impl<K, V> Default for Joined<K, V> {
+impl<K, V> Default for CancellingSingleFlight<K, V> {
     fn default() -> Self {
         Self { running: Arc::new(Mutex::new(Running(HashMap::new()))) }
     }
 }
 
-/// Where callers find the answer that is being worked on.
+/// The pending answers by key.
 struct Running<K, V>(HashMap<K, watch::Sender<Option<V>>>);
 
-/// A task's place in the table; given up when the task ends, in whatever way.
-struct Place<K, V>
+/// A task's entry in the table; removed when the task ends in any way.
+struct Entry<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    table: Joined<K, V>,
+    table: CancellingSingleFlight<K, V>,
     key: K,
     answer: watch::Sender<Option<V>>,
 }
 
-impl<K, V> Place<K, V>
+impl<K, V> Entry<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Resolves once nobody waits. From then on nobody can join either: joining and giving up
-    /// the place exclude each other.
-    async fn deserted(&self) {
+    /// Resolves when no caller waits any more. The entry is removed under the table's lock, so
+    /// that no caller can join afterwards.
+    async fn abandoned(&self) {
         loop {
             self.answer.closed().await;
             let mut running = self.table.table();
@@ -102,13 +102,13 @@ where
         }
     }
 
-    /// Frees the key before the answer is seen: who asks again afterwards must start anew.
-    fn leave(&self) -> &watch::Sender<Option<V>> {
+    /// Removes the entry before the answer is sent: a later caller starts a new task.
+    fn finish(&self) -> &watch::Sender<Option<V>> {
         self.remove_from(&mut self.table.table());
         &self.answer
     }
 
-    /// The key may by now be another task's.
+    /// The key may belong to another task by now.
     fn remove_from(&self, running: &mut Running<K, V>) {
         if running.0.get(&self.key).is_some_and(|other| other.same_channel(&self.answer)) {
             running.0.remove(&self.key);
@@ -116,12 +116,12 @@ where
     }
 }
 
-impl<K, V> Drop for Place<K, V>
+impl<K, V> Drop for Entry<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        self.leave();
+        self.finish();
     }
 }

@@ -1,7 +1,7 @@
-//! Which images are kubelet's own: those it had pulled, and that nobody else gave a name since.
+//! Which images are kubelet's own: those it pulled, and that were not tagged by others since.
 //!
-//! Remembered over restarts. What is forgotten, or was never known, counts as somebody else's: it
-//! can be deleted by hand, but what was deleted may be lost.
+//! The list is kept in a file over restarts. An image that is not on it counts as foreign and is
+//! not removed for kubelet: an operator can remove it by hand, but could not get it back.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,24 +17,24 @@ use crate::{
     store::handle::Store,
 };
 
-/// The images pulled for kubelet. Clones share it.
+/// The list of images pulled for kubelet. Clones share it.
 #[derive(Clone)]
-pub struct Pulled {
+pub struct KubeletImages {
     known: Arc<Mutex<PulledImages>>,
     checkpoints: Checkpoints,
-    /// One write at a time, each of the latest.
+    /// One write at a time, each of the latest list.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Pulled {
-    /// What earlier runs pulled.
+impl KubeletImages {
+    /// Reads the list of earlier runs.
     pub async fn load(checkpoints: Checkpoints) -> Self {
         let known = Arc::new(Mutex::new(checkpoints.load_pulled().await));
         Self { known, checkpoints, saving: Arc::default() }
     }
 
-    /// Whether kubelet had the image pulled, under every name it bears.
-    pub(super) fn owns(&self, image: &ImageRecord) -> bool {
+    /// Whether kubelet pulled the image under each of its names.
+    pub(super) fn contains(&self, image: &ImageRecord) -> bool {
         let known = self.known();
         known.0.get(&image.id).is_some_and(|names| {
             let spelt = |tag: &String| ImageReference::parse(tag).map(|name| name.to_string());
@@ -42,9 +42,9 @@ impl Pulled {
         })
     }
 
-    /// An image was pulled for kubelet. `was_there` before it under this id: then it is
-    /// somebody else's, unless it is known to be kubelet's.
-    pub(super) async fn note(&self, id: &ImageId, name: &ImageReference, was_there: bool) {
+    /// Adds an image that was pulled for kubelet. One that existed before the pull (`was_there`)
+    /// is foreign, unless it is on the list.
+    pub(super) async fn add(&self, id: &ImageId, name: &ImageReference, was_there: bool) {
         let name = name.to_string();
         let is_new = {
             let mut known = self.known();
@@ -56,9 +56,9 @@ impl Pulled {
         }
     }
 
-    /// Forgets what is gone, for as long as it is polled: under the same id it may come back as
-    /// somebody else's.
-    pub(super) async fn follow(self, store: Store) {
+    /// Takes removed images off the list, for as long as it is polled: the same id may come back
+    /// as a foreign image.
+    pub(super) async fn forget_removed(self, store: Store) {
         loop {
             let gone = store.wait(RECHECK, |shown| {
                 let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();
@@ -71,14 +71,14 @@ impl Pulled {
                     self.known().0.retain(|id, _| !gone.contains(id));
                     self.save().await;
                 }
-                // A closed store answers at once.
-                None => tokio::time::sleep(REST).await,
+                // A closed store returns at once.
+                None => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
     async fn save(&self) {
-        let _turn = self.saving.lock().await;
+        let _guard = self.saving.lock().await;
         let known = self.known().clone();
         if let Err(error) = self.checkpoints.save_pulled(&known).await {
             warn!(error = chain(&error), "cannot save the list of images pulled for kubelet");
@@ -90,10 +90,10 @@ impl Pulled {
     }
 }
 
-/// The store is waited for in turns of this length.
+/// The longest single wait for the store.
 const RECHECK: Duration = Duration::from_secs(3600);
-/// Between two turns.
-const REST: Duration = Duration::from_secs(1);
+/// Pause between two waits.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,140 @@
+//! The service: what PullImage, RemoveImage and ImageFsInfo share.
+
+use std::sync::{Arc, Mutex};
+
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::{
+    cancelling_single_flight::CancellingSingleFlight, error::ImageError,
+    kubelet_images::KubeletImages, metrics::ImageMetrics, settings::ImageSettings,
+    stall::LastProgress, usage::UsageMonitor,
+};
+use crate::{
+    concurrency::single_flight::SingleFlight,
+    engine::client::Engine,
+    model::{
+        id::ImageId,
+        image::{FilesystemUsage, PullRequest},
+        pinned_images::CollectImages,
+        record::ImageRecord,
+    },
+    store::handle::Store,
+};
+
+/// The images of this node. Clones share everything.
+#[derive(Clone)]
+pub struct Images {
+    pub(super) engine: Engine,
+    pub(super) store: Store,
+    pub(super) settings: Arc<ImageSettings>,
+    pub(super) last_progress: LastProgress,
+    pub(super) pulls: CancellingSingleFlight<PullRequest, Result<ImageId, ImageError>>,
+    pub(super) removals: SingleFlight<ImageId, Result<(), ImageError>>,
+    pub(super) kubelet_images: KubeletImages,
+    pub(super) loads: SingleFlight<(), Result<ImageId, ImageError>>,
+    /// The pause image of the last read.
+    pub(super) pause: Arc<Mutex<Option<ImageId>>>,
+    usage: UsageMonitor,
+    pub(super) metrics: ImageMetrics,
+    _background: Arc<[AbortOnDropHandle<()>; 2]>,
+}
+
+impl Images {
+    /// Starts measuring the image store and updating the list of kubelet's images in the
+    /// background, until the last clone is dropped. Needs a tokio runtime. `tracker` waits for
+    /// removals and loads at shutdown; a pull is cancelled with its callers.
+    pub fn new(
+        engine: Engine,
+        store: Store,
+        settings: ImageSettings,
+        kubelet_images: KubeletImages,
+        tracker: &TaskTracker,
+    ) -> Self {
+        let usage = UsageMonitor::default();
+        let measuring = tokio::spawn(usage.clone().run(engine.clone(), store.clone()));
+        let forgetting = tokio::spawn(kubelet_images.clone().forget_removed(store.clone()));
+        Self {
+            engine,
+            store,
+            settings: Arc::new(settings),
+            last_progress: LastProgress::default(),
+            pulls: CancellingSingleFlight::default(),
+            removals: SingleFlight::new(tracker.clone()),
+            loads: SingleFlight::new(tracker.clone()),
+            pause: Arc::default(),
+            usage,
+            metrics: ImageMetrics::default(),
+            kubelet_images,
+            _background: Arc::new([measuring, forgetting].map(AbortOnDropHandle::new)),
+        }
+    }
+
+    /// Metrics of pulls.
+    pub const fn metrics(&self) -> &ImageMetrics {
+        &self.metrics
+    }
+
+    /// Pulls an image and answers with the id it has now.
+    ///
+    /// Equal calls share one pull; it is cancelled when all of them are dropped.
+    ///
+    /// # Errors
+    /// Errors of the registry and the engine, and [`ImageError::Stalled`].
+    pub async fn pull(&self, request: PullRequest) -> Result<ImageId, ImageError> {
+        let (images, key) = (self.clone(), request.clone());
+        let pull = async move { images.pull_now(&request).await };
+        self.pulls.run(key, pull).await.unwrap_or(Err(ImageError::Lost { verb: "pull" }))
+    }
+
+    /// Removes an image, given by any of its names, with all its names.
+    ///
+    /// A missing image is success. Afterwards neither the engine nor the store has an image of
+    /// this name; a dropped call still runs to its end.
+    ///
+    /// # Errors
+    /// A conflict when a container uses the image; errors of the engine.
+    pub async fn remove(&self, name: &str) -> Result<(), ImageError> {
+        let Some(id) = self.resolve(name).await? else {
+            return self.refresh_missing(name).await;
+        };
+        let (images, key) = (self.clone(), id.clone());
+        let removal = async move { images.remove_now(&id).await };
+        let answer = self.removals.run(key, removal).await;
+        answer.map_err(|_| ImageError::Lost { verb: "removal" })?
+    }
+
+    /// The image of pause containers; loaded or pulled when the engine lacks it.
+    ///
+    /// # Errors
+    /// Those of loading or pulling it.
+    pub async fn pause(&self) -> Result<ImageId, ImageError> {
+        if let Some(id) = self.cached_pause() {
+            return Ok(id);
+        }
+        let images = self.clone();
+        let answer = self.loads.run((), async move { images.ensure_pause().await }).await;
+        answer.map_err(|_| ImageError::Lost { verb: "loading of the pause image" })?
+    }
+
+    /// Whether kubelet's image collection must keep the image: it is the pause image, under any
+    /// name; the operator pinned it; a container that kubelet does not know uses it, so that its
+    /// removal would be refused every time; it is mounted into a container, which kubelet's
+    /// lists do not show; or kubelet did not pull it and the setting says so.
+    pub fn is_pinned(&self, record: &ImageRecord) -> bool {
+        self.cached_pause().is_some_and(|pause| pause == record.id)
+            || self.settings.pins.matches(record)
+            || self.store.snapshot().is_used_by_hidden(&record.id)
+            || self.store.snapshot().mounting(&record.id).next().is_some()
+            || (self.settings.collect == CollectImages::Pulled
+                && !self.kubelet_images.contains(record))
+    }
+
+    /// The space images take, as last measured; does not call the engine. Only the first answer
+    /// may take up to two seconds.
+    ///
+    /// # Errors
+    /// [`ImageError::NoFilesystem`] until the engine has answered once.
+    pub async fn filesystem(&self) -> Result<FilesystemUsage, ImageError> {
+        self.usage.read(&self.store).await
+    }
+}
