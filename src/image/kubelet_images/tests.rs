@@ -44,7 +44,7 @@ async fn kubelets_are_those_it_pulled_under_all_their_names() {
     let tagged = image(&["busybox:1", "my/own:1"]);
     assert!(!kubelet_images.contains(&tagged), "somebody gave it a name");
     kubelet_images.add(&busybox.id, &name("my/own:1"), true).await;
-    assert!(kubelet_images.contains(&tagged), "and then kubelet kubelet_images that, too");
+    assert!(kubelet_images.contains(&tagged), "and then kubelet pulled that, too");
 }
 
 #[tokio::test]
