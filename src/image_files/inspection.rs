@@ -167,4 +167,4 @@ async fn remove(engine: &Engine, container: &str) {
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How their names begin, which no image can choose: its labels alone make no container ours.
-const NAME_PREFIX: &str = "dockbridge-peek-";
+const NAME_PREFIX: &str = "dockbridge-image-inspection-";

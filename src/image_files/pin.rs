@@ -51,4 +51,4 @@ fn pin_name(image: &ImageId) -> String {
 }
 
 /// No name of a pod: the store takes it for a foreign container.
-const NAME_START: &str = "dockbridge-keeps-";
+const NAME_START: &str = "dockbridge-image-pin-";

@@ -30,9 +30,9 @@ pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
 /// On a container that is never started, made to read the files of its image: useless once the
 /// dockbridge that made it is gone.
-pub const IMAGE_INSPECTION: &str = "io.dockbridge.peek";
+pub const IMAGE_INSPECTION: &str = "io.dockbridge.image-inspection";
 /// On a container that is never started, made so that an image cannot be removed while its files
 /// are mounted into others.
-pub const IMAGE_PIN: &str = "io.dockbridge.keeps";
+pub const IMAGE_PIN: &str = "io.dockbridge.image-pin";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

@@ -131,7 +131,7 @@ async fn one_look_tells_the_accounts_of_an_image() {
     assert_eq!(user(&strict.unwrap()), [1001]);
     assert_eq!(node.docker.count("GET /containers/*/archive"), 2);
     let inspections = node.docker.matching("POST /containers/create");
-    let inspections = inspections.iter().filter(|call| call.target.contains("dockbridge-peek-"));
+    let inspections = inspections.iter().filter(|call| call.target.contains("dockbridge-image-inspection-"));
     assert_eq!(inspections.count(), 1);
     assert_eq!(node.docker.count("DELETE /containers/*"), 1);
 }
@@ -149,7 +149,7 @@ async fn a_look_that_fails_fails_only_who_depends_on_it() {
     let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
     assert_eq!(record.document.user, None);
     let left = node.docker.world(|world| {
-        world.containers.iter().filter(|one| one.name.starts_with("dockbridge-peek-")).count()
+        world.containers.iter().filter(|one| one.name.starts_with("dockbridge-image-inspection-")).count()
     });
     assert_eq!(left, 0);
 }
@@ -202,9 +202,9 @@ async fn remains_of_looks_are_swept() {
     let inspection =
         node.image_files.inspect(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
     let own = node.docker.world(|world| {
-        let body = json!({ "Image": image, "Labels": { "io.dockbridge.peek": "1" } });
-        world.add_container("dockbridge-peek-0-0", body.clone());
-        world.add_container("dockbridge-peek-0-1", json!({ "Image": image }));
+        let body = json!({ "Image": image, "Labels": { "io.dockbridge.image-inspection": "1" } });
+        world.add_container("dockbridge-image-inspection-0-0", body.clone());
+        world.add_container("dockbridge-image-inspection-0-1", json!({ "Image": image }));
         world.add_container("somebodys", body);
         world.containers.len()
     });
@@ -241,7 +241,7 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
     let Verbs { image_files, .. } = Verbs::start(&docker, state.path(), state.path()).await;
     let restoring = tokio::spawn(async move { image_files.restore_volumes().await });
     let made = |image: &str| {
-        let name = format!("dockbridge-keeps-{}", image.replace(':', "-"));
+        let name = format!("dockbridge-image-pin-{}", image.replace(':', "-"));
         docker.world(|world| world.container(&name).is_some())
     };
     eventually(|| made(&there)).await;

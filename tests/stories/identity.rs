@@ -185,12 +185,12 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;
     let image = images.changed(&stage, "VOLUME /data").await?;
-    let label = "io.dockbridge.peek=1";
+    let label = "io.dockbridge.image-inspection=1";
     let own = ["create", "--label", label, "--name", "own-look", &world.image, "true"];
     let stranger = stage.engine.docker(&own).await?;
     let mut kept = [stranger.clone(), images.made.clone()];
     kept.sort();
-    let left = ["create", "--label", label, "--name", "dockbridge-peek-00-1", &image, "true"];
+    let left = ["create", "--label", label, "--name", "dockbridge-image-inspection-00-1", &image, "true"];
     stage.engine.docker(&left).await?;
     ensure_eq!(held(&stage).await?.1.len(), 1);
     stage.cri = stage.bridge.crash().await?;

@@ -269,7 +269,7 @@ fn folders(stage: &Stage) -> Vec<PathBuf> {
 }
 
 async fn holders(stage: &Stage) -> Outcome<String> {
-    stage.engine.docker(&["ps", "-aq", "--filter", "label=io.dockbridge.keeps"]).await
+    stage.engine.docker(&["ps", "-aq", "--filter", "label=io.dockbridge.image-pin"]).await
 }
 
 /// What a reboot does to the folders, also while dockbridge runs.

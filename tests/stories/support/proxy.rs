@@ -65,7 +65,7 @@ impl Proxy {
     /// what images and layers take, and some time after its start what its predecessor left.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) fn asked(&self) -> Vec<String> {
-        let own = ["GET /_ping ", "/system/df", "io.dockbridge.peek"];
+        let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
         let mut seen = self.take();
         seen.retain(|line| !own.iter().any(|part| line.contains(part)));
         seen
