@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-/// What sort of failure it is, in the words of the caller's next step.
+/// The kind of a failure: what the caller can do next.
 ///
 /// The names follow gRPC's codes because kubelet branches on exactly these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +33,12 @@ pub enum Kind {
     Unimplemented,
     /// A failure whose text kubelet reads (it strips only this code from pull errors).
     Unknown,
-    /// Our own fault, or an answer nobody expected.
+    /// A bug, or an unexpected answer.
     Internal,
 }
 
 impl Kind {
-    /// The kind as a word, for figures that are told apart by it.
+    /// The kind as a metric label.
     pub const fn word(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid_argument",
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// An error with all its causes on one line. Some name their cause already: none is told twice.
+/// An error with all its causes on one line, without repetitions.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

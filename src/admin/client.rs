@@ -89,7 +89,7 @@ pub fn run(
     Ok(good)
 }
 
-/// Whether it is an answer to be glad of, and what it says.
+/// Whether the answer is a success, and its text.
 async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), AskError> {
     let path = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {

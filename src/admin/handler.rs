@@ -20,7 +20,7 @@ use crate::telemetry::registry::TextFormat;
 pub enum Access {
     /// Root on this host.
     Root,
-    /// Anybody who reaches the address: metrics and health only.
+    /// For anyone who reaches the address: metrics and health only.
     Public,
 }
 
@@ -143,5 +143,5 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
 }
 
 const CHOICE: &str = "choose error, warn, info, debug or trace\n";
-/// The longest word with some white space.
+/// The longest level name with some white space.
 const LONGEST_LEVEL: usize = 64;

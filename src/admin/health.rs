@@ -13,7 +13,7 @@ pub async fn lives(store: &Store) -> bool {
     store.answers(ANSWER_PATIENCE).await
 }
 
-/// What keeps pods from running, in the operator's words; nothing when they can.
+/// Why pods cannot run, for operators; empty when they can.
 pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {

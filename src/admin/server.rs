@@ -1,5 +1,5 @@
-//! The listeners. A hostile client holds a connection for seconds and a few kilobytes, and one
-//! that comes when the house is full takes the place of whoever has sat there longest.
+//! The listeners. A connection has a deadline and a few kilobytes; at the connection limit a new one
+//! closes the oldest.
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,

@@ -116,7 +116,7 @@ fn of_image(image: &ImageRecord) -> Value {
     with_listed_only(shown, !image.inspected)
 }
 
-/// Says of an object that it is known only from the engine's list: its inspect has not answered.
+/// Whether the object is known only from the engine's list: its inspect has not answered.
 fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
     if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
         shown.insert("listedOnly".to_owned(), true.into());

@@ -70,7 +70,8 @@ async fn complete(store: &Store) -> bool {
     }
 }
 
-/// Inspects containers that have a log and that no list shows: they may be gone, or only renamed. What is gone is removed by the store's hook.
+/// Inspects containers that have a log but are in no list: removed or renamed. The store's hook
+/// cleans up after removed ones.
 async fn find_gone(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known().await {

@@ -2,9 +2,9 @@
 //! on, if the store takes orders too.
 //!
 //! It runs in a thread with a runtime of its own. When the server's runtime is blocked, its socket
-//! deaf, or the calls through it hang, this thread still runs and says nothing, which is what makes
-//! systemd start us anew. So it is when the store hangs: Status would still answer, from the last
-//! snapshot. That Docker is away is an answer like any other.
+//! does not accept, or calls hang, this thread sends no watchdog notification, and systemd restarts
+//! the service. The store is called too: Status would still answer, from the last snapshot. An error
+//! because Docker is down counts as an answer.
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ impl Watch {
         Ok(Self { systemd, watching: Some(over.drop_guard()) })
     }
 
-    /// Tells that we are about to stop, and looks no more: the socket is about to go.
+    /// Sends the stop notification and ends the checks: the socket is about to close.
     pub(super) fn stop(mut self) {
         drop(self.watching.take());
         let _ = self.systemd.notify(Notification::Stopping);
@@ -65,7 +65,7 @@ struct Watcher {
     told: Told,
 }
 
-/// What systemd was told last of how we are.
+/// The last status sent to systemd.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -76,7 +76,7 @@ enum Told {
 /// Why there is no sign of life.
 #[derive(Debug)]
 enum Silence {
-    /// The socket, with the error in words.
+    /// The socket's answer, or its error as text.
     Deaf(String),
     /// The store.
     Hung,

@@ -72,5 +72,5 @@ fn permissions(requested: &Node) -> Result<String, EditError> {
     Ok(if stated.is_empty() { "rwm".to_owned() } else { stated.clone() })
 }
 
-/// The rest of a mode says what kind of file it is.
+/// The other bits of a mode are the file type.
 const PERMISSION_BITS: u32 = 0o7777;

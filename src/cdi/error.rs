@@ -92,7 +92,7 @@ pub enum EditError {
         path: PathBuf,
         /// Which property.
         property: &'static str,
-        /// What the file says.
+        /// The version in the file.
         requested: String,
         /// What the host has.
         found: String,

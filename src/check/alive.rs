@@ -12,7 +12,7 @@ use crate::wire::cri;
 /// Asks for the status over a new connection; what is answered, in one line for operators.
 ///
 /// # Errors
-/// Nobody answered within `patience`.
+/// No answer within `patience`.
 pub async fn ask(socket: &Path, patience: Duration) -> Result<String, CallError> {
     let asked = timeout(patience, async { Client::connect(socket).await?.status().await }).await;
     match asked {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use super::finding::Finding;
 use crate::host::capability::{Capability, missing_in, oom_floor};
 
-/// Looks at our own capabilities and at the engine's.
+/// Checks our own capabilities and the engine's.
 pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     vec![own(&status), protection(oom_floor(engine_socket))]

@@ -14,10 +14,10 @@ use crate::{
     wire::cri::{self, items, runtime_service_client::RuntimeServiceClient},
 };
 
-/// A call that did not succeed, in the operator's words.
+/// A failed call, for operators.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// Nobody serves on the socket.
+    /// No server answers on the socket.
     #[error("no CRI server on {socket}: {reason}")]
     Unreachable {
         /// The socket's path.
@@ -30,9 +30,9 @@ pub enum CallError {
     Refused {
         /// Which call.
         call: &'static str,
-        /// The gRPC code in words.
+        /// The gRPC code as text.
         code: String,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
     /// The connection ended before an answer came.

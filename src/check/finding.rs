@@ -18,7 +18,7 @@ pub enum Severity {
 pub struct Finding {
     /// How severe it is.
     pub severity: Severity,
-    /// What was checked, in a word.
+    /// The name of the check.
     pub subject: &'static str,
     /// What was seen.
     pub seen: String,

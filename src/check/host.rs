@@ -1,4 +1,4 @@
-//! Looks at everything dockbridge will need on this host.
+//! Checks everything that dockbridge needs on this host.
 
 use tokio::task::spawn_blocking;
 

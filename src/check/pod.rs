@@ -146,14 +146,14 @@ async fn clear_away<W: Write>(
     Ok(())
 }
 
-/// Tells the steps as they are done.
+/// Prints the steps as they are done.
 struct Steps<'a, W> {
     out: &'a mut W,
     began: Instant,
 }
 
 impl<W: Write> Steps<'_, W> {
-    /// Tells one step with the time since the one before.
+    /// Prints a step with the time since the one before.
     fn print(&mut self, step: &str, note: impl fmt::Display) -> io::Result<()> {
         let line = format!("{step:<17} {:>9}  {note}", shown(self.began.elapsed()));
         writeln!(self.out, "{}", line.trim_end())?;

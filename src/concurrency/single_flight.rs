@@ -1,4 +1,4 @@
-//! One running task per key: whoever asks for the same thing meanwhile gets the same answer.
+//! One running task per key: equal calls at the same time share one result.
 
 use std::{
     collections::HashMap,
@@ -61,8 +61,8 @@ where
         let free_key = FreeKey { key, running: Arc::clone(&self.running) };
         let work = async move {
             let value = work.await;
-            // The key is free before the answer is seen: a caller who asks again afterwards
-            // must start anew and not get the old answer.
+            // The key is free before the answer is sent: a later caller must start
+            // a new task and not get the old answer.
             drop(free_key);
             sender.send_replace(Some(value));
         };

@@ -13,7 +13,7 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// Sends SIGKILL. [`await_end`] tells whether it worked.
+/// Sends SIGKILL. [`await_end`] waits for the effect.
 ///
 /// # Errors
 /// The engine fails.
@@ -46,7 +46,7 @@ pub async fn await_end(
     Err(ContainerError::Unkillable { id: id.to_owned(), patience: KILL_PATIENCE })
 }
 
-/// A container that is gone or not running has been ended by somebody else.
+/// A container that is gone or not running has ended already.
 pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), ContainerError> {
     match answer {
         Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) | Ok(()) => Ok(()),

@@ -51,7 +51,7 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
-    /// A command was not over in its time. Nothing of it is left, unless `left` says so.
+    /// A command timed out. All its processes are killed, except those in `left`.
     #[error(
         "command in container {id} timed out after {}s{}",
         limit.as_secs(),
@@ -65,7 +65,7 @@ pub enum ContainerError {
         /// Why some of it may still be there.
         left: Option<Arc<str>>,
     },
-    /// Nobody waits for a command any more; it was ended.
+    /// The caller of a command has cancelled it; it was killed.
     #[error("the caller of the command in container {id} has gone")]
     Abandoned {
         /// Full id.
@@ -94,7 +94,7 @@ pub enum ContainerError {
     NameInUse {
         /// The name wanted.
         name: String,
-        /// Who has it.
+        /// The container that has it.
         holder: String,
     },
     /// The process is still there after SIGKILL.
@@ -144,7 +144,7 @@ pub enum ContainerError {
         /// What is not as it was after all.
         left: Vec<String>,
     },
-    /// The request cannot be put into the engine's words.
+    /// The request has no equivalent in Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
     /// A CDI device cannot be had.

@@ -380,11 +380,11 @@ impl Collected {
 /// answer needs a little.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
-/// What is left when the time is up and the engine is still to start it.
+/// Time left after the timeout while the engine has not started it.
 const NOT_BEGUN: &str =
     "and the docker engine has not begun it in that time; it is ended should it begin";
 
-/// What is left when its time and that for killing it are up.
+/// Time left after the timeout and after the time to kill it.
 const BEING_ENDED: &str = "and it is still being ended";
 
 /// Within this a command that is asked a question has answered.

@@ -87,5 +87,5 @@ async fn remove_holder(
     Ok(store.refresh_container(holder).await?)
 }
 
-/// Creates tried in all before the engine's last word is passed on.
+/// Number of creates before the engine's last error is returned.
 const MAX_TRIES: u32 = 4;

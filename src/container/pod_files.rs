@@ -36,7 +36,7 @@ impl PodFilesRoot {
         Self { root }
     }
 
-    /// Makes what is missing and says what containers of this pod bind.
+    /// Creates missing files and returns the mounts of containers of this pod.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -15,7 +15,7 @@ impl Containers {
     /// Starts a container; one that runs already is fine.
     ///
     /// # Errors
-    /// The container is unknown, or its process cannot be started (the engine's words).
+    /// The container is unknown, or its process cannot be started (the engine's error).
     pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.known(id).await?;
         let service = self.clone();
@@ -29,7 +29,7 @@ impl Containers {
         let _held = self.locks.write(id).await;
         let _mounted = self.ensure_mounted(&container.document).await?;
         let started = self.engine.start_container(id).await;
-        // Also after a failure: the record then says why, and counts as exited.
+        // Also after a failure: the record then has the reason, and counts as exited.
         let seen = self.store.refresh_container(id).await;
         started?;
         if seen.is_err() && self.needs_limits(container) {

@@ -28,7 +28,7 @@ impl Containers {
         let Some(container) = self.find(id).await? else { return Ok(()) };
         let id = container.id.clone();
         if !container.process.is_running() {
-            // Perhaps the store is a blink behind a start; the engine's word counts.
+            // The store may not have a start of a moment ago; the engine's answer counts.
             self.store.refresh_container(id.as_str()).await?;
             if !runs(&self.store.snapshot(), &id) {
                 return Ok(());
@@ -111,5 +111,5 @@ fn runs(now: &Snapshot, id: &ContainerId) -> bool {
     now.container(id.as_str()).is_some_and(|container| container.process.is_running())
 }
 
-/// A grace nobody means literally; it keeps deadline arithmetic in range.
+/// Longest grace period; it keeps deadline arithmetic in range.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);

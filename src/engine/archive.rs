@@ -103,7 +103,7 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
     }
 }
 
-/// The whole archive of a file of at most `limit` bytes.
+/// The archive of a file of at most `limit` bytes.
 async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
     let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
     let collecting = timeout(read.timeout, Limited::new(body, largest).collect());
@@ -118,7 +118,7 @@ async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<
     }
 }
 
-/// What the head of an answer says of the path.
+/// The path's properties in the headers of an answer.
 pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
     let stat = headers
         .get(STAT)

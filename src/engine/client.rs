@@ -111,7 +111,7 @@ impl Engine {
         self.shared.timeouts
     }
 
-    /// Whoever answers the next request may be another engine: its version is asked for again.
+    /// The next request may reach another engine: its version is requested again.
     pub(super) fn invalidate_version(&self) {
         self.shared.version.invalidate();
     }

@@ -1,4 +1,4 @@
-//! Frames of an output stream: who wrote, how much, and the bytes.
+//! Frames of an output stream: stream, length, bytes.
 //!
 //! A terminal's output comes as it is; everything else in frames with a header of 8 bytes
 //! (stream, three zeros, length in network order). Which of the two it is, the caller knows: it
@@ -33,7 +33,7 @@ enum Frame {
 pub(super) enum Stop {
     /// They are no frames: this is wrong with them.
     Garbled(String),
-    /// The engine says, within the stream, that it failed.
+    /// The engine reports an error within the stream.
     Complaint(String),
 }
 

@@ -1,4 +1,4 @@
-//! Errors of requests to the engine, in words for operators.
+//! Errors of requests to the engine, with messages for operators.
 
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub struct Call {
 /// The object of a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The engine itself; the verb says it all.
+    /// The engine itself.
     Engine,
     /// A container, by id or name.
     Container(String),
@@ -55,12 +55,12 @@ impl fmt::Display for Call {
 /// A request to the engine failed. Cheap to clone, so that joined callers can share one failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Nobody could be reached at the socket.
+    /// Nothing answers on the socket.
     #[error("cannot reach the docker engine at {}: {reason}; {advice}", socket.display())]
     Unreachable {
         /// Where.
         socket: PathBuf,
-        /// The system's words.
+        /// The system's message.
         reason: String,
         /// The operator's next step.
         advice: &'static str,
@@ -121,15 +121,15 @@ pub enum EngineError {
     NotFound {
         /// What is missing.
         subject: Subject,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
-    /// The container name belongs to somebody.
+    /// The container name is in use.
     #[error("container name {name} is already taken{}", by(holder.as_deref()))]
     NameTaken {
         /// The name asked for.
         name: String,
-        /// Id of the container that has it, when the engine says so.
+        /// Id of the container that has it, if the message has it.
         holder: Option<String>,
     },
     /// The object is in the wrong state for this.
@@ -139,7 +139,7 @@ pub enum EngineError {
         call: Call,
         /// Which sort.
         reason: ConflictReason,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
     /// The engine finds the request itself wrong.
@@ -147,7 +147,7 @@ pub enum EngineError {
     Rejected {
         /// What was asked.
         call: Call,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
     /// The engine, or a plugin of it, does not allow it.
@@ -155,7 +155,7 @@ pub enum EngineError {
     Denied {
         /// What was asked.
         call: Call,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
     /// The container's main process cannot be started.
@@ -163,7 +163,7 @@ pub enum EngineError {
     CannotRun {
         /// Which container.
         container: String,
-        /// The runtime's words without the chain of programs that passed them on.
+        /// The runtime's message without the prefixes of other programs.
         message: String,
     },
     /// The engine failed.
@@ -173,7 +173,7 @@ pub enum EngineError {
         call: Call,
         /// HTTP status.
         status: u16,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
     /// The registry, or the way to it, failed a pull.
@@ -183,7 +183,7 @@ pub enum EngineError {
         reference: String,
         /// Which sort.
         fault: PullFault,
-        /// The engine's words.
+        /// The engine's message.
         message: String,
     },
 }
@@ -193,7 +193,7 @@ pub enum EngineError {
 pub enum ConflictReason {
     /// It does not run.
     NotRunning,
-    /// Somebody is removing it now.
+    /// Another request is removing it.
     RemovalInProgress,
     /// A container, running or stopped, was made from the image.
     ImageInUse,
@@ -221,7 +221,7 @@ pub enum PullFault {
 }
 
 impl PullFault {
-    /// The word that kubelet expects at the beginning of the text.
+    /// The prefix of the message that kubelet parses.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::RegistryUnavailable => "RegistryUnavailable: ",

@@ -41,12 +41,12 @@ pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     } else {
         PullFault::Other
     };
-    // What says it already must not say it twice.
+    // No duplicate prefix.
     let message = message.strip_prefix(fault.prefix()).unwrap_or(message);
     EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
 }
 
-/// What the engine says, or what its status says when it is silent.
+/// The engine's message, or that of the HTTP status when there is none.
 fn message(status: StatusCode, body: &[u8]) -> String {
     let stated = serde_json::from_slice::<docker::ErrorAnswer>(body).unwrap_or_default().message;
     let text = if stated.is_empty() { String::from_utf8_lossy(body).into_owned() } else { stated };
@@ -197,7 +197,7 @@ const RUNTIME_WORDS: &[&str] = &[
     "OCI runtime start failed",
 ];
 
-/// Who passes a runtime's failure on, outermost first or not.
+/// Prefixes of programs that pass on a runtime's failure, in any order.
 const RELAYS: &[&str] = &[
     "failed to create task for container:",
     "failed to create shim task:",

@@ -34,7 +34,7 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn events(&self) -> Result<Events, EngineError> {
         let call = Call { verb: "follow events", subject: Subject::Engine };
-        // The engine drops the rest: probes alone make three exec events each.
+        // The engine filters out all others: each probe makes three exec events.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
         let query = [("since", &*since()), ("filters", &*filters)];
         let target = address::with_query("/events", &query);

@@ -40,7 +40,7 @@ pub struct ExecRequest<'a> {
     pub size: Option<TerminalSize>,
 }
 
-/// What an inspect says of it.
+/// The result of an inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
     /// It has started and, as far as the engine knows, not ended.

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
+//! Entry points for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
 //! log messages, endless answers, refusals, archives.
 
 use bytes::BytesMut;

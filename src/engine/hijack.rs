@@ -110,7 +110,7 @@ impl Output {
         }
     }
 
-    /// Reads what is there; whether there was anything.
+    /// Reads available bytes; returns whether there were any.
     async fn read(&mut self) -> Result<bool, EngineError> {
         let pending = &mut self.demux.pending;
         match &mut self.from {

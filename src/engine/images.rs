@@ -32,7 +32,7 @@ impl Engine {
         Ok(images.filter(|image| seen.insert(image.id.clone())).collect())
     }
 
-    /// Looks at an image, by id or reference.
+    /// Inspects an image, by id or reference.
     ///
     /// The engine also answers to prefixes of ids: a caller who asked by name must see that the
     /// record carries it.
@@ -64,7 +64,7 @@ impl Engine {
     /// Loads an image archive, as `docker save` writes it.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] with the engine's words when it cannot use the archive.
+    /// [`EngineError::Failed`] with the engine's message when it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .images_call("load an image", Method::POST, "/images/load?quiet=1")?

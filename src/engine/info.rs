@@ -1,4 +1,4 @@
-//! What the engine says of itself: versions, drivers, directories, features.
+//! `docker info` and `docker version`: versions, drivers, directories, features.
 
 use hyper::Method;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::{model::engine::EngineInfo, translate::observe, wire::docker};
 
 impl Engine {
-    /// What the engine says of itself.
+    /// Reads `docker info` and `docker version`.
     ///
     /// # Errors
     /// See [`EngineError`].

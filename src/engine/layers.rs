@@ -1,4 +1,4 @@
-//! Where the engine keeps the layers of an image, as far as it says.
+//! The layer directories of an image, from its inspect.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    //! What an image's inspect says of its layers.
+    //! The layers in an image's inspect.
 
     use super::{PathBuf, docker::GraphDriver, layers};
 

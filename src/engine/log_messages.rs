@@ -37,7 +37,7 @@ impl Decoder {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next whole message, if it is here.
+    /// The next complete message, if there is one.
     ///
     /// # Errors
     /// What came is not what the engine sends; nothing after it can be trusted.
@@ -46,7 +46,7 @@ impl Decoder {
         found.map(|(source, bytes)| message(source, bytes)).transpose()
     }
 
-    /// What is left when nothing more comes: with a terminal, a line that was begun.
+    /// The incomplete last line of a terminal at the end of the stream.
     ///
     /// # Errors
     /// As [`Self::next`].

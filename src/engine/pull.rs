@@ -30,7 +30,7 @@ pub struct Pull {
 /// One message of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullProgress {
-    /// Short id of the layer; empty for words about the whole, the tag in the first message.
+    /// Short id of the layer; empty for messages about the image, the tag in the first message.
     pub layer: String,
     /// `Downloading`, `Extracting`, `Pull complete`, …
     pub status: String,
@@ -64,7 +64,7 @@ impl Pull {
     /// The next message; none when the pull has succeeded. After an error comes nothing more.
     ///
     /// # Errors
-    /// [`EngineError::Pull`] in the registry's words, and every transport error.
+    /// [`EngineError::Pull`] with the registry's message, and every transport error.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         if self.over {
             return None;

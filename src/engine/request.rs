@@ -25,7 +25,7 @@ pub(super) struct ApiRequest {
     credentials: Option<HeaderValue>,
     /// The connection itself is asked for.
     pub(super) upgrade: bool,
-    /// How long the whole answer may take; of an endless answer, its beginning.
+    /// Deadline of the answer; for a stream, of its beginning.
     pub(super) timeout: Duration,
     /// RunningOperation it twice does no harm.
     pub(super) repeatable: bool,

@@ -20,7 +20,7 @@ use super::{
 use crate::wire::docker;
 
 /// The messages of one answer. Dropping it ends the call: the connection is closed, which the
-/// engine takes as the wish to stop.
+/// engine takes as the request to stop.
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
@@ -49,7 +49,7 @@ impl Messages {
                 }
                 Some(Err(error)) => {
                     self.body = None;
-                    // Whoever answers the next call may be another engine.
+                    // The next call may reach another engine.
                     self.engine.invalidate_version();
                     return Some(Err(client::broken(&self.call, Arc::new(error))));
                 }
@@ -67,7 +67,7 @@ impl Messages {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     pending: BytesMut,
-    /// `pending` holds no whole value: wait for more bytes.
+    /// `pending` has no complete value: wait for more bytes.
     drained: bool,
     /// Pass over everything up to the next line break.
     skipping: bool,
@@ -85,7 +85,7 @@ enum Found<T> {
 impl Decoder {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
-        // A value cannot be whole before its closing brace: do not look for it at every byte.
+        // A value is complete with its closing brace: do not parse at every byte.
         self.drained &= !bytes.iter().any(|byte| matches!(byte, b'}' | b'\n'));
         if self.pending.len() > LARGEST_MESSAGE {
             self.skipping = true;

@@ -32,8 +32,8 @@ pub struct CommandRecords {
     left: Arc<Mutex<Vec<AbandonedCommand>>>,
 }
 
-/// A command that is under way. Dropping it leaves the file: only who knows that nothing is left of
-/// the command says that it is [`done`](Self::done).
+/// The record of a running command. Dropping it leaves the file; it is removed by
+/// [`done`](Self::done) when all processes of the command have ended.
 #[derive(Debug)]
 pub struct CommandRecord {
     variable: String,
@@ -93,7 +93,7 @@ impl CommandRecord {
         &self.variable
     }
 
-    /// Nothing is left of the command, or what is left is meant to be.
+    /// All processes of the command have ended, or the remaining ones may go on.
     pub async fn done(self) {
         let file = self.file.clone();
         let removed = beside(move || fs::remove_file(file)).await.and_then(|removed| removed);
@@ -127,7 +127,7 @@ impl AbandonedCommand {
         Ok(())
     }
 
-    /// What the name of a file says.
+    /// The parts of a file name.
     fn named(name: &str) -> Option<Self> {
         let (container, number) = name.split_once('.')?;
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());

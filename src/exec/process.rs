@@ -119,7 +119,7 @@ impl Exec {
         }
     }
 
-    /// Resolves when the main process has ended, whoever holds its pipes. Where it cannot be
+    /// Resolves when the main process has ended, even if others hold its pipes. Where it cannot be
     /// seen the engine is asked again and again; while it does not answer, nothing is known.
     pub async fn ended(&self) {
         if let Lookup::Found(found) = self.lookup().await {
@@ -261,7 +261,7 @@ impl Exec {
         }
     }
 
-    /// Tells its terminal its size.
+    /// Sets the size of its terminal.
     ///
     /// # Errors
     /// It has ended, or the engine fails.
@@ -363,7 +363,7 @@ pub(super) async fn end_all(
     }
 }
 
-/// Signals whatever the finder lead to. Counts somebody if that is not known.
+/// Signals all processes that were found. Returns one if the number is unknown.
 async fn signal(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
@@ -386,7 +386,7 @@ fn longer(pause: Duration, longest: Duration) -> Duration {
     (pause * 2).min(longest)
 }
 
-/// Looks at the processes of a container that are under way at once, for all execs together.
+/// Limit of process lookups that run at the same time, for all execs.
 static STRIKES: Semaphore = Semaphore::const_new(4);
 
 /// Most ends are known to the engine at once.

@@ -76,12 +76,12 @@ impl ProcessFinder {
         }
     }
 
-    /// The error for somebody who stays.
+    /// The error for a process that does not end.
     pub(super) fn unkillable(&self) -> ExecError {
         ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
 
-    /// Looks for the process that the engine calls `pid`.
+    /// Finds the process with the engine's `pid`.
     pub(super) fn find(&self, pid: u32) -> Lookup {
         let Some(process) = self.processes.one(pid) else { return self.absent() };
         let inside = self.processes.is_grouped_under(pid, &self.container);

@@ -1,4 +1,4 @@
-//! What an engine says instead of the output of a command that it did not begin.
+//! Messages that an engine sends as the output of a command that it did not start.
 //!
 //! It says anything there in its own words, with an exit code of its own choice (126, 127, 128):
 //! that the program does not exist, but also that containerd went away under it. The former is how

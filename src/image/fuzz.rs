@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: a Docker client's configuration, and what a credential helper prints.
+//! Entry points for `make fuzz`: a Docker client's configuration, and what a credential helper prints.
 
 use super::credentials::{answered, find, helper};
 

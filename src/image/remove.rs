@@ -102,7 +102,7 @@ impl Images {
     }
 }
 
-/// What is left of an image after a removal.
+/// What remains of an image after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
     /// Probably nothing; the next inspect shows it.

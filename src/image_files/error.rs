@@ -42,7 +42,7 @@ pub enum ImageFilesError {
     NoSubPath {
         /// As the caller states it.
         path: String,
-        /// What is there instead.
+        /// The type of the file.
         reason: &'static str,
     },
     /// A path in the image that the engine's JSON cannot carry.

@@ -61,7 +61,7 @@ impl ImageFiles {
     }
 }
 
-/// Who mounts an image.
+/// The container that mounts an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mounter {
     Engine,

@@ -96,7 +96,7 @@ impl ApiReader {
         self.end.as_ref().filter(|_| self.held.is_empty())
     }
 
-    /// Takes from the queue what one poll may write. Says whether more is there.
+    /// Takes what one poll may write from the queue. Returns whether there is more.
     fn gather(&mut self) -> bool {
         let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
         while size < TURN {
@@ -158,7 +158,7 @@ fn entry(message: &LogMessage) -> LogEntry<'_> {
     LogEntry::new(&message.time, message.source, &message.text)
 }
 
-/// Messages read ahead of the one who writes; each at most about 16 KiB.
+/// Messages read ahead of the writer; each at most about 16 KiB.
 const QUEUE: usize = 256;
 /// Bytes written in one poll.
 const TURN: usize = 1 << 20;

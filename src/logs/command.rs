@@ -14,7 +14,7 @@ use crate::model::id::ContainerId;
 pub(super) enum Command {
     /// The store has seen this container.
     Observe { container: Box<LoggedContainer>, run: RunState, reply: oneshot::Sender<Watched> },
-    /// Nobody waits any longer for the log of this container's last run.
+    /// No caller waits any longer for the log of this container's last run.
     GiveUp { id: ContainerId },
     /// The kubelet has renamed the file.
     Reopen { id: ContainerId, reply: oneshot::Sender<Reopened> },

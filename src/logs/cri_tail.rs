@@ -1,4 +1,4 @@
-//! The last whole entry of a CRI file, for a log without a saved position.
+//! The last complete entry of a CRI file, for a log without a saved position.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -76,7 +76,7 @@ pub fn mark(file: &File) -> io::Result<Option<LastWritten>> {
     }
 }
 
-/// Cuts off what is behind the last newline; says how many bytes.
+/// Truncates after the last newline; returns the number of removed bytes.
 ///
 /// # Errors
 /// The file cannot be read or cut.

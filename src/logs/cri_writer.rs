@@ -176,7 +176,7 @@ impl CriWriter {
         OutputPosition { file: self.origin, length, older: self.older.clone() }
     }
 
-    /// What is there of a log that no position speaks of. A line that is not whole is cut off.
+    /// The existing file of a log without a position. An incomplete last line is removed.
     fn before(&mut self, cri_files: &CriFiles) -> Result<Existing, LogError> {
         self.cut_torn()?;
         let own = cri_tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
@@ -192,7 +192,7 @@ impl CriWriter {
         cri_tail::cut(&file).and_then(|_| cri_tail::mark(&file)).ok()?
     }
 
-    /// Cuts off what is behind the last whole line; says how many bytes.
+    /// Truncates after the last complete line; returns the number of removed bytes.
     fn cut_torn(&mut self) -> Result<u64, LogError> {
         let torn = cri_tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
         self.length = self.length.saturating_sub(torn);

@@ -1,8 +1,8 @@
 //! Calls to log directories, of which any may hang, e.g. on a dead NFS server.
 //!
-//! Who asks is answered within a bound. While a question is late, the same directory is not asked
-//! again: each question keeps a thread until it is answered. When very many are late, no directory
-//! is asked, as the threads are not for logs alone.
+//! A caller gets an answer within a deadline. While one call hangs, no other is made in
+//! the same directory: each keeps a thread. When very many hang, no directory is accessed, since the
+//! threads are not for logs alone.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ impl Directories {
         Self { asked: Arc::default(), patience, most }
     }
 
-    /// Does blocking `work` in a log's directory, or says that the directory hangs. Work that was
+    /// Runs blocking `work` in a log's directory, or returns that the directory hangs. Work that was
     /// begun goes on.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ impl<'a> LogEntry<'a> {
 }
 
 /// The entry of a line of the engine's file, without the newline at the line's end. None when
-/// there is no whole entry in it. Escaped text is decoded into `scratch`.
+/// there is no complete entry in it. Escaped text is decoded into `scratch`.
 pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a>> {
     let shape = quick(line, scratch).or_else(|| {
         let inner = memmem::find_iter(line, OPENING).filter(|at| *at > 0).take(ATTEMPTS);
@@ -158,7 +158,7 @@ fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Decodes what follows `\u`, and a second one where two make one character. Repolls the rest.
+/// Decodes what follows `\u`, and a second one where two make one character. Returns the rest.
 fn code_point<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (first, rest) = unit(raw)?;
     let second = rest.strip_prefix(b"\\u").and_then(unit);
@@ -183,7 +183,7 @@ fn unit(raw: &[u8]) -> Option<(u32, &[u8])> {
 
 /// How the engine begins every line that has text; inside a JSON string it cannot stand.
 const OPENING: &[u8] = b"{\"log\":\"";
-/// Lines torn one behind the other before anything whole: each costs a crash.
+/// Truncated lines in a row before a complete one: each needs a crash.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]

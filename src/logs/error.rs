@@ -36,7 +36,7 @@ pub enum LogError {
         /// The directory.
         directory: PathBuf,
     },
-    /// Nobody writes this log.
+    /// There is no writer of this log.
     #[error("no log is written for container {id}")]
     Unknown {
         /// Full id.

@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use super::entry::LogEntry;
 
-/// Appends the CRI lines of an entry; says how many.
+/// Appends the CRI lines of an entry; returns their number.
 pub fn append(entry: &LogEntry<'_>, out: &mut Vec<u8>) -> u32 {
     let mut lines = 0;
     let mut rest = entry.text;

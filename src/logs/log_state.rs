@@ -83,7 +83,7 @@ impl LogState {
         }
     }
 
-    /// Somebody has seen the container. Says whether there is something to do.
+    /// The container was inspected. Returns whether there is something to do.
     pub(super) fn observe(&mut self, container: LoggedContainer, run: RunState) -> bool {
         if let Some(log) = &mut self.log {
             log.container = container;
@@ -102,7 +102,7 @@ impl LogState {
         started.is_some()
     }
 
-    /// For those who wait until the log is there, or complete.
+    /// For callers that wait until the log exists, or is complete.
     pub(super) fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
@@ -246,7 +246,7 @@ impl LogState {
 
     fn answer(&mut self, reopened: &Reopened) {
         for waiter in self.reopening.drain(..) {
-            // Who no longer waits is no loss.
+            // The caller may have gone.
             let _ = waiter.send(reopened.clone());
         }
     }

@@ -13,7 +13,7 @@ use crate::model::{
 #[derive(Clone, Debug)]
 pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
-    /// The engine's file, when it says that there is one.
+    /// The engine's log file, if it has one.
     pub(super) source: Option<PathBuf>,
     /// Where the kubelet wants it.
     pub(super) target: LogPath,

@@ -130,7 +130,7 @@ impl Log {
         outcome
     }
 
-    /// Lets go of everything but the position, which is saved if it moved.
+    /// Closes everything and saves the position if it moved.
     pub(super) fn close(&mut self, positions: &PositionStore) {
         if let Some(writer) = self.writer.take() {
             self.position = writer.position().or(self.position.take());
@@ -167,7 +167,7 @@ impl Log {
         self.check_end(request, outcome)
     }
 
-    /// Finds out whether that was all, and lets go of a relay that is of no more use.
+    /// Checks whether the log is complete, and closes an API reader that is no longer needed.
     fn check_end(
         &mut self,
         request: PollRequest,

@@ -61,7 +61,7 @@ impl PositionStore {
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
                 Some(saved) if saved.version <= VERSION => drop(all.insert(id, saved)),
-                // Known all the same, so that it goes with its container.
+                // Kept in memory nevertheless, so that it is removed with its container.
                 _ => drop(all.insert(id, Saved::default())),
             }
         }
@@ -118,7 +118,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
 }
 
 const VERSION: u32 = 1;
-/// Nobody else has business there.
+/// Root only.
 const MODE: u32 = 0o700;
 /// Far above what one holds.
 const LARGEST: u64 = 1 << 20;

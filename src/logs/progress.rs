@@ -1,4 +1,4 @@
-//! How far a log has come, for those who wait for it.
+//! The progress of a log, for callers that wait for it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Progress {
     pub(super) left: Option<u64>,
 }
 
-/// Who waited longer than is good for the node; what was known at the end.
+/// A caller that waited too long; the last known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut(pub(super) Progress);
 

@@ -33,7 +33,7 @@ pub(super) struct Scheduler {
 /// What follows a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextPoll {
-    /// There is more: another poll when all who wait have had theirs.
+    /// There is more: another poll when all waiting logs have had theirs.
     Again,
     /// Another poll at this time.
     Rest(Instant),
@@ -75,7 +75,7 @@ impl Scheduler {
     pub(super) fn start(&mut self) -> Option<ContainerId> {
         while self.running < AT_ONCE {
             let id = self.queue.pop_front()?;
-            // Who was removed meanwhile still stands in the queue.
+            // A removed log may still be in the queue.
             if let Some(poll @ PollState::Queued) = self.polls.get_mut(&id) {
                 *poll = PollState::Running { again: false, late: false };
                 self.running += 1;
@@ -85,7 +85,7 @@ impl Scheduler {
         None
     }
 
-    /// A poll is over. Who was woken during it gets another one, whatever `then` says.
+    /// A poll is over. A log that was woken during it gets another one, whatever `then` is.
     pub(super) fn finish(&mut self, id: &ContainerId, then: NextPoll) {
         let Some(poll) = self.polls.get_mut(id) else { return };
         let (woken, late) = match poll {
@@ -120,7 +120,7 @@ impl Scheduler {
     /// When the next rest is over.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
         while let Some(Reverse((until, id))) = self.rests.peek() {
-            // Who was woken or removed meanwhile rests no longer.
+            // A log that was woken or removed meanwhile is no longer idle.
             if self.polls.get(id) == Some(&PollState::Resting(*until)) {
                 return Some(*until);
             }

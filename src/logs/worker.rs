@@ -111,7 +111,7 @@ impl Worker {
             // Dropped without an answer: nothing of it is awaited.
             Command::Observe { container, .. } if self.departed.contains(&container.id) => {}
             Command::Observe { container, run, reply } => {
-                // Who no longer waits is no loss, here and below.
+                // The caller may have gone, here and below.
                 let _ = reply.send(self.observe(*container, run));
             }
             Command::GiveUp { id } => {

@@ -1,4 +1,4 @@
-//! Who is known inside an image: its `/etc/passwd` and `/etc/group`.
+//! The users and groups of an image: its `/etc/passwd` and `/etc/group`.
 //!
 //! Read as engines read them: of several lines that fit the first counts, fields beyond the last
 //! are ignored. Engines take a number they cannot read for 0, which is root; such a line is
@@ -39,7 +39,7 @@ pub struct Group {
     pub members: Vec<String>,
 }
 
-/// Who a process is: `LinuxContainerUser` of CRI.
+/// User and groups of a process: `LinuxContainerUser` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessUser {
     /// User id.
@@ -94,7 +94,7 @@ impl Accounts {
     }
 }
 
-/// What each line says, but for blank ones; none for one that says nothing to us.
+/// The entry of each line except blank ones; none for an invalid line.
 fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
     let text = String::from_utf8_lossy(file);
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()

@@ -96,7 +96,7 @@ impl Attachment {
 pub struct NetworkStatus {
     /// New pods can be connected.
     pub ready: bool,
-    /// Why not, in one CamelCase word; may be empty when ready.
+    /// The reason as a CamelCase word; may be empty when ready.
     pub reason: String,
     /// Why not, for the operator.
     pub message: String,

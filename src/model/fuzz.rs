@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: texts that others choose: image references, names, ids, accounts.
+//! Entry points for `make fuzz`: texts that others choose: image references, names, ids, accounts.
 
 use super::{
     accounts::Accounts,

@@ -9,7 +9,7 @@ use super::{reference::ImageReference, time::Nanos};
 pub struct PullRequest {
     /// What to pull; always carries a tag or a digest (Docker pulls *every* tag without one).
     pub reference: ImageReference,
-    /// How to prove who asks; none for anonymous.
+    /// Credentials; none for anonymous.
     pub credentials: Option<Credentials>,
 }
 
@@ -45,7 +45,7 @@ pub struct FilesystemUsage {
     pub mountpoint: PathBuf,
     /// Bytes of all image layers, each counted once.
     pub image_bytes: u64,
-    /// Inodes in use on the file system, by whoever; none where it does not count them.
+    /// Inodes in use on the file system by any program; none where it does not count them.
     pub inodes: Option<u64>,
     /// When the file system was read.
     pub measured_at: Nanos,

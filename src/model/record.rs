@@ -111,7 +111,7 @@ pub enum Observed {
     Sandbox(SandboxRecord),
     /// A workload of a pod.
     Container(ContainerRecord),
-    /// Not a pod's: somebody else's container, of this image.
+    /// A foreign container (of no pod) of this image.
     Foreign(Option<ImageId>),
 }
 
@@ -135,14 +135,14 @@ pub enum Process {
         finished_at: Nanos,
         /// Exit code of the main process.
         exit_code: i32,
-        /// Why, in kubelet's words.
+        /// The reason, as kubelet knows it.
         reason: ExitReason,
-        /// The engine's own words, e.g. why the start failed.
+        /// The engine's message, e.g. why the start failed.
         message: String,
     },
-    /// What the engine's list says: its inspect has not answered yet.
+    /// From the engine's list: its inspect has not answered yet.
     Listed(Listed),
-    /// The engine answers in words we do not know.
+    /// The engine reports a state that dockbridge does not know.
     Unknown,
 }
 
@@ -162,7 +162,7 @@ pub enum Listed {
 }
 
 impl Process {
-    /// Its state in one word, for metrics and the state dump.
+    /// The name of its state, for metrics and the state dump.
     pub const fn state_name(&self) -> &'static str {
         match self {
             Self::Created | Self::Listed(Listed::Created) => "created",
@@ -231,7 +231,7 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    /// The word kubelet shows.
+    /// The name that kubelet shows.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "Completed",

@@ -146,7 +146,7 @@ pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
 
-/// Tells the registry from the rest; the rest may still lack `library/`.
+/// Splits off the registry; the rest may still lack `library/`.
 fn split_domain(text: &str) -> (&str, &str) {
     match text.split_once('/') {
         Some((INDEX_DOMAIN, rest)) => (DEFAULT_DOMAIN, rest),

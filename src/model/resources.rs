@@ -57,7 +57,7 @@ impl Resources {
     fn swap_beside(&self, newer: &Self) -> i64 {
         let (before, together) = (self.memory_limit, self.memory_swap_limit);
         match (newer.memory_swap_limit, newer.memory_limit) {
-            // The key says how much swap there is beside whatever memory.
+            // The key is swap alone, without memory.
             (0, _) if newer.unified.contains_key(SWAP_MAX) => 0,
             (0, 0) => together,
             (0, UNLIMITED) => UNLIMITED,
@@ -87,13 +87,13 @@ fn longer(newer: &str, older: &str) -> String {
 
 /// No limit.
 pub const UNLIMITED: i64 = -1;
-/// No limit of memory where a number has to be said, as to the engine, which takes a negative one
+/// No limit of memory where a number is needed, as for the engine, which takes a negative one
 /// for too little: the largest the kernel counts.
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 key for swap alone.
 pub const SWAP_MAX: &str = "memory.swap.max";
 
-/// What kubelet said last of a pod as a whole; its cgroup is kubelet's own affair.
+/// The pod-level resources that kubelet sent last; it manages the pod's cgroup itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodResources {

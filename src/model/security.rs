@@ -1,4 +1,4 @@
-//! Who a process is and what it may do, as CRI states it.
+//! User, groups and privileges of a process, as in CRI.
 
 use serde::{Deserialize, Serialize};
 

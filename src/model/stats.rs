@@ -215,7 +215,7 @@ pub struct DeviceReading {
     pub discards: u64,
 }
 
-/// Tasks of a group: threads, in other words.
+/// Tasks (threads) of a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
     /// When it was read.

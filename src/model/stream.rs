@@ -62,7 +62,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word CRI log lines and Docker's entries use.
+    /// The stream's name in CRI logs and Docker's logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

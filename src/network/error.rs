@@ -36,7 +36,7 @@ pub enum NetworkError {
     Namespace {
         /// The path.
         path: PathBuf,
-        /// What is there instead.
+        /// The type of the file.
         reason: &'static str,
     },
     /// A plugin failed.

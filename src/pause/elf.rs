@@ -47,7 +47,7 @@ pub fn program(machine: Machine) -> Vec<u8> {
     let size = HEADERS + code.len() as u64;
     let mut file = file_header(machine);
     file.extend(segment(PT_LOAD, FLAG_READ | FLAG_EXECUTE, size, PAGE));
-    // Says that the stack is not to be executable; without it old kernels make it so.
+    // Marks the stack as not executable; without it old kernels make it executable.
     file.extend(segment(PT_GNU_STACK, FLAG_READ | FLAG_WRITE, 0, 16));
     file.extend_from_slice(code);
     file

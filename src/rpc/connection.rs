@@ -31,11 +31,11 @@ pub(super) struct Connection {
     /// None only when it could not be watched anew: then it is as good as closed.
     socket: Option<Watched<UnixStream>>,
     has_been_full: bool,
-    /// Until the caller has said what every caller begins with.
+    /// Until the client has sent the HTTP/2 preface.
     opening: Option<Opening>,
 }
 
-/// A caller who has not said hello yet.
+/// A client that has not sent the preface yet.
 #[derive(Debug)]
 struct Opening {
     missing: usize,
@@ -53,7 +53,7 @@ impl Connection {
         Ok(Self { socket: Some(socket), has_been_full: false, opening })
     }
 
-    /// So much was read of what the caller says.
+    /// Records that so many bytes were read.
     fn received(&mut self, length: usize) {
         if let Some(opening) = &mut self.opening {
             opening.missing = opening.missing.saturating_sub(length);
@@ -80,7 +80,7 @@ impl Connection {
 
     /// From now on the kernel reports free space, too.
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
-        // Who waits to read waits at the old watch: he has to wait again at the new one.
+        // A pending read is registered at the old descriptor: it has to register again.
         turn.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(Watched::into_inner) {
             self.has_been_full = true;

@@ -1,5 +1,5 @@
-//! The time that a caller gives: an answer comes a moment before it is over, and says what was waited
-//! for. The transport would only cancel the call, without a word.
+//! The caller's deadline: the answer comes a moment before it, and names the Docker call that was
+//! waited for. The transport would only cancel the call, without a message.
 
 use std::time::Duration;
 

@@ -138,10 +138,10 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
-/// Calls that make something of a pod: whoever looks for why it does not come looks here. Others
-/// ask for what is gone, or for what we cannot do, all the time.
+/// Calls that create something of a pod; their failures are logged as warnings. Other calls
+/// often ask for objects that are gone, or for unsupported features.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
-/// Where a caller says which of its spans ours is a part of.
+/// The header with the caller's span.
 const TRACEPARENT: &str = "traceparent";
 /// How tonic's texts about requests it could not read begin.
 const MALFORMED: [&str; 4] = [

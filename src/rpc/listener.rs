@@ -23,7 +23,7 @@ pub enum ListenError {
         path: PathBuf,
         /// The process.
         holder: Holder,
-        /// The setting that says where it is.
+        /// The name of its setting.
         flag: &'static str,
     },
     /// Something that is no socket is in the way.
@@ -31,10 +31,10 @@ pub enum ListenError {
     NotASocket {
         /// What is in the way.
         path: PathBuf,
-        /// The setting that says where the socket is to be.
+        /// The name of the socket's setting.
         flag: &'static str,
     },
-    /// The file system says no.
+    /// An error of the file system.
     #[error("listen on {path}")]
     Io {
         /// The socket's path.
@@ -117,13 +117,13 @@ async fn clear_stale(path: &Path, flag: &'static str) -> Result<(), ListenError>
         Err((io::ErrorKind::ConnectionRefused, _)) => remove_socket(path).map_err(io),
         Err((io::ErrorKind::NotFound, _)) => Ok(()),
         Ok(stream) => Err(in_use(server(&stream))),
-        // Somebody listens, but is too busy to take another caller.
+        // A server listens, but its backlog is full.
         Err((io::ErrorKind::WouldBlock, _)) => Err(in_use(None)),
         Err((_, error)) => Err(io(error)),
     }
 }
 
-/// Who listens at the other end.
+/// The process at the other end.
 fn server(stream: &UnixStream) -> Option<u32> {
     let pid = stream.peer_cred().ok()?.pid()?;
     // 0: a process that we cannot see, outside our own namespace of them.

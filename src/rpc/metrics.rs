@@ -18,7 +18,7 @@ use crate::{
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
-    /// Those who listen to events.
+    /// Subscribers to events.
     pub(super) listeners: Gauge,
     /// Events, each once, however many listen.
     pub events: Counter,
@@ -32,7 +32,7 @@ impl RpcMetrics {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// A call begins. The name is the client's word: only those of the interface are kept.
+    /// A call starts. The client chooses the name, so only methods of the CRI become labels.
     pub(super) fn begin(&self, name: &str) -> (Call, InProgressGuard) {
         let method = known(name);
         let call = Call(self.answered.start_timer([method, word(Code::Cancelled)]));
@@ -81,7 +81,7 @@ tokio::task_local! {
 
 /// Notes in the list of what is under way what the call of this task is about.
 pub(super) fn note(subject: impl Display) {
-    // Nobody has begun a call where a test calls a method.
+    // There is none when a test calls a method directly.
     let _ = CALL.try_with(|call| call.about(subject));
 }
 

@@ -55,7 +55,7 @@ pub struct RuntimeRpc {
     pub checkpoints: Checkpoints,
     /// Cancelled when dockbridge ends: then streams of events end.
     pub leaving: CancellationToken,
-    /// Tells what happens.
+    /// GetContainerEvents.
     pub events: Events,
     /// What is counted of calls.
     pub metrics: RpcMetrics,
@@ -69,8 +69,7 @@ impl RuntimeRpc {
         self.store.synced(SYNC_TIMEOUT).await.map_err(failed)
     }
 
-    /// The same, with an inspect behind what is known of this container, or of this pod and all its
-    /// containers. Where the engine does not answer, the word of its list has to do.
+    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the engine does not answer, the state of its list is used.
     async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
         let pod = now.sandbox(id).map(|pod| now.containers_of(&pod.id)).unwrap_or_default();
@@ -445,7 +444,7 @@ impl RuntimeService for RuntimeRpc {
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
         let cidrs = parse::network::pod_cidrs(&text).map_err(failed)?;
         if !cidrs.is_empty() {
-            // Begun without a pause between them: a caller who leaves leaves nothing half done.
+            // No await in between, so that a cancelled call leaves nothing half done.
             self.network.set_pod_cidrs(cidrs.clone());
             self.checkpoints.save_pod_cidrs(&cidrs).await.map_err(failed)?;
         }

@@ -19,9 +19,9 @@ use crate::wire::cri::{
 pub struct Silence {
     /// From connecting to the first bytes.
     pub opening: Duration,
-    /// Until one is asked whether he is still there.
+    /// Time without bytes from a client until a ping is sent.
     pub ping_interval: Duration,
-    /// Until he has answered that, or is let go of.
+    /// Deadline of the answer, then the client is disconnected.
     pub pong: Duration,
 }
 
@@ -83,8 +83,8 @@ pub async fn serve(
     }
 }
 
-/// Connections as they come. Where none can be taken, for want of descriptors most likely, it is
-/// tried again after a rest: whoever waits is still there then.
+/// The accepted connections. A failed accept, most likely for want of descriptors, is retried after
+/// a pause: waiting clients stay in the backlog.
 fn connections(
     listener: UnixListener,
     opening: Duration,

@@ -40,7 +40,7 @@ pub fn failed<E: Into<Failure>>(error: E) -> Status {
     status(kind, text)
 }
 
-/// A failure in words that may quote the request, and so be of any length.
+/// A failure whose message may quote the request, and so be of any length.
 pub fn status(kind: Kind, mut text: String) -> Status {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);

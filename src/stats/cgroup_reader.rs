@@ -74,7 +74,7 @@ pub(super) fn read_options(detail: Detail) -> ReadOptions {
     ReadOptions { detail, page_sizes, now }
 }
 
-/// Never unset, whatever the clock says.
+/// Never unset, at any clock.
 pub(super) fn now() -> Nanos {
     Nanos(clock::nanos().max(1))
 }

@@ -10,7 +10,7 @@ pub enum StatsError {
     /// The threads that read did not come to an end: dockbridge is ending, or a bug.
     #[error("reading what containers use was interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
-    /// Existing figures would be missing, which would look like no limit and no memory use.
+    /// Figures would be missing, which would look like no limit and no memory use.
     #[error(
         "there are no descriptors left to read with: raise the limit of open files of dockbridge \
          (LimitNOFILE)"

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: the kernel's figures of a control group and of processes, read from files
+//! Entry points for `make fuzz`: the kernel's figures of a control group and of processes, read from files
 //! as they are there, and rendered.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]

@@ -1,4 +1,4 @@
-//! Measures writable layers, one after the other and slowly: nobody waits for it.
+//! Measures writable layers in the background, one after the other and slowly.
 //!
 //! A layer may have millions of files. It is walked in steps; between two of them others get
 //! their result and the disk gets its rest.
@@ -203,7 +203,7 @@ impl Storage {
 }
 
 impl Job {
-    /// Looks at this many files.
+    /// Number of files in one step.
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> StepResult {
         let (id, began) = (self.record.id.to_string(), Instant::now());
         let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
@@ -251,7 +251,7 @@ fn measured(upper: &Path) -> Result<Begun, HostError> {
         .map_or_else(|| Walk::begin(upper).map(Begun::Walk), |size| Ok(Begun::Counted(size)))
 }
 
-/// What the engine says of layers is compared with the disk this often.
+/// Interval of comparing the engine's layers with the disk.
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
 /// How often it is checked what is due: jobs that come together cost less.
 const CHECK_EVERY: Duration = Duration::from_secs(5);

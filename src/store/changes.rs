@@ -170,7 +170,7 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     let created = if before.is_none() { vec![Created] } else { Vec::new() };
     let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
-        // It cannot become unstarted; an engine that says so is ignored.
+        // It cannot become unstarted; such an answer is ignored.
         (_, Stage::Created) => &[],
         // The engine corrected when it ended.
         (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_same_run(run, same) => &[],
@@ -206,7 +206,7 @@ const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     }
 }
 
-/// None while it is unknown. What a list says is not reported: the inspect to come knows more.
+/// None while it is unknown. The state of a list is not reported: the next inspect has more.
 fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),

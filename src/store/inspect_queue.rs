@@ -38,7 +38,7 @@ impl Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Generation(u64);
 
-/// Every inspect that is queued, running, or to be repeated; `W` is who waits for it.
+/// Every inspect that is queued, running, or to be repeated; `W` is a waiting caller.
 #[derive(Debug)]
 pub(super) struct InspectQueue<W> {
     entries: HashMap<Target, Entry<W>>,
@@ -49,11 +49,11 @@ pub(super) struct InspectQueue<W> {
     clock: u64,
 }
 
-/// Why an inspect is made for which nobody waits. Each reason has bounds of its own: where inspects
+/// The reason of an inspect without a waiting caller. Each reason has its own limit: where inspects
 /// of what was listed are slow, changes are still seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// An event says that it changed.
+    /// An event reported a change.
     Changed,
     /// A list has it, or lacks it.
     Listed,
@@ -62,7 +62,7 @@ pub(super) enum Reason {
 /// What follows from the end of an inspect.
 #[derive(Debug)]
 pub(super) struct Finished<W> {
-    /// Who is answered by this inspect.
+    /// The callers that this inspect answers.
     pub(super) waiters: Vec<W>,
     /// It failed this many times in a row, and only a timer will repeat it.
     pub(super) failures: Option<u32>,
@@ -125,7 +125,7 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// Asks for an inspect that begins from now on; nobody waits for it.
+    /// Queues an inspect that starts from now on, without a waiting caller.
     pub(super) fn enqueue(&mut self, target: &Target, reason: Reason) {
         let changed = reason == Reason::Changed;
         match self.entries.get_mut(target) {
@@ -223,14 +223,14 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// The object is gone for good: returns who waits, and ignores the answer of a running inspect.
+    /// The object is gone: returns the waiting callers, and ignores the answer of a running inspect.
     pub(super) fn forget(&mut self, target: &Target) -> Vec<W> {
         let Some(mut entry) = self.entries.remove(target) else { return Vec::new() };
         entry.waiting.append(&mut entry.next);
         entry.waiting
     }
 
-    /// The engine is away: drops what nobody waits for, since the next list asks for it all.
+    /// The engine is down: drops inspects without a caller, since the next list queues all again.
     pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
             Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),

@@ -209,7 +209,7 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, InspectF
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
 /// Before the engine is asked again whether memory was short: it learns of that and of the end in
 /// two ways. On an idle machine it is late by less than the first of these, with both CPUs busy by
-/// more; where it never learns of it, nobody should wait.
+/// more; if it never learns of it, no caller should wait.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),

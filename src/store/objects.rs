@@ -51,7 +51,7 @@ pub(super) struct ObjectCache {
     hidden: HiddenContainers,
     /// Images being inspected only because another took their name.
     contested: HashSet<ImageId>,
-    /// What the list says, where it contradicts what is shown: it counts if the inspect fails.
+    /// The list's state where it contradicts the current one: it counts if the inspect fails.
     contradictions: Contradictions,
     /// When the last list came in.
     listed_at: Generation,
@@ -222,7 +222,7 @@ impl ObjectCache {
         }
     }
 
-    /// A container that is no part of a pod, or no longer: somebody renamed it. Then it is treated as
+    /// A container that is not of a pod, or no longer, after a rename. Then it is treated as
     /// gone, and its network can be released.
     fn put_foreign(&mut self, id: &str, image: Option<ImageId>, at: Generation) {
         if self.is_late(id, at) {

@@ -22,7 +22,7 @@ use crate::{host::clock, model::engine::EngineHealth};
 #[derive(Debug)]
 pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), StoreError>>);
 
-/// The published snapshot, and who waits for the next one.
+/// The published snapshot, and the callers that wait for the next one.
 pub(super) struct Publisher {
     current: Arc<ArcSwap<Snapshot>>,
     published: watch::Sender<()>,

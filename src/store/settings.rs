@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// How often everything is listed and inspected although no event asked for it.
     pub relist_interval: Duration,
-    /// The shortest time between lists when inspects fail: only a list tells then what happened.
+    /// The shortest time between lists when inspects fail: only a list has the state then.
     pub relist_min_interval: Duration,
     /// How often the engine is pinged: a frozen one keeps its event stream open.
     pub ping_interval: Duration,

@@ -61,7 +61,7 @@ impl Snapshot {
         self.progress.complete
     }
 
-    /// The whole id of this pod or container, if it is known from the engine's list only.
+    /// The full id of this pod or container, if it is known from the engine's list only.
     pub fn listed_only(&self, id: &str) -> Option<&str> {
         if let Some(record) = self.container(id) {
             return record.process.is_listed().then(|| record.id.as_str());

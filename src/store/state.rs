@@ -171,7 +171,7 @@ impl<W, E> State<W, E> {
         let is_first = !self.progress.containers_listed;
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
-            // What is shown is what the list says.
+            // The current state is that of the list.
             self.set_connection(Connection::Ready);
         } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
             self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
@@ -272,7 +272,7 @@ impl<W, E> State<W, E> {
         if result.is_err() {
             self.objects.inspect_failed(target, at);
         }
-        // The engine may be unable to read an image for good; the list says that it is there.
+        // The engine may never be able to inspect an image; the list shows that it exists.
         let counts = result.is_ok() || matches!(target, Target::Image(_));
         if counts && self.uninspected.get(target).is_some_and(|since| at > *since) {
             self.first_inspected(target);

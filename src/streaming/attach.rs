@@ -41,7 +41,7 @@ pub(super) async fn run(
     };
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
-    // The engine ends the whole attachment when input ends that it must not pass on.
+    // The engine ends the attach session when input ends that it must not pass on.
     let once = wanted.stdin_once && !wanted.tty;
     let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
     let end = tokio::select! {

@@ -40,7 +40,7 @@ impl Writer {
     /// Sends bytes. Waits for room.
     ///
     /// # Errors
-    /// Nobody listens any more.
+    /// The receiver is closed.
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.send(bytes).await,
@@ -48,7 +48,7 @@ impl Writer {
         }
     }
 
-    /// Tells the client that this was all. A WebSocket has no words for it.
+    /// Closes the channel. A WebSocket has no message for it.
     ///
     /// # Errors
     /// As [`Self::send`].

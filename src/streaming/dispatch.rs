@@ -144,7 +144,7 @@ async fn pairs(
         let (Some(data), Some(error)) = (numbers.next(), numbers.next()) else { break };
         let (data, error) = (socket.outgoing(data), socket.outgoing(error));
         for outgoing in [&data, &error] {
-            // Whoever has left is noticed soon enough.
+            // A closed connection is noticed later.
             let _ = outgoing.send(&port.to_le_bytes()).await;
         }
         let data = (Reader::WebSocket(reader), Writer::WebSocket(data));

@@ -34,7 +34,7 @@ pub enum StreamError {
         /// TooManyTokens id.
         id: String,
     },
-    /// Nobody comes for what was promised.
+    /// The token was not used in time.
     #[error("{MOST_PENDING} streams were requested and not opened; wait a minute and try again")]
     TooMany,
     /// What is true now is not known.

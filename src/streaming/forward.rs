@@ -90,7 +90,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>) {
     };
     let Err(reason) = result else { return };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
-    // kubelet's words for it, which name the pod by its sandbox; its uid is not known here.
+    // kubelet's message, which has the sandbox for the pod; its uid is not known here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
     // A client that has left needs no error.
     let _ = error.send(text.into()).await;

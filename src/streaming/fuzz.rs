@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: the words of an HTTP request that asks for a stream, WebSocket messages,
+//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket messages,
 //! sizes of a terminal.
 
 use std::io::{Cursor, Read, Result, Write};
@@ -121,7 +121,7 @@ fn messages(portions: Vec<&[u8]>) -> Vec<Message> {
     messages
 }
 
-/// A peer that says one portion after the other and takes everything.
+/// A peer that sends one chunk after the other and reads everything.
 struct Peer<'a> {
     portions: Vec<Cursor<&'a [u8]>>,
     now: usize,

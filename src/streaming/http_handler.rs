@@ -91,7 +91,7 @@ impl HttpHandler {
     }
 }
 
-/// Adds what a WebSocket client says in its query. None when it cannot be understood.
+/// Adds the query of a WebSocket client. None when it is invalid.
 fn complete(
     promise: PendingStream,
     dialect: Protocol,

@@ -19,9 +19,9 @@ pub struct StreamingMetrics {
 pub(super) enum Token {
     /// Given to a client.
     Given,
-    /// Brought back in time.
+    /// Used in time.
     Used,
-    /// Brought back too late, twice, under another name, or made up.
+    /// Used too late, twice, for another kind, or unknown.
     Refused,
     /// Not given: too many are open.
     TooManyTokens,

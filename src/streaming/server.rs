@@ -1,5 +1,5 @@
 //! The HTTP server that clients bring their tokens to. It knows no identity but the token, so it
-//! belongs on loopback: kubelet, on the same host, is who lets others in.
+//! belongs on loopback: kubelet, on the same host, authorises other clients.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ impl Endpoint {
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let desk = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
-            // Who has a token shows it at once.
+            // A client with a token sends it at once.
             let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
                 let stream = next(&self.listener).await;

@@ -98,7 +98,7 @@ impl Streaming {
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
 
-    /// A container that runs. The store may be a blink behind a start: the engine's word counts.
+    /// A running container. The store may not have a start of a moment ago: the engine's answer counts.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, StreamError> {
         let missing = || StreamError::ContainerNotFound { id: id.to_owned() };
         let now = self.store.inspected(id).await?;
@@ -136,7 +136,7 @@ impl PendingStream {
         }
     }
 
-    /// The word in the URL.
+    /// The path segment in the URL.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",

@@ -164,7 +164,7 @@ impl Upgrade {
 }
 
 impl Refusal {
-    /// The answer that says what is missing.
+    /// The answer that names what is missing.
     pub fn response<B: From<&'static str>>(self) -> Response<B> {
         let (status, text) = self.words();
         let mut response = Response::new(B::from(text));
@@ -211,7 +211,7 @@ impl Refusal {
     }
 }
 
-/// Whether a list in a header, over all its lines, holds a word, whatever its case.
+/// Whether a list in a header, over all its lines, has a token, ignoring case.
 fn holds(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
 }

@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: what a caller or systemd sends in one word.
+//! Entry points for `make fuzz`: headers of callers and variables of systemd.
 
 use super::{systemd, trace::parent::Parent};
 use crate::fuzz::texts;

@@ -87,8 +87,8 @@ impl<S> Filter<S> for LevelControl {
     }
 }
 
-/// Starts logging to standard error for the whole process, and noting spans if somebody wants
-/// them. What is returned changes the level afterwards.
+/// Starts logging to standard error for this process, and recording spans if there is a
+/// collector. The returned handle changes the level afterwards.
 ///
 /// # Errors
 /// When a log has been set up before.

@@ -55,7 +55,7 @@ impl Collector {
         Self { endpoint, noted }
     }
 
-    /// Delivers until `over`, then what is left.
+    /// Exports until `over`, then the remaining spans.
     pub async fn deliver(mut self, over: CancellationToken) {
         let channel = match Endpoint::from_shared(self.endpoint.clone()) {
             Ok(endpoint) => endpoint.connect_timeout(PATIENCE).connect_lazy(),

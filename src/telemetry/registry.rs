@@ -34,7 +34,7 @@ pub trait RegisterMetrics {
 pub struct Sample<const N: usize> {
     /// The values of its labels, few and bounded.
     pub labels: [String; N],
-    /// In the unit that the metric's name says.
+    /// In the unit of the metric's name.
     pub value: f64,
 }
 

@@ -93,7 +93,7 @@ impl Notification<'_> {
     }
 }
 
-/// Whoever words come from, they must not become lines of the protocol.
+/// A text must not become further lines of the protocol.
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()

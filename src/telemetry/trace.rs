@@ -58,7 +58,7 @@ pub struct FinishedSpan {
     pub took: Duration,
     /// What it was about.
     pub attributes: Vec<(&'static str, String)>,
-    /// How it failed, in one word; `None` when it did not.
+    /// The kind of its failure; `None` on success.
     pub failure: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct FinishedSpan {
 pub enum SpanKind {
     /// We were called.
     Server,
-    /// We called somebody.
+    /// A call that we make.
     Client,
     /// Neither.
     Internal,
@@ -197,7 +197,7 @@ impl SpanGuard {
         Self(Some(span.clone()))
     }
 
-    /// Ends the record; `failure` is one word that says how it failed.
+    /// Ends the record; `failure` is the kind of its failure.
     pub fn finish<T: fmt::Debug>(mut self, failure: Option<T>) {
         self.end(failure);
     }

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: requests of the CRI through parse and plan, answers of the engine through
+//! Entry points for `make fuzz`: requests of the CRI through parse and plan, answers of the engine through
 //! observe and render.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a door fails by panicking")]

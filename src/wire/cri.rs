@@ -25,7 +25,7 @@ pub fn encoded<T: Message>(message: &T) -> Bytes {
 }
 
 impl std::fmt::Debug for AuthConfig {
-    /// Names only who the credential is for: the rest is secret.
+    /// Shows the user name only: the rest is secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthConfig")
             .field("server_address", &self.server_address)

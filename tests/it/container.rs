@@ -131,7 +131,8 @@ async fn one_look_tells_the_accounts_of_an_image() {
     assert_eq!(user(&strict.unwrap()), [1001]);
     assert_eq!(node.docker.count("GET /containers/*/archive"), 2);
     let inspections = node.docker.matching("POST /containers/create");
-    let inspections = inspections.iter().filter(|call| call.target.contains("dockbridge-image-inspection-"));
+    let inspections =
+        inspections.iter().filter(|call| call.target.contains("dockbridge-image-inspection-"));
     assert_eq!(inspections.count(), 1);
     assert_eq!(node.docker.count("DELETE /containers/*"), 1);
 }
@@ -149,7 +150,11 @@ async fn a_look_that_fails_fails_only_who_depends_on_it() {
     let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
     assert_eq!(record.document.user, None);
     let left = node.docker.world(|world| {
-        world.containers.iter().filter(|one| one.name.starts_with("dockbridge-image-inspection-")).count()
+        world
+            .containers
+            .iter()
+            .filter(|one| one.name.starts_with("dockbridge-image-inspection-"))
+            .count()
     });
     assert_eq!(left, 0);
 }

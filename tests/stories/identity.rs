@@ -190,7 +190,8 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let stranger = stage.engine.docker(&own).await?;
     let mut kept = [stranger.clone(), images.made.clone()];
     kept.sort();
-    let left = ["create", "--label", label, "--name", "dockbridge-image-inspection-00-1", &image, "true"];
+    let left =
+        ["create", "--label", label, "--name", "dockbridge-image-inspection-00-1", &image, "true"];
     stage.engine.docker(&left).await?;
     ensure_eq!(held(&stage).await?.1.len(), 1);
     stage.cri = stage.bridge.crash().await?;

@@ -1,5 +1,5 @@
 //! Mounts that this host cannot give, whatever the engine: found out before anything is made,
-//! because the engine and the OCI runtime find out at the start only, in words of their own.
+//! because the engine and the OCI runtime find out at the start only, with less clear errors.
 
 use std::{
     cell::LazyCell,

@@ -49,7 +49,7 @@ fn read_profile(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
-/// Far more than any profile needs; the engine would take the rest as well.
+/// Far more than a profile needs; the engine has no limit.
 const LONGEST_PROFILE: u64 = 1 << 20;
 /// Kubelet only names the file; whoever wrote the pod thinks it is everywhere.
 const MISSING: &str = "no such file; a profile has to be on every node its pods may run on";

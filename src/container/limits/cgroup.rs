@@ -219,7 +219,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     false
 }
 
-/// Work that blocks, away from those who must not.
+/// Runs blocking work on a thread of its own.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Lost> {
@@ -231,5 +231,5 @@ const SYSTEMD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to do what it has agreed to, and how often that is checked.
 const SETTLING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// It says nothing when it succeeds.
+/// It prints nothing on success.
 const OUTPUT_LIMIT: usize = 64 << 10;

@@ -45,7 +45,7 @@ pub enum LimitError {
         /// The sizes there are.
         known: String,
     },
-    /// Nobody counts huge pages here.
+    /// There is no hugetlb controller.
     #[error("linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller")]
     NoHugepages {
         /// The size to be limited.
@@ -78,5 +78,5 @@ impl LimitError {
     }
 }
 
-/// ERANGE, which the standard library has no word for.
+/// ERANGE, for which the standard library has no kind.
 const OUT_OF_RANGE: i32 = 34;

@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: limits in force, as the kernel writes them.
+//! Entry points for `make fuzz`: limits in force, as the kernel writes them.
 
 use super::shown::shown;
 use crate::{

@@ -36,7 +36,7 @@ impl ResizedLimits {
         self.known().containers.get(id).cloned()
     }
 
-    /// What was said last of a pod; nothing if it is as at its creation.
+    /// The last update of a pod; empty if there was none since its creation.
     pub fn pod(&self, id: &SandboxId) -> PodResources {
         self.known().pods.get(id).cloned().unwrap_or_default()
     }
@@ -63,7 +63,7 @@ impl ResizedLimits {
         saved
     }
 
-    /// Remembers what is said of a pod; what is not said stays.
+    /// Records an update of a pod; fields that are not set stay.
     ///
     /// # Errors
     /// The disk refuses.
@@ -89,7 +89,7 @@ impl ResizedLimits {
         saved
     }
 
-    /// Forgets what is gone, once everything was inspected.
+    /// Removes entries of containers that are gone, once everything was inspected.
     pub async fn keep(&self, store: &Store) {
         let _turn = self.saving.lock().await;
         // Not older than the turn: what was changed before it is in there.

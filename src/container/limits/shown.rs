@@ -78,7 +78,7 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// The wish where the kernel holds what runtimes make of it.
+/// The requested value where the kernel has what runtimes make of it.
 fn shares(requested: i64, kernel: Option<CpuWeight>) -> i64 {
     match kernel {
         Some(held) if requested == 0 || !held.is_made_of(requested) => held.shares(),
@@ -125,7 +125,7 @@ fn page_bytes(size: &str) -> u64 {
     units.into_iter().find_map(read).unwrap_or(0)
 }
 
-/// The text of a file, or the wish that the kernel rounded to it.
+/// The text of a file, or the requested value that the kernel rounded to it.
 pub(super) fn text(requested: &str, now: String) -> String {
     match (requested.parse(), now.parse()) {
         (Ok(number), Ok(held)) if bounded(number, Some(held), ROUNDING) == number => {

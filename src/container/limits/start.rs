@@ -77,7 +77,7 @@ impl Containers {
         }
     }
 
-    /// Looked at without the lock, which a stop may hold for as long as its grace.
+    /// Read without the lock, which a stop may hold for its whole grace period.
     async fn lacks_limits(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.requested(record), &engine) else { return false };

@@ -17,7 +17,7 @@ pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
     text: String,
-    /// Some file could not be opened though it may be there: what was read is not the whole truth.
+    /// A file could not be opened though it may exist: the figures are incomplete.
     pub(in crate::stats) starved: bool,
 }
 

@@ -11,9 +11,9 @@ use crate::{
 /// Where the files of a group are; each controller may have a hierarchy of its own.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct CgroupPaths {
-    /// Who counts processor time.
+    /// The controller of CPU time.
     pub(super) cpu_usage: Option<(Hierarchy, PathBuf)>,
-    /// Who keeps the quota, on version 1.
+    /// The controller of the quota, on version 1.
     pub(super) cpu: Option<PathBuf>,
     pub(super) memory: Option<(Hierarchy, PathBuf)>,
     pub(super) io: Option<(Hierarchy, PathBuf)>,

@@ -1,4 +1,4 @@
-//! A group as this machine keeps it, whoever is in it: which figures there are at all.
+//! Which figures the cgroups of this machine have, independent of any container.
 //!
 //! The topmost group lacks files that all others have, and of the others there may be none yet; so
 //! for each controller the first group below the top is read that has its files.

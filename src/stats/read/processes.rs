@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use super::{file::Files, text::count};
 use crate::model::stats::{GroupReading, ProcessReading};
 
-/// Looks at every process in `pids`; those that end meanwhile hold nothing. `main` has the limits.
+/// Reads every process in `pids`; those that end meanwhile count nothing. `main` has the limits.
 /// Threads are counted only where the kernel has not counted them for the `group`.
 pub(in crate::stats) fn read(
     proc: &Path,

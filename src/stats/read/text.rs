@@ -17,7 +17,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
     }
 }
 
-/// A limit. Version 1 has no word for "none", and shows the most that whole pages can be, or -1.
+/// A limit. Version 1 has no "none", and shows the largest number of pages, or -1.
 pub(super) fn limit(text: &str) -> Option<Limit> {
     match count(text) {
         None => (text.trim() == "-1").then_some(Limit::Unlimited),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{model::record::Listed, store::inspect_queue::Generation};
 
-/// What the last list says of them, and when it began; by id.
+/// Their state in the last list, and when it began; by id.
 #[derive(Debug, Default)]
 pub(super) struct Contradictions(HashMap<String, (Listed, Generation)>);
 
@@ -17,7 +17,7 @@ impl Contradictions {
         self.0.insert(id.to_owned(), (listed, since));
     }
 
-    /// Takes what a list that began before `at` says of a container.
+    /// Takes the state of a container in a list that began before `at`.
     pub(super) fn take_before(&mut self, id: &str, at: Generation) -> Option<(Listed, Generation)> {
         let (_, since) = self.0.get(id)?;
         if *since < at { self.0.remove(id) } else { None }

@@ -61,7 +61,7 @@ impl ObjectCache {
         }
     }
 
-    /// Whether the list says more than is known. The result of an inspect stays until the next
+    /// Whether the list has more than is known. The result of an inspect stays until the next
     /// inspect corrects it, which may have to wait until the container's log is complete.
     fn has_news(
         &mut self,

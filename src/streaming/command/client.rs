@@ -30,7 +30,7 @@ pub struct Client {
     pub sizes: Option<Sizes>,
     /// Where the outcome goes.
     pub error: Writer,
-    /// In which words.
+    /// The protocol version.
     pub version: Version,
     /// Directions that nothing goes in; letting go of them would break the stream off.
     pub idle: Vec<Writer>,
@@ -59,7 +59,7 @@ impl Line {
         }
     }
 
-    /// Says goodbye and waits for the client to leave: it still has to read what we sent.
+    /// Sends the close and waits for the client's: it still has to read what was sent.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.gone().await,
@@ -69,7 +69,7 @@ impl Line {
 }
 
 impl Client {
-    /// The size of the terminal to begin with, if the client says so soon enough.
+    /// The first size of the terminal, if the client sends it soon enough.
     pub async fn first_size(&mut self) -> Option<TerminalSize> {
         let sizes = self.sizes.as_mut()?;
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
@@ -96,7 +96,7 @@ impl Client {
     }
 }
 
-/// Whoever has stopped listening misses it.
+/// Dropped if the receiver is closed.
 async fn send_outcome(
     stdout: &mut Option<Writer>,
     stderr: &mut Option<Writer>,

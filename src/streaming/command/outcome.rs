@@ -1,4 +1,4 @@
-//! How a command ended, in the words of each version of the protocol. Pure.
+//! The exit status of a command in each version of the protocol. Pure.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -18,7 +18,7 @@ use crate::{
 
 /// Whose streams are copied.
 pub trait Process {
-    /// Resolves when the main process has ended, whoever holds its output.
+    /// Resolves when the main process has ended, even if others hold its output.
     fn ended(&self) -> impl Future<Output = ()> + Send;
     /// Resolves when nothing more is to be expected after its output has ended: or that was no end
     /// but the engine's that broke off, and why it is thought so.
@@ -45,7 +45,7 @@ pub enum End {
     ClientGone,
     /// We are being stopped.
     Stopping,
-    /// The connection to the engine failed, in these words.
+    /// The connection to the engine failed, with this message.
     Broken(String),
 }
 

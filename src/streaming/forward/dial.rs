@@ -17,10 +17,10 @@ use tokio::{
 use super::pod_network::PodNetwork;
 use crate::host::{error::HostError, netns, processes::Processes};
 
-/// Nobody could be connected to.
+/// No address could be connected.
 #[derive(Debug, Error)]
 pub(super) enum DialError {
-    /// Nobody listens there, or not in time.
+    /// Nothing listens there, or not in time.
     #[error("connecting to port {port}: 127.0.0.1: {first}; ::1: {second}")]
     Refused {
         /// The port.

@@ -9,7 +9,7 @@ use std::{
 /// What a stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
-    /// Failures, in words.
+    /// Failures as text.
     Error,
     /// What is forwarded.
     Data,

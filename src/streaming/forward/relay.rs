@@ -30,7 +30,7 @@ enum Down {
 /// that before they end their own direction.
 ///
 /// # Errors
-/// The connection in the pod broke, in words.
+/// The connection in the pod failed, with this message.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),

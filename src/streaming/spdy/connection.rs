@@ -56,7 +56,7 @@ impl Connection {
 /// Why a connection came to its end.
 #[derive(Debug)]
 enum End {
-    /// Nobody here wants it any more, or the peer has closed it.
+    /// Closed here or by the peer.
     Done,
     /// It broke.
     Lost(io::Error),

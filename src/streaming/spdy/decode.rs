@@ -11,7 +11,7 @@ use super::{
     header::{Headers, Inflater},
 };
 
-/// What a peer says that is of use to us.
+/// A message of the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// It opens a stream.
@@ -48,7 +48,7 @@ pub(super) struct Decoder {
 enum State {
     /// A frame begins.
     Head,
-    /// A control frame that is decoded once it is whole.
+    /// A control frame that is decoded once it is complete.
     Control { kind: Kind, flags: u8, length: usize },
     /// A frame's payload of so many bytes more.
     Data { id: u32, left: usize, last: bool },
@@ -131,7 +131,7 @@ impl Decoder {
         Err(Malformed::Length { kind: kind.name(), length })
     }
 
-    /// A whole control frame. Those of no use to us are read as far as the compression needs it.
+    /// A complete control frame. Unused ones are read as far as the compression needs it.
     fn control(
         &mut self,
         kind: Kind,

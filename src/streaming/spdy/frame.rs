@@ -122,7 +122,7 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
     out.put_u32(id);
 }
 
-/// Says that streams above `last` were not handled, and that the connection ends.
+/// GOAWAY: streams above `last` were not handled, and the connection ends.
 pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);

@@ -40,7 +40,7 @@ pub(super) struct FrameReader {
 #[derive(Debug)]
 struct Entry {
     life: Arc<StreamState>,
-    /// None once the peer has said its last.
+    /// None at the end of the peer's stream.
     inbox: Option<mpsc::UnboundedSender<Chunk>>,
     room: Arc<Semaphore>,
 }
@@ -71,7 +71,7 @@ impl FrameReader {
         self.highest
     }
 
-    /// Acts on every frame in `input`; leaves what is not whole. Waits for readers that lag.
+    /// Handles every frame in `input`; leaves an incomplete one. Waits for slow readers.
     pub(super) async fn take(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Some(frame) = self.decoder.next(input)? {
             match frame {

@@ -60,7 +60,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes what was handed over before now, says farewell and closes our side.
+    /// Writes what was queued before, then GOAWAY, and closes our side.
     pub(super) async fn close(&mut self, last: u32, farewell: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         loop {

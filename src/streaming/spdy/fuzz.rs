@@ -1,4 +1,4 @@
-//! Doors for `make fuzz`: SPDY frames in any cut, and a whole connection with a peer that says
+//! Entry points for `make fuzz`: SPDY frames in any chunks, and a connection with a peer that sends
 //! anything.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]

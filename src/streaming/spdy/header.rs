@@ -61,7 +61,7 @@ impl Inflater {
         Self { state: Decompress::new(true), limit }
     }
 
-    /// The whole of a block. Stops as soon as it is longer than the limit.
+    /// The complete block. Stops as soon as it is longer than the limit.
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut inflated = Vec::new();
         loop {

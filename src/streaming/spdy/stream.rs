@@ -37,7 +37,7 @@ impl OfferedStream {
         self.headers.first(name)
     }
 
-    /// Tells the peer that it may go ahead.
+    /// Accepts the stream.
     pub fn accept(mut self) -> Stream {
         let Some(stream) = self.answer.take() else { return Stream::over() };
         if !stream.handle.life.has_ended() {
@@ -47,7 +47,7 @@ impl OfferedStream {
         stream
     }
 
-    /// Tells the peer that nothing was done with it.
+    /// Refuses the stream.
     pub fn refuse(self) {
         drop(self);
     }
@@ -146,7 +146,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Tells the peer that this was all. It may go on sending.
+    /// Closes our direction. The peer may go on sending.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -154,7 +154,7 @@ impl Sender {
         self.put(Bytes::new(), true).await
     }
 
-    /// Tells the peer that the stream broke off, in both directions. What was sent and is still
+    /// Resets the stream in both directions. What was sent and is still
     /// on its way is discarded. Nothing happens when the stream had ended already.
     pub fn reset(&mut self) {
         self.handle.reset(ResetReason::Cancel);
@@ -184,7 +184,7 @@ impl Sender {
     }
 }
 
-/// Nobody is there to send to: the stream was reset, or the connection is over.
+/// The stream was reset, or the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client has gone")]
 pub struct Gone;

@@ -1,4 +1,4 @@
-//! What a WebSocket message says: a channel and bytes for it. Pure.
+//! A WebSocket message: a channel and bytes for it. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,7 +18,7 @@ pub struct Format {
     pub closes: bool,
 }
 
-/// What a message of the client says.
+/// A message of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
     /// Bytes for a channel; perhaps none.

@@ -3,7 +3,7 @@
 //!
 //! A channel that is not read holds up the others: that is the back-pressure. What has come and
 //! is not done with takes [`MOST_WAITING`] bytes at most, over all channels, and one message more.
-//! Whether the client is still there is noticed meanwhile all the same.
+//! A client that leaves is noticed meanwhile.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ impl Socket {
         self.frames.gone.cancelled().await;
     }
 
-    /// Says goodbye, and waits until the client does.
+    /// Sends a close frame, and waits for the client's.
     pub async fn close(&self) {
         self.frames.close(CloseCode::Normal).await;
         self.gone().await;
@@ -171,7 +171,7 @@ async fn read(
             Err(code) => break Some(code),
         }
     };
-    // Every channel has ended before the client is said to have gone.
+    // All channels end before the client's end is reported.
     drop(router.routes);
     if let Some(code) = fault {
         tokio::select! {

@@ -13,7 +13,7 @@ pub struct ExportTraceServiceRequest {
     pub resource_spans: Vec<ResourceSpans>,
 }
 
-/// The collector's answer; what it says of spans it did not like is not read.
+/// The collector's answer; rejected spans in it are ignored.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExportTraceServiceResponse {}
 
