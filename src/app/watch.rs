@@ -1,5 +1,5 @@
-//! Tells systemd whether we are there: asks our own socket as kubelet does and passes the answer
-//! on, if the store takes orders too.
+//! The systemd watchdog: calls our own socket as kubelet does, then the store, and notifies systemd
+//! when both have answered.
 //!
 //! It runs in a thread with a runtime of its own. When the server's runtime is blocked, its socket
 //! does not accept, or calls hang, this thread sends no watchdog notification, and systemd restarts
