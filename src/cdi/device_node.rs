@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{error::EditError, specification::Node};
 use crate::{
-    host::node::{HostNode, NodeType, look},
+    host::device_node::{self, DeviceNode, NodeType},
     model::container::Device,
 };
 
@@ -19,7 +19,8 @@ pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
         }
     }
     let path = Path::new(host_path);
-    let found = look(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
+    let found =
+        device_node::read(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
     compare(requested, path, found)?;
     Ok(Device {
         container_path: requested.path.clone(),
@@ -28,7 +29,7 @@ pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
     })
 }
 
-fn compare(requested: &Node, path: &Path, found: HostNode) -> Result<(), EditError> {
+fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), EditError> {
     let differs = |property, requested: String, found: String| {
         let path: PathBuf = path.to_owned();
         Err(EditError::Differs { path, property, requested, found })

@@ -77,8 +77,8 @@ fn serve(
     warnings: &[String],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
-    heap::economise();
-    descriptors::raise();
+    heap::limit_arenas();
+    descriptors::raise_limit();
     let (spans, collector) = tracing(&settings.tracing);
     let level = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
     for warning in warnings {

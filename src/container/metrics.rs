@@ -34,7 +34,7 @@ impl RegisterMetrics for ContainerMetrics {
         registry.register_family(
             "dockbridge_exec_sync_duration_seconds",
             &["result"],
-            "Time of a command run by ExecSync, killing it included where it timed out or was abandoned",
+            "Time of a command run by ExecSync, including the kill after a timeout or a cancellation",
             &self.execs,
         );
         registry.register_in_progress(&self.in_progress);

@@ -49,7 +49,7 @@ impl RegisterMetrics for EngineMetrics {
             registry,
             "dockbridge_engine_request_duration_seconds",
             &["verb", "object", "result"],
-            "Time of a request to the Docker Engine, or to the first byte of an endless answer",
+            "Time of a request to the Docker Engine, or to the first byte of a stream",
         );
     }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     host::{
         cgroup::Cgroups,
-        pidfd::{Held, Message},
+        pidfd::{Message, ProcessHandle},
         processes::{Identity, Process, Processes},
     },
     model::record::ContainerRecord,
@@ -38,7 +38,7 @@ pub(super) enum Lookup {
 #[derive(Debug)]
 pub(super) struct FoundProcess {
     pub(super) main: Main,
-    pub(super) held: Held,
+    pub(super) held: ProcessHandle,
 }
 
 /// Finds the processes of one exec in the process table.
@@ -83,10 +83,10 @@ impl ProcessFinder {
 
     /// Finds the process with the engine's `pid`.
     pub(super) fn find(&self, pid: u32) -> Lookup {
-        let Some(process) = self.processes.one(pid) else { return self.absent() };
-        let inside = self.processes.is_grouped_under(pid, &self.container);
+        let Some(process) = self.processes.get(pid) else { return self.absent() };
+        let inside = self.processes.is_in_cgroup(pid, &self.container);
         let pipes = self.own_pipes(process.who);
-        match Held::take(&self.processes, process.who) {
+        match ProcessHandle::take(&self.processes, process.who) {
             // Whatever was read above, this same process was there before and after.
             Ok(Some(held)) if inside => {
                 let (who, leads) = (process.who, process.session == pid);
@@ -112,7 +112,7 @@ impl ProcessFinder {
         // Without a list of the others no pipe can be called its own.
         let Ok(all) = self.members(Some(who.pid)) else { return Vec::new() };
         for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
-            if self.processes.is_grouped_under(elder.pid, &self.container) {
+            if self.processes.is_in_cgroup(elder.pid, &self.container) {
                 let theirs = self.processes.output_pipes(elder.pid);
                 pipes.retain(|pipe| !theirs.contains(pipe));
             }
@@ -123,7 +123,7 @@ impl ProcessFinder {
     /// No process has the pid: it ended just now, if this table shows the container at all.
     fn absent(&self) -> Lookup {
         let shown = self.members(None).is_ok_and(|all| {
-            all.iter().any(|one| self.processes.is_grouped_under(one.who.pid, &self.container))
+            all.iter().any(|one| self.processes.is_in_cgroup(one.who.pid, &self.container))
         });
         if shown { Lookup::Ended } else { Lookup::Hidden }
     }
@@ -154,7 +154,7 @@ impl ProcessFinder {
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
-            Some(pids) => Ok(pids.into_iter().filter_map(|pid| self.processes.one(pid)).collect()),
+            Some(pids) => Ok(pids.into_iter().filter_map(|pid| self.processes.get(pid)).collect()),
             None => self.processes.all().map_err(|error| error.source),
         }
     }
@@ -166,13 +166,13 @@ impl ProcessFinder {
         unclear: &mut usize,
     ) -> Option<Candidate> {
         let pid = process.who.pid;
-        if !self.processes.is_grouped_under(pid, &self.container) {
+        if !self.processes.is_in_cgroup(pid, &self.container) {
             return None;
         }
         let held = self.processes.output_pipes(pid);
         let holds_pipe = main.is_some_and(|main| held.iter().any(|one| main.pipes.contains(one)));
         let marked = match &self.marker {
-            Some(marker) => self.processes.was_given(pid, marker),
+            Some(marker) => self.processes.has_environment(pid, marker),
             None => Some(false),
         };
         *unclear += usize::from(marked.is_none());
@@ -182,8 +182,8 @@ impl ProcessFinder {
     /// The cgroup was read before the process was held, and the pid may be another process's since: it
     /// is checked again while it is held.
     fn signal_one(&self, who: Identity, message: Message) -> io::Result<()> {
-        match Held::take(&self.processes, who)? {
-            Some(held) if self.processes.is_grouped_under(who.pid, &self.container) => {
+        match ProcessHandle::take(&self.processes, who)? {
+            Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {
                 held.signal(message)
             }
             _ => Ok(()),
@@ -201,7 +201,7 @@ pub(super) async fn beside<T: Send + 'static>(
 const PROCESS_TABLE: &str = "/proc";
 
 /// Of this machine, read anew at each scan; only the mount points are remembered.
-static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::told_by(Path::new(PROCESS_TABLE)));
+static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));
 
 /// How long a process may take to disappear after SIGKILL.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -131,7 +131,7 @@ fn a_pipe_that_somebody_had_before_is_no_trace() {
     list(table.path(), MAIN + 1, BEGUN, "ours", "pipe:[8]");
     let finder = ProcessFinder {
         processes: Processes::new(table.path()),
-        groups: Cgroups::told_by(table.path()),
+        groups: Cgroups::from_proc(table.path()),
         container: "ours".to_owned(),
         init: None,
         marker: None,
@@ -168,7 +168,7 @@ fn only_the_processes_of_the_container_are_looked_at() {
     fs::write(table.join("self/mountinfo"), mounted).unwrap();
     let finder = ProcessFinder {
         processes: Processes::new(&table),
-        groups: Cgroups::told_by(&table),
+        groups: Cgroups::from_proc(&table),
         container: "ours".to_owned(),
         init: Some(1),
         marker: None,

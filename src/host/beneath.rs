@@ -1,7 +1,7 @@
 //! Links, directories and files below a directory, never reached through a symbolic link.
 //!
-//! Whoever may write below the directory, a pod for one, could otherwise lead us out of it. The
-//! directory itself may be reached in any way: its path is the operator's.
+//! A pod that can write below the directory could otherwise redirect us out of it. The path of the
+//! directory itself is the operator's and may have links.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use nix::{
 
 use super::{error::HostError, file};
 
-/// Makes the directory `below` the directory `root`, with all that is missing on the way (0755).
+/// Creates the directory `below` the directory `root`, with its parents (0755).
 ///
 /// # Errors
 /// Something that is no directory is in the way, or it is not permitted.
@@ -32,8 +32,8 @@ pub fn make_directory(root: &Path, below: &Path) -> Result<(), HostError> {
         .map_err(|e| HostError::new("create directory", &root.join(below), e))
 }
 
-/// Makes `below` the directory `root` a link to `target`, in place of another link. Directories
-/// on the way are made.
+/// Makes `below` the directory `root` a link to `target`, in place of another link. Parent
+/// directories are created.
 ///
 /// # Errors
 /// As [`make_directory`], and when something that is no link has the name.
@@ -50,7 +50,7 @@ pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     made.map_err(|e| HostError::new("link", &root.join(below), e))
 }
 
-/// Removes the link `below` the directory `root`. What is absent, or no link, is left alone.
+/// Removes the link `below` the directory `root`. An absent one, or another type, is left alone.
 ///
 /// # Errors
 /// Something that is no directory is in the way, or it is not permitted.
@@ -65,8 +65,8 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Opens a file `below` the directory `root` for reading and for writing at its end. It is made
-/// with `mode` where it is missing, in place of a link too, and so are directories on the way.
+/// Opens a file `below` the directory `root` for reading and for writing at its end. It is created
+/// with `mode` if it is missing or a link, and so are its parents.
 ///
 /// # Errors
 /// As [`make_directory`], and when something that is no file has the name.
@@ -81,7 +81,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
-/// As [`append`], of a file that is there.
+/// [`append`] for an existing file.
 ///
 /// # Errors
 /// It is absent, no file, or not permitted.
@@ -92,9 +92,9 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
-/// What is in the directory `below` the directory `root`, links as links. Nothing when there is
-/// no such directory. A file whose name changes meanwhile is not missed: the kernel lists names, and
-/// each is looked up later, so the directory is read again until nothing has changed in between.
+/// The entries of the directory `below` the directory `root`, links as links. Empty when there is no
+/// such directory. A file that is renamed meanwhile is not missed: the kernel lists names, and each
+/// is read later, so the directory is read again until nothing has changed in between.
 ///
 /// # Errors
 /// Something that is no directory is in the way, it is not permitted, or names change faster than
@@ -126,7 +126,7 @@ fn names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// What becomes of directories that are not there.
+/// What to do with missing directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
@@ -179,7 +179,7 @@ fn regular(opened: OwnedFd) -> io::Result<File> {
 /// Readable by all, as kubelet makes log directories.
 const MODE: u32 = 0o755;
 
-/// Not to wait for a FIFO's other end: it is refused once it is open.
+/// So that opening a FIFO does not wait: it is refused once it is open.
 const APPENDING: OFlag = OFlag::O_RDWR
     .union(OFlag::O_APPEND)
     .union(OFlag::O_NOFOLLOW)

@@ -1,8 +1,8 @@
-//! What the engine and we are allowed to do on this machine, read from `/proc`.
+//! Capabilities of the engine's process and of ours, read from `/proc`.
 //!
 //! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. There the
 //! OCI runtime dies with an unhelpful text when a container asks for a lower `oom_score_adj`
-//! than its own, so the asked value is clamped to what this room says is possible.
+//! than its own, so the value is clamped to what is possible.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-/// A right of root that a process may lack although it is root's: capabilities(7).
+/// A capability that a process of root may lack: capabilities(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// Mounts, and entering namespaces.
@@ -39,12 +39,12 @@ impl Capability {
     }
 }
 
-/// What dockbridge needs and this process may not. A `/proc` that cannot be read allows nothing.
+/// The required capabilities that this process lacks. An unreadable `/proc` counts as none.
 pub fn missing() -> Vec<Capability> {
     missing_in(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
-/// The same, of the process of this `status`.
+/// [`missing`] for the process of this `status`.
 pub fn missing_in(status: &str) -> Vec<Capability> {
     let effective = effective(status).unwrap_or(0);
     let needed = [Capability::SysAdmin, Capability::NetAdmin];
@@ -54,17 +54,17 @@ pub fn missing_in(status: &str) -> Vec<Capability> {
 /// The lowest `oom_score_adj` the engine behind `engine_socket` can give a process: -1000 with
 /// `CAP_SYS_RESOURCE`, else its own score when that is positive, else 0.
 ///
-/// Who listens on the socket is asked of the kernel; an engine that is not running, or lives
-/// in another process namespace, is taken to be allowed what we are. Never blocks on the engine:
-/// a connection is opened, nothing is sent.
+/// The kernel reports the process that listens on the socket; without one, or in another pid
+/// namespace, our own capabilities are used. Never blocks on the engine: it opens a connection and
+/// sends nothing.
 pub fn oom_floor(engine_socket: &Path) -> i64 {
-    let listener = listener(engine_socket).unwrap_or_else(process::id);
-    floor_of(&PathBuf::from(format!("/proc/{listener}")))
+    let engine = listening_pid(engine_socket).unwrap_or_else(process::id);
+    floor_of(&PathBuf::from(format!("/proc/{engine}")))
         .or_else(|| floor_of(Path::new("/proc/self")))
         .unwrap_or(0)
 }
 
-/// None when the process cannot be looked at.
+/// None when the process cannot be read.
 fn floor_of(process: &Path) -> Option<i64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let map = fs::read_to_string(process.join("uid_map")).ok()?;
@@ -75,8 +75,8 @@ fn floor_of(process: &Path) -> Option<i64> {
     Some(own.and_then(|text| text.trim().parse().ok()).unwrap_or(0).max(0))
 }
 
-/// The kernel asks for the capability in the initial user namespace: being root of another one
-/// shows every bit set and allows nothing.
+/// The kernel requires the capability in the initial user namespace: root of another one has every
+/// bit set without effect.
 pub(super) fn may_lower(status: &str, uid_map: &str) -> bool {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     initial && effective(status).is_some_and(|bits| bits & SYS_RESOURCE != 0)
@@ -87,9 +87,9 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(digits.trim(), 16).ok()
 }
 
-/// Who listens on a socket, as far as this process namespace shows it. Never blocks on it: a
-/// connection is opened, nothing is sent.
-pub(super) fn listener(socket: &Path) -> Option<u32> {
+/// The pid of the process that listens on a socket, if it is visible in this pid namespace. Opens a
+/// connection and sends nothing.
+pub(super) fn listening_pid(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
     u32::try_from(pid).ok().filter(|pid| *pid != 0)

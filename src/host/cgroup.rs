@@ -1,10 +1,10 @@
-//! The control groups of a process: which directories they are, on any layout of the hierarchies.
+//! Finds the cgroup directories of a process, on any layout of the hierarchies.
 //!
-//! One hierarchy for all controllers (v2), one for each (v1), or both beside each other; the
-//! engine's own directories or systemd's scopes; a whole tree or, inside a container, a part of
-//! it. `/proc/<pid>/cgroup` says where a process is in each hierarchy and the mount table where
-//! that hierarchy can be seen. A pid may be another process's by now, so whoever asks says a name
-//! that the path must hold, which for containers is their id.
+//! There may be one hierarchy for all controllers (v2), one for each (v1), or both; directories of
+//! the engine or scopes of systemd; the whole tree or, inside a container, a part of it.
+//! `/proc/<pid>/cgroup` has the path of a process in each hierarchy, and the mount table the mount
+//! point of the hierarchy. A pid may be reused, so callers give a name that the path must contain:
+//! the container's id.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,44 +15,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::kept::{Allowance, Kept};
-use super::{error::HostError, mounts::Entry};
+use self::open_files::{OpenFileLimit, OpenFiles};
+use super::{error::HostError, mounts::MountInfo};
 
 pub mod hugetlb;
-pub mod kept;
 pub mod kills;
 pub mod limits;
 pub mod members;
+pub mod open_files;
 pub mod weight;
 
-/// The control groups of this machine. Clones share what is known of the mounts, and the groups
-/// that were found.
+/// The cgroups of this machine. Clones share the mount table and the cgroups that were found.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     proc: PathBuf,
     mounts: Arc<Mutex<Option<Table>>>,
     found: Arc<Mutex<HashMap<String, Found>>>,
-    allowance: Allowance,
+    limit: OpenFileLimit,
 }
 
-/// A group that was found, and the process that was asked about.
+/// A cgroup that was found, and its process.
 #[derive(Debug)]
 struct Found {
     pid: u32,
     group: Arc<Cgroup>,
 }
 
-/// The directories of one control group that a process is in.
+/// The directories of a process's cgroup.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
     proc: PathBuf,
     v2: Option<PathBuf>,
     /// By controller, `name=systemd` among them.
     v1: BTreeMap<String, PathBuf>,
-    kept: Kept,
+    open_files: OpenFiles,
 }
 
-/// Which sort of hierarchy a controller is in; its files have other names and texts in each.
+/// The version of a controller's hierarchy; names and formats of files depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Version 1.
@@ -61,7 +60,7 @@ pub enum Hierarchy {
     V2,
 }
 
-/// What the table of mounts told of control groups, and what it cost to read.
+/// The cgroup mounts, and how long it took to read the mount table.
 #[derive(Clone, Debug)]
 struct Table {
     mounts: Arc<[Mount]>,
@@ -69,66 +68,66 @@ struct Table {
     took: Duration,
 }
 
-/// Where a hierarchy can be seen.
+/// A mount of a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     /// Options of a v1 hierarchy, its controllers among them; none for v2.
     options: Option<Vec<String>>,
-    /// Which directory of the hierarchy is seen.
+    /// The directory of the hierarchy that is mounted.
     root: PathBuf,
-    /// And where.
+    /// The mount point.
     point: PathBuf,
 }
 
 impl Cgroups {
-    /// Those below another `/proc`. No file stays open: only of its own files the kernel says
-    /// that they have gone.
-    pub fn told_by(proc: &Path) -> Self {
-        Self::with(proc, Allowance::of(0))
+    /// Cgroups by another `/proc`, for tests. No file stays open: only the kernel's own files fail
+    /// once they are removed.
+    pub fn from_proc(proc: &Path) -> Self {
+        Self::with(proc, OpenFileLimit::of(0))
     }
 
-    fn with(proc: &Path, allowance: Allowance) -> Self {
+    fn with(proc: &Path, limit: OpenFileLimit) -> Self {
         let (mounts, found) = (Arc::default(), Arc::default());
-        Self { proc: proc.to_owned(), mounts, found, allowance }
+        Self { proc: proc.to_owned(), mounts, found, limit }
     }
 
-    /// The `/proc` that tells of them.
+    /// The `/proc` in use.
     pub fn proc(&self) -> &Path {
         &self.proc
     }
 
-    /// The group of process `pid` whose name holds `owner`; groups that its processes made below
-    /// it are passed over, and hierarchies in which it is in no such group are left out. Reads
-    /// what the kernel says, and waits for whoever makes or removes groups.
+    /// The cgroup of process `pid` whose path contains `owner`, without the levels that its
+    /// processes made below it; hierarchies without such a cgroup are left out. Reads `/proc`,
+    /// which waits while cgroups are created or removed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the process has gone, or is in no such group.
-    pub fn of(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
-        let group = self.seen(pid, owner)?;
-        // What is known stays, and with it the files that are open.
-        let known = self.remembered(pid, owner).filter(|known| known.is_where(&group));
-        Ok(known.unwrap_or_else(|| {
+    /// [`io::ErrorKind::NotFound`] when the process contains gone, or is in no such group.
+    pub fn find(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
+        let group = self.find_uncached(pid, owner)?;
+        // The cached one is kept, with its open files.
+        let cached = self.cached(pid, owner).filter(|it| it.has_same_directories(&group));
+        Ok(cached.unwrap_or_else(|| {
             let group = Arc::new(group);
             self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
             group
         }))
     }
 
-    /// The same, for one look: it is not remembered.
+    /// [`Self::find`] without caching the result.
     ///
     /// # Errors
-    /// As [`Self::of`].
-    pub fn seen(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
-        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
+    /// As [`Self::find`].
+    pub fn find_uncached(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
+        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
         let mut found = None;
-        // Of a process that is in no such group no table of mounts tells more.
-        if told.lines().any(|line| membership(line, owner).is_some()) {
-            found = self.locate(&told, owner, &self.known()?.mounts);
+        // Otherwise the mount table does not help.
+        if memberships.lines().any(|line| membership(line, owner).is_some()) {
+            found = self.locate(&memberships, owner, &self.mount_table()?.mounts);
             // Hierarchies may have been mounted since.
             if found.is_none()
-                && let Some(mounts) = self.look_again()?
+                && let Some(mounts) = self.reread_mounts()?
             {
-                found = self.locate(&told, owner, &mounts);
+                found = self.locate(&memberships, owner, &mounts);
             }
         }
         found.ok_or_else(|| {
@@ -139,19 +138,21 @@ impl Cgroups {
 
     /// The group that was found for this process and this owner before; asks nobody, so it may
     /// have gone since, or be empty. Its path holds the owner's name: as long as it
-    /// [`Cgroup::exists`] it is the owner's, whoever has the pid by now.
-    pub fn remembered(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
+    /// [`Cgroup::exists`] it is the owner's, whoever contains the pid by now.
+    pub fn cached(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
         let found = self.found();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
     }
 
-    /// Whether the process is, at this moment, in a group whose name holds `owner`.
-    pub fn has(&self, pid: u32, owner: &str) -> bool {
-        let told = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"));
-        told.is_ok_and(|told| told.lines().any(|line| membership(line, owner).is_some()))
+    /// Whether the process is in a cgroup whose path contains `owner` at this moment.
+    pub fn contains(&self, pid: u32, owner: &str) -> bool {
+        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"));
+        memberships.is_ok_and(|memberships| {
+            memberships.lines().any(|line| membership(line, owner).is_some())
+        })
     }
 
-    /// Forgets the groups of all other owners.
+    /// Drops the cached cgroups of all other owners.
     pub fn retain(&self, is_owner: impl Fn(&str) -> bool) {
         self.found().retain(|owner, _| is_owner(owner));
     }
@@ -160,9 +161,9 @@ impl Cgroups {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The topmost group that can be seen of each hierarchy; none where there are none.
+    /// The topmost visible cgroup of each hierarchy; none where there are none.
     pub fn top(&self) -> Option<Cgroup> {
-        let mounts = self.known().ok()?.mounts;
+        let mounts = self.mount_table().ok()?.mounts;
         let (proc, mut v1) = (self.proc.clone(), BTreeMap::new());
         for mount in mounts.iter() {
             for option in mount.options.iter().flatten() {
@@ -171,12 +172,17 @@ impl Cgroups {
         }
         let v2 = mounts.iter().find(|mount| mount.options.is_none());
         let v2 = v2.map(|mount| mount.point.clone());
-        (v2.is_some() || !v1.is_empty()).then_some(Cgroup { proc, v2, v1, kept: Kept::nothing() })
+        (v2.is_some() || !v1.is_empty()).then_some(Cgroup {
+            proc,
+            v2,
+            v1,
+            open_files: OpenFiles::none(),
+        })
     }
 
-    /// Whether a hierarchy of this version has the controller; none when that cannot be seen.
+    /// Whether a hierarchy of this version has the controller; none when that is not visible.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
-        let mounts = self.known().ok()?.mounts;
+        let mounts = self.mount_table().ok()?.mounts;
         if mounts.is_empty() {
             return None;
         }
@@ -185,21 +191,21 @@ impl Cgroups {
             Hierarchy::V2 => {
                 let v2 = mounts.iter().find(|mount| mount.options.is_none())?;
                 let listed = fs::read_to_string(v2.point.join("cgroup.controllers")).ok()?;
-                Some(listed.split_whitespace().any(|known| known == controller))
+                Some(listed.split_whitespace().any(|it| it == controller))
             }
         }
     }
 
-    fn locate(&self, told: &str, owner: &str, mounts: &[Mount]) -> Option<Cgroup> {
+    fn locate(&self, memberships: &str, owner: &str, mounts: &[Mount]) -> Option<Cgroup> {
         let proc = self.proc.clone();
-        let kept = Kept::of(&self.allowance);
-        let mut found = Cgroup { proc, v2: None, v1: BTreeMap::new(), kept };
-        for (controllers, path) in told.lines().filter_map(|line| membership(line, owner)) {
-            let seen = |mount: &&Mount| match controllers {
+        let open_files = OpenFiles::of(&self.limit);
+        let mut found = Cgroup { proc, v2: None, v1: BTreeMap::new(), open_files };
+        for (controllers, path) in memberships.lines().filter_map(|line| membership(line, owner)) {
+            let has_it = |mount: &&Mount| match controllers {
                 "" => mount.options.is_none(),
                 list => list.split(',').any(|controller| mount.serves(controller)),
             };
-            let place = mounts.iter().filter(seen).find_map(|mount| mount.place_of(&path));
+            let place = mounts.iter().filter(has_it).find_map(|mount| mount.visible_path(&path));
             match (place, controllers) {
                 (None, _) => {}
                 (place, "") => found.v2 = place,
@@ -212,22 +218,22 @@ impl Cgroups {
         (found.v2.is_some() || !found.v1.is_empty()).then_some(found)
     }
 
-    /// The table as it was read last; read now if it never was.
-    fn known(&self) -> io::Result<Table> {
-        let known = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match known {
+    /// The mount table as read last; reads it the first time.
+    fn mount_table(&self) -> io::Result<Table> {
+        let last = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match last {
             Some(table) => Ok(table),
-            None => self.look(),
+            None => self.read_mounts(),
         }
     }
 
-    /// The mounts of now; none while reading them would cost more than a small part of the time: a
-    /// machine may have tens of thousands, and many processes whose group cannot be seen.
-    fn look_again(&self) -> io::Result<Option<Arc<[Mount]>>> {
-        if self.known()?.is_fresh() { Ok(None) } else { Ok(Some(self.look()?.mounts)) }
+    /// The current mounts; none if the last read is too recent for its cost: a machine may have
+    /// tens of thousands of mounts, and many processes whose cgroup is not visible.
+    fn reread_mounts(&self) -> io::Result<Option<Arc<[Mount]>>> {
+        if self.mount_table()?.is_fresh() { Ok(None) } else { Ok(Some(self.read_mounts()?.mounts)) }
     }
 
-    fn look(&self) -> io::Result<Table> {
+    fn read_mounts(&self) -> io::Result<Table> {
         let begun = Instant::now();
         let text = fs::read_to_string(self.proc.join("self/mountinfo"))?;
         let mounts = text.lines().filter_map(Mount::read).collect();
@@ -240,37 +246,37 @@ impl Cgroups {
 
 impl Default for Cgroups {
     fn default() -> Self {
-        Self::with(Path::new("/proc"), Allowance::usual())
+        Self::with(Path::new("/proc"), OpenFileLimit::usual())
     }
 }
 
 impl Cgroup {
-    /// Where a controller's files are, and of which sort they are.
+    /// The directory of a controller's files, and their version.
     pub fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
         let v1 = self.v1.get(controller).map(|place| (Hierarchy::V1, place.as_path()));
         v1.or_else(|| self.v2().map(|place| (Hierarchy::V2, place)))
     }
 
-    /// The directory in the hierarchy of version 2.
+    /// The directory in the v2 hierarchy.
     pub fn v2(&self) -> Option<&Path> {
         self.v2.as_deref()
     }
 
-    /// Those of its files that stay open.
-    pub const fn kept(&self) -> &Kept {
-        &self.kept
+    /// Its files that stay open.
+    pub const fn open_files(&self) -> &OpenFiles {
+        &self.open_files
     }
 
-    fn is_where(&self, other: &Self) -> bool {
+    fn has_same_directories(&self, other: &Self) -> bool {
         self.v2 == other.v2 && self.v1 == other.v1
     }
 
-    /// Whether it is still there, by the first of its directories.
+    /// Whether it still exists, by the first of its directories.
     pub fn exists(&self) -> bool {
         self.v2.iter().chain(self.v1.values()).next().is_some_and(|place| place.is_dir())
     }
 
-    /// The systemd scope that the group is, where systemd made it.
+    /// The name of its systemd scope, if systemd made it.
     pub fn scope(&self) -> Option<&str> {
         let mut places = self.v2.iter().chain(self.v1.values());
         places.find_map(|place| place.file_name()?.to_str().filter(|name| name.ends_with(".scope")))
@@ -279,19 +285,19 @@ impl Cgroup {
 
 impl Table {
     fn is_fresh(&self) -> bool {
-        self.read.elapsed() < self.took.saturating_mul(REST)
+        self.read.elapsed() < self.took.saturating_mul(REREAD_FACTOR)
     }
 }
 
 impl Mount {
-    /// A line of the mount table; none for what shows no control groups.
+    /// Parses a line of the mount table; none for other file systems.
     pub(super) fn read(line: &str) -> Option<Self> {
-        // Most of a long table is something else; that is seen without taking the line apart.
+        // Most lines of a long table are something else; this is found without parsing the line.
         let (_, source) = line.split_once(" - ")?;
         if !source.starts_with("cgroup") {
             return None;
         }
-        let entry = Entry::read(line)?;
+        let entry = MountInfo::read(line)?;
         let options = match entry.kind {
             "cgroup2" => None,
             "cgroup" => Some(entry.options.split(',').map(str::to_owned).collect()),
@@ -304,40 +310,40 @@ impl Mount {
         self.options.iter().flatten().any(|option| option == controller)
     }
 
-    /// Where a directory of the hierarchy is, if it can be seen here.
-    fn place_of(&self, path: &Path) -> Option<PathBuf> {
+    /// The visible path of a directory of the hierarchy, if there is one.
+    fn visible_path(&self, path: &Path) -> Option<PathBuf> {
         let place = self.point.join(path.strip_prefix(&self.root).ok()?);
         place.is_dir().then_some(place)
     }
 }
 
-/// The text of a file of a control group, without the blanks around it.
+/// The text of a cgroup file, trimmed.
 ///
 /// # Errors
 /// There is no such file, or it cannot be read.
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
     let opened = File::open(directory.join(plain(file)?))?;
     let mut text = String::with_capacity(USUAL);
-    // Such files have no size: asking for it is in vain.
+    // Such files report no size.
     opened.take(u64::MAX).read_to_string(&mut text)?;
     text.truncate(text.trim_end().len());
     Ok(text)
 }
 
-/// Sets a file of a control group. May wait for the kernel to reclaim memory.
+/// Writes a cgroup file. May wait for the kernel to reclaim memory.
 ///
 /// # Errors
 /// There is no such file, or the kernel refuses the value.
 pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
     let path = directory.join(file);
-    // One call: the kernel reads each as a value of its own. Never made: a group's files are.
+    // One write: the kernel takes each as a value. The file is never created.
     let written = plain(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
     written.map_err(|source| HostError::new("write", &path, source))
 }
 
-/// A name that leads nowhere else.
+/// Checks that a name has no path separator.
 fn plain(file: &str) -> io::Result<&str> {
     let mut parts = Path::new(file).components();
     match (parts.next(), parts.next()) {
@@ -346,7 +352,7 @@ fn plain(file: &str) -> io::Result<&str> {
     }
 }
 
-/// The controllers (none for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the
+/// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the
 /// directory that is `owner`'s; none if there is none.
 pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
@@ -361,10 +367,10 @@ pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, Pat
     Some((controllers, group.to_owned()))
 }
 
-/// How many times as long as it took to read the table of mounts it counts as true.
-const REST: u32 = 20;
+/// The mount table is reread after this many times the duration of the last read.
+const REREAD_FACTOR: u32 = 20;
 
-/// Larger than most of what is read.
+/// Larger than most files.
 const USUAL: usize = 128;
 
 #[cfg(test)]

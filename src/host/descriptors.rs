@@ -1,4 +1,4 @@
-//! How many descriptors this process may have.
+//! The limit of file descriptors of this process.
 
 use std::io;
 
@@ -7,30 +7,30 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
 };
 
-/// Has this process, and those it starts, open more files than the usual thousand, if its
-/// surroundings permit that: each log, stream and pod needs some. What was set higher stays.
-pub fn raise() {
+/// Raises the soft limit of file descriptors, if the hard limit allows it: each log, stream and pod
+/// needs some. A higher limit stays. Child processes inherit it.
+pub fn raise_limit() {
     let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let wanted = ENOUGH.min(most);
     if now < wanted {
-        // Whoever refuses it has said how many there shall be.
+        // A refusal leaves the limit as it is.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, most);
     }
 }
 
-/// How many there may be.
-pub fn allowed() -> usize {
+/// The current soft limit.
+pub fn limit() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(now, _)| now);
     limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Whether a file was not opened for want of them, here or in the whole system.
-pub fn are_short(error: &io::Error) -> bool {
+/// Whether an error means that no descriptors are left, in this process or in the system.
+pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// For some hundred pods with all their logs and streams. No more: programs that we start may
-/// look through all that they could have.
+/// Enough for some hundred pods with their logs and streams. No more, because programs that we start
+/// may close all possible descriptors one by one.
 const ENOUGH: u64 = 16_384;
-/// What every process gets.
+/// The usual limit.
 pub const USUAL: usize = 1024;

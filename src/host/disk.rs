@@ -18,16 +18,16 @@ pub struct Size {
 }
 
 impl Size {
-    /// Inodes that are taken; none where nobody counts them.
+    /// Inodes in use; none where the file system does not count them.
     pub fn used_inodes(self) -> Option<u64> {
         (self.inodes > 0).then(|| self.inodes.saturating_sub(self.free_inodes))
     }
 }
 
-/// The size of the file system that `place` is on. May hang for as long as its server does.
+/// The size of the file system of `place`. May hang with a network file system.
 ///
 /// # Errors
-/// There is no such place, or it cannot be asked.
+/// There is no such path, or it cannot be read.
 pub fn size(place: &Path) -> Result<Size, HostError> {
     let facts = statvfs(place).map_err(|e| HostError::new("ask for the size of", place, e))?;
     Ok(Size {

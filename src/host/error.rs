@@ -1,4 +1,4 @@
-//! What the kernel refused, with the path it was about.
+//! Errors of system calls, with the path.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::error::Kind;
 
-/// A refused call on a path.
+/// A failed call on a path.
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct HostError {
@@ -17,13 +17,13 @@ pub struct HostError {
     pub action: &'static str,
     /// The path it was tried on.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }
 
 impl HostError {
-    /// Binds an I/O answer to what was tried.
+    /// Adds the action and the path to an I/O error.
     pub fn new(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self { action, path: path.to_owned(), source: source.into() }
     }

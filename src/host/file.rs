@@ -1,9 +1,9 @@
-//! Files that are either the old text or the new one, whatever happens in between.
+//! Atomic replacement of files: a reader sees the old or the new text.
 //!
 //! A replaced file is a new inode: a bind mount made of the old one keeps showing the old text.
-//! Temporary files start with a dot and end in `.tmp` in the target's own directory; whoever
-//! lists such a directory skips names with a leading dot. A process that is killed leaves them:
-//! whoever owns the directory removes what [`is_draft`] when he starts.
+//! Temporary files start with a dot and end in `.tmp` in the target's own directory;
+//! listings of the directory skip names with a leading dot. A killed process leaves them: the owner
+//! of the directory removes files that are [`is_draft`] at its start.
 
 use std::{
     ffi::OsString,
@@ -19,16 +19,16 @@ use nix::libc;
 
 use super::error::HostError;
 
-/// What a finished write survives.
+/// The durability of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A loss of power: file and directory are flushed before the call returns.
+    /// Survives a power loss: file and directory are flushed before the call returns.
     Synced,
-    /// The end of this process, nothing more.
+    /// Survives the end of this process.
     Written,
 }
 
-/// Who may read a written file, whatever the umask says.
+/// The readers of a written file, independent of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Only this user: 0600.
@@ -59,7 +59,7 @@ pub fn replace_for(
     let done = write_draft(&draft, bytes, readers, durability)
         .and_then(|()| fs::rename(&draft, path).map_err(|e| HostError::new("replace", path, e)));
     if done.is_err() {
-        // The first failure is what matters; a draft that stays behind is skipped by readers.
+        // The first failure is reported; a remaining draft is skipped by readers.
         let _ = fs::remove_file(&draft);
     }
     done?;
@@ -69,8 +69,8 @@ pub fn replace_for(
     }
 }
 
-/// Removes a file; says whether it was there. With [`Durability::Synced`] it stays away after a
-/// loss of power.
+/// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
+/// power loss.
 ///
 /// # Errors
 /// Anything but absence.
@@ -83,7 +83,7 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
     }
 }
 
-/// Reads a whole file of at most `limit` bytes; none when it is absent.
+/// Reads a file of at most `limit` bytes; none when it is absent.
 ///
 /// # Errors
 /// Unreadable, longer than `limit`, or no regular file: a FIFO would keep the reader for ever.
@@ -146,13 +146,13 @@ fn write_draft(
     }
 }
 
-/// Whether a file of this name is one that was not finished, if no other writes there.
+/// Whether this is the name of a draft, in a directory with no other writer.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
 
-/// Whether a file of this name is one that a process which is no more did not finish, where others
-/// may write as well. What only looks like one of a process that lives stays.
+/// Whether this is the name of a draft of a process that has ended, in a directory with other
+/// writers.
 pub fn is_abandoned_draft(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
     let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);

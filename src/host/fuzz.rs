@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: tables of the kernel, and what a lock's file says.
+//! MountInfo points for `make fuzz`: tables of the kernel, and what a lock's file says.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{
     apparmor, capability,
     cgroup::{self, limits},
     lock::Holder,
-    mounts::{self, Entry},
+    mounts::{self, MountInfo},
     process, processes,
 };
 
@@ -14,11 +14,11 @@ use super::{
 pub(crate) fn tables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for place in ["/", "/var/lib/docker", "/sys/fs/cgroup/memory"] {
-        let holding = mounts::holding(&text, Path::new(place));
+        let holding = mounts::mount_of(&text, Path::new(place));
         assert!(holding.is_none_or(|mount| Path::new(place).starts_with(mount.point)));
     }
     for line in text.lines() {
-        if let Some(entry) = Entry::read(line) {
+        if let Some(entry) = MountInfo::read(line) {
             assert!(entry.point.as_os_str().len() <= line.len());
         }
         let _ = cgroup::Mount::read(line);

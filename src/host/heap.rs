@@ -6,12 +6,12 @@ use std::fs;
 #[cfg(target_env = "gnu")]
 use nix::libc;
 
-/// Has the threads of this process share few heaps, and give back early what they no longer need.
-/// Does nothing once there is a second thread: only one that is alone may change the heap.
+/// Makes the threads of this process share few heaps and return free memory early. Does nothing once
+/// there is a second thread: the settings may be changed by a single thread only.
 ///
-/// By itself each thread gets a heap of its own, up to eight for each CPU. Ours come and go with
-/// the blocking work, each heap would keep the most that any of them ever held.
-pub fn economise() {
+/// By default each thread gets a heap of its own, up to eight for each CPU, and each heap would keep
+/// its peak of memory.
+pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
         set_up();
@@ -24,7 +24,7 @@ fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
         (libc::M_TRIM_THRESHOLD, SPARE),
-        // Named, for else it grows with the largest answer, and what is spared with it.
+        // Set, because it otherwise grows with the largest answer.
         (libc::M_MMAP_THRESHOLD, SPARE),
     ] {
         // SAFETY: it takes two numbers, and its caller has seen that this thread is alone. What it
@@ -33,9 +33,8 @@ fn set_up() {
     }
 }
 
-/// Gives back to the machine what is free between what is in use. By itself the C library gives back
-/// the end of a heap only, and one small thing that stays keeps all before it. Takes a millisecond
-/// or two, for which others wait who want memory; blocks.
+/// Returns free memory within the heap to the kernel. By default the C library returns only the end
+/// of a heap. Takes a millisecond or two, in which other threads may wait for memory; blocks.
 #[allow(unsafe_code, reason = "no safe door to this call")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
@@ -48,7 +47,7 @@ pub fn trim() {
 
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
-/// Bytes that are not worth a call of the kernel.
+/// Free bytes at the end of a heap that are kept.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 512 << 10;
 

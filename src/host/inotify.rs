@@ -1,32 +1,32 @@
-//! The kernel's notices about files, as something the runtime can wait for.
+//! inotify for the async runtime.
 
 use std::{io, sync::Arc};
 
 use nix::sys::inotify::{InitFlags, Inotify, InotifyEvent};
 use tokio::io::Interest;
 
-use super::readiness::Watched;
+use super::readiness::Registered;
 
-/// Opens a descriptor for notices. To be called in a runtime.
+/// Opens an inotify descriptor. To be called in a runtime.
 ///
 /// # Errors
 /// The kernel's limits on descriptors of this kind are reached.
-pub(super) fn open() -> io::Result<(Arc<Inotify>, Notices)> {
+pub(super) fn open() -> io::Result<(Arc<Inotify>, Notifications)> {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Arc::new(Inotify::init(flags)?);
-    let notices = Notices(Watched::new(Arc::clone(&inotify), Interest::READABLE)?);
+    let notices = Notifications(Registered::new(Arc::clone(&inotify), Interest::READABLE)?);
     Ok((inotify, notices))
 }
 
-/// Where notices come out.
+/// The events of an inotify descriptor.
 #[derive(Debug)]
-pub(super) struct Notices(Watched<Arc<Inotify>>);
+pub(super) struct Notifications(Registered<Arc<Inotify>>);
 
-impl Notices {
+impl Notifications {
     /// The next ones; at least one. Dropping the future loses none.
     ///
     /// # Errors
-    /// The descriptor is of no more use.
+    /// The descriptor can no longer be used.
     pub(super) async fn next(&mut self) -> io::Result<Vec<InotifyEvent>> {
         loop {
             let mut ready = self.0.readiness().readable().await?;

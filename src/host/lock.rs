@@ -1,5 +1,5 @@
-//! One process at a time: a lock that ends with its holder, however that ends. Its file says who
-//! the holder is and on which socket it serves.
+//! A lock for one process, which ends with the process. The lock file has the pid and the socket of
+//! the holder.
 
 use std::{
     fmt,
@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::{error::HostError, file};
 
-/// A held lock; dropping it frees it. The file stays: whoever removed it could let two processes
-/// lock two files of one name.
+/// A held lock; dropping it frees it. The file stays: without it two processes could lock two files
+/// of one name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -25,12 +25,12 @@ pub struct Lock {
 /// The lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another process has it.
     #[error("{} is locked by {holder}", path.display())]
     Held {
         /// The lock's file.
         path: PathBuf,
-        /// What the holder wrote of itself.
+        /// The holder, from the file.
         holder: Holder,
     },
     /// The file cannot be made or locked.
@@ -38,12 +38,12 @@ pub enum LockError {
     Host(#[from] HostError),
 }
 
-/// Who has a lock, as far as its file tells.
+/// The holder of a lock, from its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// The process.
     pub pid: Option<u32>,
-    /// Where it serves.
+    /// Its socket.
     pub socket: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ impl Lock {
     /// `socket`. Does not wait.
     ///
     /// # Errors
-    /// Somebody has it, or the file cannot be written.
+    /// Another process has it, or the file cannot be written.
     pub fn take(path: &Path, socket: &Path) -> Result<Self, LockError> {
         let mut file = options()
             .write(true)
@@ -69,13 +69,13 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(HostError::new("lock", path, e).into()),
         }
         let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
-        // Only for whoever meets the lock; without it the lock holds as well.
+        // Only for messages of other processes; the lock holds without it.
         let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
         Ok(Self { file })
     }
 
-    /// Whether its file still is the one at `path`: if somebody removed it, another process can take
-    /// the next one of that name.
+    /// Whether its file is still the one at `path`: if it was removed, another process can lock a new
+    /// one.
     pub fn is_at(&self, path: &Path) -> bool {
         let same =
             |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
@@ -83,17 +83,17 @@ impl Lock {
         held.and_then(|held| found.map(|found| same(held, found))).unwrap_or_default()
     }
 
-    /// Who has the lock at `path`; nobody where there is no such file.
+    /// The holder of the lock at `path`; none without such a file.
     ///
     /// # Errors
-    /// The file cannot be looked at.
+    /// The file cannot be read.
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let file = match options().open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(HostError::new("open", path, e)),
         };
-        // Shared, and for a moment: whoever takes it meanwhile tries again.
+        // Shared and short: a process that wants the lock meanwhile tries again.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
@@ -102,8 +102,8 @@ impl Lock {
     }
 }
 
-/// Makes a directory for locks, and those above it. One that is there already must be such that
-/// nobody but root and us can write to it: others could keep us out for ever.
+/// Creates the directory for locks and its parents. An existing one must be writable by root and us
+/// only: other users could take the lock.
 ///
 /// # Errors
 /// It cannot be made, or others can write to it.
@@ -121,7 +121,7 @@ pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
 }
 
 impl Holder {
-    /// What stands in a lock's file.
+    /// Reads a lock file.
     fn read(file: File) -> Self {
         let mut text = String::new();
         match file.take(LONGEST_TEXT).read_to_string(&mut text) {
@@ -161,7 +161,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Whoever could open a lock's file could lock it; who looks into the directory may.
+/// A user who can open the file could lock it; its directory may be listed.
 const DIRECTORY_MODE: u32 = 0o755;
 /// More than a process id and the longest path of a socket need.
 const LONGEST_TEXT: u64 = 256;

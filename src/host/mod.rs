@@ -1,7 +1,7 @@
-//! Small typed doors to this machine's kernel and file system; the only `unsafe`.
+//! System calls, `/proc`, cgroups, mounts and files of this machine; the only `unsafe` code.
 //!
-//! Everything here blocks unless its name says otherwise: call it from `spawn_blocking` when it
-//! may touch a disk. Nothing here knows pods, plugins or Docker.
+//! Functions block unless they are async: call them in `spawn_blocking` when they may touch a disk.
+//! Nothing here knows pods, plugins or Docker.
 
 pub mod apparmor;
 pub mod beneath;
@@ -9,6 +9,8 @@ pub mod capability;
 pub mod cgroup;
 pub mod clock;
 pub mod descriptors;
+pub mod device_node;
+pub mod directory_watch;
 pub mod disk;
 pub mod error;
 pub mod file;
@@ -19,7 +21,6 @@ mod inotify;
 pub mod lock;
 pub mod mounts;
 pub mod netns;
-pub mod node;
 pub mod overlay;
 pub mod pidfd;
 pub mod process;
@@ -31,4 +32,3 @@ pub mod selinux;
 pub mod socket;
 pub mod tail_watch;
 pub mod tree;
-pub mod watch;

@@ -1,4 +1,4 @@
-//! The kernel's table of mounts, and whether mounts made at a place are seen elsewhere.
+//! The mount table of a process, and the mount propagation at a path.
 
 use std::{
     collections::HashMap,
@@ -8,71 +8,70 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::capability::listener;
+use super::capability::listening_pid;
 
 /// A line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// Of the file system, `major:minor`.
+pub struct MountInfo<'a> {
+    /// Device of the file system, `major:minor`.
     pub device: &'a str,
-    /// Which directory of the file system is seen.
+    /// The mounted directory of the file system.
     pub root: PathBuf,
-    /// And where.
+    /// The mount point.
     pub point: PathBuf,
-    /// Who sees what is mounted below.
-    pub sharing: Sharing,
+    /// MountPropagation of mounts below it.
+    pub propagation: MountPropagation,
     /// The file system's type.
     pub kind: &'a str,
-    /// What is mounted: a device, or any word.
+    /// The mount source: a device, or any text.
     pub source: &'a str,
     /// The file system's own options, [`unescaped`] one by one; empty when there are none.
     pub options: &'a str,
 }
 
-/// Who sees what is mounted below a place.
+/// Mount propagation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sharing {
-    /// What is mounted here appears elsewhere, and the other way round.
+pub struct MountPropagation {
+    /// Mounts propagate in both directions.
     pub shared: bool,
-    /// What is mounted elsewhere appears here.
+    /// Mounts propagate from elsewhere to here.
     pub follows: bool,
 }
 
-/// How every mount is shared, from one reading of the table: a machine may have tens of thousands,
-/// and a container many mounts to be looked up.
+/// The propagation of every mount, from one read of the table: a machine may have tens of thousands,
+/// and a container may need many.
 #[derive(Debug)]
-pub struct Shared {
-    by_point: HashMap<PathBuf, Sharing>,
+pub struct MountTable {
+    by_point: HashMap<PathBuf, MountPropagation>,
 }
 
-impl Shared {
-    /// As the engine behind the socket sees it; where that one cannot be looked at, as we do.
+impl MountTable {
+    /// The mount table of the engine behind the socket; our own if it cannot be read.
     ///
     /// # Errors
-    /// There is no table.
-    pub fn seen_by(engine_socket: &Path) -> io::Result<Self> {
-        let table = listener(engine_socket)
+    /// There is no mount table.
+    pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
+        let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
             .map_or_else(|| fs::read_to_string("/proc/self/mountinfo"), Ok)?;
-        Ok(Self::told_by(&table))
+        Ok(Self::parse(&table))
     }
 
-    /// Of mounts that lie upon each other the last one counts.
-    fn told_by(table: &str) -> Self {
-        let mounts = table.lines().filter_map(Entry::read);
-        Self { by_point: mounts.map(|mount| (mount.point, mount.sharing)).collect() }
+    /// Of several mounts at one path the last one counts.
+    fn parse(table: &str) -> Self {
+        let mounts = table.lines().filter_map(MountInfo::read);
+        Self { by_point: mounts.map(|mount| (mount.point, mount.propagation)).collect() }
     }
 
-    /// Of the mount that holds `place`. Of a place that is not there, its nearest directory above
-    /// that is.
+    /// The propagation at `place`, or at its nearest existing parent directory.
     ///
     /// # Errors
-    /// The place cannot be looked at.
-    pub fn of(&self, place: &Path) -> io::Result<Sharing> {
-        Ok(self.of_resolved(&resolved(place)?))
+    /// The path cannot be read.
+    pub fn propagation(&self, place: &Path) -> io::Result<MountPropagation> {
+        Ok(self.propagation_of(&resolved(place)?))
     }
 
-    fn of_resolved(&self, place: &Path) -> Sharing {
+    fn propagation_of(&self, place: &Path) -> MountPropagation {
         let nearest = place.ancestors().find_map(|above| self.by_point.get(above));
         nearest.copied().unwrap_or_default()
     }
@@ -88,30 +87,31 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The mount that a place is on; the last line wins where mounts lie upon each other.
-pub fn holding<'a>(table: &'a str, place: &Path) -> Option<Entry<'a>> {
-    let mounts = table.lines().filter_map(Entry::read);
-    let holding = mounts.filter(|mount| place.starts_with(&mount.point));
-    holding.max_by_key(|mount| mount.point.components().count())
+/// The mount that a path is on; of several mounts at one path, the last.
+pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
+    let mounts = table.lines().filter_map(MountInfo::read);
+    let mount_of = mounts.filter(|mount| place.starts_with(&mount.point));
+    mount_of.max_by_key(|mount| mount.point.components().count())
 }
 
-impl<'a> Entry<'a> {
+impl<'a> MountInfo<'a> {
     /// Fields of a line: id, parent, device, root, mount point, options, any number of tags, `-`,
     /// type, source, options of the file system. None for what is no such line.
     pub fn read(line: &'a str) -> Option<Self> {
         let (place, source) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(2);
         let (device, root, point) = (place.next()?, place.next()?, place.next()?);
-        let sharing = place.skip(1).fold(Sharing::default(), |sharing, tag| Sharing {
-            shared: sharing.shared || tag.starts_with("shared:"),
-            follows: sharing.follows || tag.starts_with("master:"),
-        });
+        let propagation =
+            place.skip(1).fold(MountPropagation::default(), |propagation, tag| MountPropagation {
+                shared: propagation.shared || tag.starts_with("shared:"),
+                follows: propagation.follows || tag.starts_with("master:"),
+            });
         let mut source = source.splitn(3, ' ');
         Some(Self {
             device,
             root: unescaped(root),
             point: unescaped(point),
-            sharing,
+            propagation,
             kind: source.next()?,
             source: source.next().unwrap_or_default(),
             options: source.next().unwrap_or_default(),
@@ -143,14 +143,14 @@ mod tests {
     #[test]
     fn a_line_is_read_whole() {
         let line = "23 21 8:2 /a\\134b /srv/a\\040b rw shared:7 - overlay  rw,upperdir=/c\\054d";
-        let entry = Entry::read(line).unwrap();
+        let entry = MountInfo::read(line).unwrap();
         assert_eq!((entry.device, entry.kind), ("8:2", "overlay"));
         assert_eq!((entry.root.as_path(), entry.point.as_path()), places());
-        assert_eq!(entry.sharing, Sharing { shared: true, follows: false });
+        assert_eq!(entry.propagation, MountPropagation { shared: true, follows: false });
         assert_eq!(entry.options, "rw,upperdir=/c\\054d");
-        assert_eq!(Entry::read("1 2 0:3 / / rw - proc").unwrap().options, "");
+        assert_eq!(MountInfo::read("1 2 0:3 / / rw - proc").unwrap().options, "");
         for rubbish in ["", " - ", "1 2 0:3 / - proc", "1 2 0:3 / / rw"] {
-            assert_eq!(Entry::read(rubbish), None, "{rubbish}");
+            assert_eq!(MountInfo::read(rubbish), None, "{rubbish}");
         }
     }
 
@@ -183,7 +183,8 @@ mod tests {
             26 25 8:3 / /top rw - tmpfs tmpfs rw\n\
             rubbish\n";
         let of = |place: &str| {
-            let Sharing { shared, follows } = Shared::told_by(table).of_resolved(Path::new(place));
+            let MountPropagation { shared, follows } =
+                MountTable::parse(table).propagation_of(Path::new(place));
             (shared, follows)
         };
         assert_eq!(of("/"), (true, false));
@@ -192,15 +193,18 @@ mod tests {
         assert_eq!(of("/srv/a b/c"), (true, true));
         assert_eq!(of("/srv/a"), (false, true));
         assert_eq!(of("/top/x"), (false, false));
-        assert_eq!(Shared::told_by("").of_resolved(Path::new("/")), Sharing::default());
+        assert_eq!(
+            MountTable::parse("").propagation_of(Path::new("/")),
+            MountPropagation::default()
+        );
     }
 
     #[test]
     fn of_this_machine() {
-        let now = Shared::seen_by(Path::new("/nonexistent.sock")).unwrap();
-        now.of(Path::new("/proc/self")).unwrap();
+        let now = MountTable::of_engine(Path::new("/nonexistent.sock")).unwrap();
+        now.propagation(Path::new("/proc/self")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("a/b/c");
-        assert_eq!(now.of(&absent).unwrap(), now.of(folder.path()).unwrap());
+        assert_eq!(now.propagation(&absent).unwrap(), now.propagation(folder.path()).unwrap());
     }
 }

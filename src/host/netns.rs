@@ -1,4 +1,4 @@
-//! Network namespaces: keeping one alive under a path, and working inside one.
+//! Network namespaces: pins, and work inside of one.
 //!
 //! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. It keeps the namespace
 //! after its last process has gone, so that plugins can still clean up inside it. Children
@@ -35,11 +35,11 @@ use super::{
 
 /// Pins the network namespace of process `pid` at `at`; makes the directories above it.
 ///
-/// Repeating it is fine. A pin of another namespace left at `at` is replaced.
+/// A pin of the same namespace is success. A pin of another namespace left at `at` is replaced.
 ///
 /// # Errors
 /// The process has gone, lives in our own namespace (a reused pid, or a mistake: plugins must
-/// never be let loose on the host), or mounting is not permitted.
+/// never work in the host's namespace), or mounting is not permitted.
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
@@ -54,7 +54,7 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
         unpin(at)?;
     }
     mount_pin(&source, at)?;
-    // The pid may have changed hands between the look and the mount.
+    // The pid may have been reused between the check and the mount.
     if identity(at)? == wanted {
         return Ok(());
     }
@@ -103,8 +103,8 @@ pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }
 
-/// Whether there is certainly no namespace at `at`: nothing, or a plain file. What may not be
-/// looked at may well be there.
+/// Whether there is certainly no namespace at `at`: nothing, or a plain file. False without the
+/// permission to read it.
 pub fn is_gone(at: &Path) -> bool {
     match statfs(at) {
         Ok(facts) => facts.filesystem_type() != NSFS_MAGIC,
@@ -118,7 +118,7 @@ pub fn is_our_own(at: &Path) -> bool {
     identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
-/// Brings `lo` up in the namespace at `at`; it is created down. Addresses appear by themselves.
+/// Sets `lo` up in the namespace at `at`; the kernel adds its addresses.
 ///
 /// # Errors
 /// No namespace there, or not permitted.
@@ -126,7 +126,7 @@ pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, || raise_interface(LOOPBACK))
 }
 
-/// Addresses of an interface in the namespace at `at`, but for those of the link alone.
+/// Addresses of an interface in the namespace at `at`, without link-local ones.
 ///
 /// # Errors
 /// No namespace there, or not permitted.

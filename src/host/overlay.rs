@@ -20,7 +20,7 @@ use nix::{
     sys::stat::{major, minor},
 };
 
-use super::{capability::listener, error::HostError, mounts::Entry};
+use super::{capability::listening_pid, error::HostError, mounts::MountInfo};
 
 /// Mounts `layers`, the topmost first, as one read-only directory at `at`, which is created with what
 /// is missing above it. Only root can enter the directory above: files of an image may have
@@ -74,14 +74,14 @@ pub fn is_mounted(at: &Path) -> bool {
     device(at).is_some_and(|own| above.is_some_and(|above| above != own))
 }
 
-/// Whether the process that listens on `socket` sees the mount at `at`: it may live in another
-/// mount namespace. One that cannot be found out sees nothing.
+/// Whether the mount at `at` is visible to the process that listens on `socket`, which may have
+/// another mount namespace. False if that process cannot be found.
 pub fn is_visible_to(socket: &Path, at: &Path) -> bool {
-    let Some(pid) = listener(socket) else { return false };
+    let Some(pid) = listening_pid(socket) else { return false };
     let Ok(facts) = fs::symlink_metadata(at) else { return false };
     let device = format!("{}:{}", major(facts.dev()), minor(facts.dev()));
     let Ok(table) = fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { return false };
-    let mut mounts = table.lines().filter_map(Entry::read);
+    let mut mounts = table.lines().filter_map(MountInfo::read);
     mounts.any(|mount| mount.device == device && mount.point == at)
 }
 

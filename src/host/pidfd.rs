@@ -1,9 +1,8 @@
-//! Holding on to one process: a pid can change hands at any time, what is held here cannot.
+//! A handle of one process that is safe against reuse of its pid.
 //!
-//! A pid alone names whoever has it at the moment. With its start time it names one process for
-//! good; a pidfd, opened and then held against that start time, makes signals and waits meet that
-//! process or nobody. Kernels before 5.3 have none: there the start time is looked at right
-//! before each signal, and waiting is looking again.
+//! A pid with its start time identifies one process. A pidfd is opened and then checked against the
+//! start time, so signals and waits reach that process or none. Kernels before 5.3 have no pidfd:
+//! there the start time is read right before each signal, and waiting is polling.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -15,15 +14,15 @@ use tokio::io::Interest;
 
 use super::{
     processes::{Identity, Processes},
-    readiness::Watched,
+    readiness::Registered,
 };
 
-/// One process, alive or not, that is never mistaken for another.
+/// One process, running or not, never another one with its pid.
 #[derive(Debug)]
-pub struct Held {
+pub struct ProcessHandle {
     who: Identity,
     processes: Processes,
-    descriptor: Option<Watched<OwnedFd>>,
+    descriptor: Option<Registered<OwnedFd>>,
 }
 
 /// A signal to send.
@@ -35,20 +34,20 @@ pub enum Message {
     Kill,
 }
 
-impl Held {
-    /// Takes hold of a process; none when it has ended. To be called in a runtime.
+impl ProcessHandle {
+    /// Opens a process; none when it has ended. To be called in a runtime.
     ///
     /// # Errors
     /// No descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            Ok(descriptor) => Some(Watched::new(descriptor, Interest::READABLE)?),
+            Ok(descriptor) => Some(Registered::new(descriptor, Interest::READABLE)?),
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error.into()),
         };
         let held = Self { who, processes: processes.clone(), descriptor };
-        // Looked at after opening: who is there now has been there since before.
+        // Checked after opening, so that the pidfd is of this process.
         Ok(held.is_same().then_some(held))
     }
 
@@ -72,20 +71,20 @@ impl Held {
         }
     }
 
-    /// Resolves when it has ended, whether or not its parent has taken notice.
+    /// Resolves when it has ended, also before its parent has waited for it.
     pub async fn ended(&self) {
         if let Some(descriptor) = &self.descriptor
             && descriptor.readiness().readable().await.is_ok()
         {
             return;
         }
-        while self.processes.one(self.who.pid).is_some_and(|now| now.who == self.who && now.lives) {
+        while self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.lives) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
     fn is_same(&self) -> bool {
-        self.processes.one(self.who.pid).is_some_and(|now| now.who == self.who)
+        self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who)
     }
 }
 
@@ -94,7 +93,7 @@ fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
-/// How often a process is looked at where it cannot be waited for.
+/// Interval of polling without a pidfd.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

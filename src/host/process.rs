@@ -1,8 +1,8 @@
-//! Running one foreign program to its end: fed, listened to, bounded and never left behind.
+//! Runs another program to its end, with input, output, a deadline and a limit of output.
 //!
-//! The program leads a process group of its own. Whatever ends the call early (the deadline, too
-//! much output, a dropped future) kills the whole group. Once the program itself has ended, a
-//! background process it may have left is not touched, and is not waited for either.
+//! The program has its own process group. A deadline, too much output or a dropped future kills the
+//! group. Background processes that remain after the program has ended are neither killed nor waited
+//! for.
 
 use std::{
     fmt, io,
@@ -28,18 +28,18 @@ use crate::error::Kind;
 
 /// A program to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// The executable; a bare name is looked for in `PATH`.
-    pub program: &'a Path,
-    /// What it is called with.
+pub struct Program<'a> {
+    /// The executable; a bare name is searched in `PATH`.
+    pub executable: &'a Path,
+    /// Its arguments.
     pub arguments: &'a [&'a str],
-    /// Variables set over those inherited from us.
+    /// Variables in addition to ours.
     pub environment: &'a [(&'static str, &'a str)],
-    /// What it reads from its standard input, to the end.
+    /// Its standard input.
     pub input: &'a [u8],
-    /// How long it may take.
+    /// Its deadline.
     pub patience: Duration,
-    /// How many bytes it may print; one more and it is killed.
+    /// Limit of its output in bytes; beyond it is killed.
     pub output_limit: usize,
 }
 
@@ -48,9 +48,9 @@ pub struct Job<'a> {
 pub struct Finished {
     /// How it ended.
     pub ending: Ending,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// The beginning of what it printed as errors, made readable.
+    /// The beginning of its standard error, without control characters.
     pub stderr: String,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// A program that did not get to its own end.
+/// A program that did not end by itself.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     /// It could not be started.
@@ -87,7 +87,7 @@ pub enum ProcessError {
     Start {
         /// The executable.
         program: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -96,17 +96,17 @@ pub enum ProcessError {
     Deadline {
         /// The executable.
         program: PathBuf,
-        /// How long it had.
+        /// The deadline.
         patience: Duration,
-        /// What it had printed as errors until then.
+        /// Its standard error until then.
         stderr: String,
     },
-    /// It was killed for printing too much.
+    /// It was killed for too much output.
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
     TooMuch {
         /// The executable.
         program: PathBuf,
-        /// How much it may print.
+        /// The limit.
         limit: usize,
     },
     /// Its end could not be observed.
@@ -114,14 +114,14 @@ pub enum ProcessError {
     Follow {
         /// The executable.
         program: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl ProcessError {
-    /// Only time is something a caller can act on.
+    /// The kind, which decides the gRPC code.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Deadline { .. } => Kind::DeadlineExceeded,
@@ -134,27 +134,29 @@ impl ProcessError {
 ///
 /// # Errors
 /// It could not be started, or was killed: see [`ProcessError`]. A failing exit is no error here.
-pub async fn run(job: Job<'_>) -> Result<Finished, ProcessError> {
-    let mut group = Group::start(&job).await?;
-    let mut heard = Heard::default();
-    let end = timeout(job.patience, group.converse(&job, &mut heard)).await;
-    let program = job.program.to_owned();
+pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
+    let mut group = ProcessGroup::start(&program).await?;
+    let mut output = Output::default();
+    let end = timeout(program.patience, group.communicate(&program, &mut output)).await;
+    let path = program.executable.to_owned();
     match end {
         Ok(Ok(status)) => {
             let ending = Ending::of(status);
-            Ok(Finished { ending, stdout: heard.stdout, stderr: readable(&heard.stderr) })
+            Ok(Finished { ending, stdout: output.stdout, stderr: readable(&output.stderr) })
         }
-        Ok(Err(Stop::TooMuch)) => Err(ProcessError::TooMuch { program, limit: job.output_limit }),
-        Ok(Err(Stop::Lost(source))) => Err(ProcessError::Follow { program, source }),
+        Ok(Err(Stop::TooMuch)) => {
+            Err(ProcessError::TooMuch { program: path, limit: program.output_limit })
+        }
+        Ok(Err(Stop::Lost(source))) => Err(ProcessError::Follow { program: path, source }),
         Err(_) => {
-            let stderr = readable(&heard.stderr);
-            Err(ProcessError::Deadline { program, patience: job.patience, stderr })
+            let stderr = readable(&output.stderr);
+            Err(ProcessError::Deadline { program: path, patience: program.patience, stderr })
         }
     }
 }
 
 #[derive(Default)]
-struct Heard {
+struct Output {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -165,18 +167,18 @@ enum Stop {
 }
 
 /// A running program with everything it starts, killed when dropped unless it ended.
-struct Group {
+struct ProcessGroup {
     child: Child,
     leader: Option<Pid>,
 }
 
-impl Group {
-    /// A binary that is just being replaced cannot be executed for a moment; that is waited out.
-    async fn start(job: &Job<'_>) -> Result<Self, ProcessError> {
-        let mut command = Command::new(job.program);
+impl ProcessGroup {
+    /// A binary that is being replaced cannot be executed for a moment; this is retried.
+    async fn start(program: &Program<'_>) -> Result<Self, ProcessError> {
+        let mut command = Command::new(program.executable);
         command
-            .args(job.arguments)
-            .envs(job.environment.iter().copied())
+            .args(program.arguments)
+            .envs(program.environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -191,21 +193,28 @@ impl Group {
                 }
                 Err(e) if is_busy(&e) && tries < BUSY_TRIES => sleep(BUSY_PAUSE).await,
                 Err(source) => {
-                    return Err(ProcessError::Start { program: job.program.to_owned(), source });
+                    return Err(ProcessError::Start {
+                        program: program.executable.to_owned(),
+                        source,
+                    });
                 }
             }
             tries += 1;
         }
     }
 
-    async fn converse(&mut self, job: &Job<'_>, heard: &mut Heard) -> Result<ExitStatus, Stop> {
+    async fn communicate(
+        &mut self,
+        program: &Program<'_>,
+        output: &mut Output,
+    ) -> Result<ExitStatus, Stop> {
         let (stdin, stdout, stderr) =
             (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take());
         let pipes = async {
             tokio::try_join!(
-                feed(stdin, job.input),
-                hear(stdout, &mut heard.stdout, job.output_limit),
-                note(stderr, &mut heard.stderr),
+                write_stdin(stdin, program.input),
+                read_output(stdout, &mut output.stdout, program.output_limit),
+                read_stderr(stderr, &mut output.stderr),
             )
             .map(|_| ())
         };
@@ -213,7 +222,7 @@ impl Group {
         let status = tokio::select! {
             done = &mut pipes => { done?; self.child.wait().await }
             status = self.child.wait() => {
-                // All it printed is in the pipes by now; only a process it left behind can
+                // Its output is complete in the pipes; only a process it left behind can
                 // keep them open.
                 if let Ok(done) = timeout(LEFTOVERS, &mut pipes).await { done?; }
                 status
@@ -225,17 +234,17 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may have ended in this very moment.
+            // It may have ended a moment ago.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }
 }
 
-/// A program that does not care for its input closes it early; that is its right.
-async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
+/// A program may close its input early.
+async fn write_stdin(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
     let Some(mut stdin) = stdin else { return Ok(()) };
     match stdin.write_all(input).await {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Stop::Lost(e)),
@@ -243,7 +252,7 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
     }
 }
 
-async fn hear(
+async fn read_output(
     pipe: Option<impl AsyncRead + Unpin>,
     into: &mut Vec<u8>,
     limit: usize,
@@ -257,8 +266,8 @@ async fn hear(
     Ok(())
 }
 
-/// Keeps the beginning and lets the rest go by, so that a talkative program is not blocked.
-async fn note(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), Stop> {
+/// Keeps the beginning and discards the rest, so that the program is not blocked.
+async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), Stop> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = Vec::with_capacity(4096);
     while pipe.read_buf(&mut piece).await.map_err(Stop::Lost)? > 0 {

@@ -1,6 +1,6 @@
-//! The process table, as far as it tells who belongs together.
+//! The process table: parents, sessions, cgroups.
 //!
-//! A process that ends while it is looked at is simply not there. Nothing is kept between looks.
+//! A process that ends while it is read counts as absent. Nothing is cached.
 
 use std::{
     fs::{self, File},
@@ -10,25 +10,25 @@ use std::{
 
 use super::error::HostError;
 
-/// One process for good: a pid may be used again, but not with the same start time.
+/// Identifies a process: a pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
     /// When it began, in clock ticks since the machine did.
     pub started: u64,
 }
 
-/// A process and its kin.
+/// A process and its relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Which one.
+    /// Its identity.
     pub who: Identity,
-    /// Pid of its parent; of an orphan, of whoever took it in.
+    /// Pid of its parent; for an orphan, of its reaper.
     pub parent: u32,
-    /// Pid of the leader of its session, who need not be there any more.
+    /// Pid of the leader of its session, which may have ended.
     pub session: u32,
-    /// It runs; false for one that has ended and is still listed.
+    /// Whether it runs; false for a zombie.
     pub lives: bool,
 }
 
@@ -44,7 +44,7 @@ impl Processes {
         Self { root: root.into() }
     }
 
-    /// Numbers of the processes of this name, which the kernel cuts after 15 bytes.
+    /// Pids of the processes of this name, which the kernel cuts after 15 bytes.
     pub fn named(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
@@ -65,29 +65,29 @@ impl Processes {
         for entry in fs::read_dir(&self.root).map_err(fail)? {
             let name = entry.map_err(fail)?.file_name();
             let pid = name.to_str().and_then(|name| name.parse().ok());
-            found.extend(pid.and_then(|pid| self.one(pid)));
+            found.extend(pid.and_then(|pid| self.get(pid)));
         }
         Ok(found)
     }
 
-    /// One process, if there is one.
-    pub fn one(&self, pid: u32) -> Option<Process> {
+    /// The process with this pid, if there is one.
+    pub fn get(&self, pid: u32) -> Option<Process> {
         process(pid, &self.text(pid, "stat")?)
     }
 
-    /// Whether a step of the path of its control group holds `name`.
-    pub fn is_grouped_under(&self, pid: u32, name: &str) -> bool {
+    /// Whether a component of its cgroup path contains `name`.
+    pub fn is_in_cgroup(&self, pid: u32, name: &str) -> bool {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
 
-    /// Whether it was started with this `NAME=value` in its environment; none while it shows no
-    /// environment, which is so for a moment of every exec, and for good of who was given none.
-    pub fn was_given(&self, pid: u32, variable: &str) -> Option<bool> {
+    /// Whether its environment has this `NAME=value`; none while it has no environment, which is so
+    /// for a moment of every execve, and always for a process without one.
+    pub fn has_environment(&self, pid: u32, variable: &str) -> Option<bool> {
         let variables = self.bytes(pid, "environ").filter(|bytes| !bytes.is_empty())?;
         Some(variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes()))
     }
 
-    /// The pipes its standard output and error lead to, by the kernel's names for them.
+    /// The pipes of its standard output and error, by their names in `/proc`.
     pub fn output_pipes(&self, pid: u32) -> Vec<String> {
         let targets = ["1", "2"].map(|fd| fs::read_link(self.place(pid, "fd").join(fd)).ok());
         let name = |target: PathBuf| target.to_str().map(str::to_owned);
@@ -126,7 +126,7 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
 /// Fields between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// No environment that matters is larger; what is, is not read to its end.
+/// Limit of an environment; a larger one is truncated.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a directory tree takes of its file system, from the file system's own books: a project
-//! quota counts it as it changes, so that nobody has to walk.
+//! The disk usage of a directory tree with a project quota: the file system counts it, so no walk is
+//! needed.
 
 use std::{
     io,
@@ -17,27 +17,31 @@ use nix::{
 
 use super::tree::Size;
 
-/// What is counted for the layer that `directory` is part of, where the directory around it is a
-/// project of its own. That one counts as a whole: Docker puts the number there, and its few other
-/// entries (an overlay's work directory) come with it.
+/// The usage of the layer that `directory` is part of, if its parent directory is a project. The
+/// figure is of the whole project, because Docker sets it there: the overlay's work directory is
+/// included.
 ///
-/// None where there is no such project, where whole storage is one, where nobody counts, and where
-/// the kernel cannot be asked: before Linux 5.14, or without `CAP_SYS_ADMIN`.
+/// None if there is no such project, if it is the whole storage, if quotas are off, before Linux
+/// 5.14, and without `CAP_SYS_ADMIN`.
 pub fn used(directory: &Path) -> Option<Size> {
     let directory = open(directory, WAY, Mode::empty()).ok()?;
     let layer = openat(&directory, "..", WAY, Mode::empty()).ok()?;
     let around = openat(&layer, "..", WAY, Mode::empty()).ok()?;
-    let project = own(heirs(&directory)?, heirs(&layer)?, heirs(&around))?;
-    counted(layer.as_fd(), project).ok()
+    let project = own_project(
+        inherited_project(&directory)?,
+        inherited_project(&layer)?,
+        inherited_project(&around),
+    )?;
+    project_usage(layer.as_fd(), project).ok()
 }
 
-/// The number two directories share, and what is around them does not.
-fn own(directory: u32, layer: u32, around: Option<u32>) -> Option<u32> {
+/// The project of two directories that their parent is not in.
+fn own_project(directory: u32, layer: u32, around: Option<u32>) -> Option<u32> {
     (directory == layer && around != Some(layer)).then_some(layer)
 }
 
-/// The project that whatever is made in a directory becomes part of; 0 is none.
-fn heirs(directory: &OwnedFd) -> Option<u32> {
+/// The project that new entries of a directory inherit; 0 is none.
+fn inherited_project(directory: &OwnedFd) -> Option<u32> {
     let facts = attributes(directory.as_fd()).ok()?;
     (facts.flags & INHERITED != 0 && facts.project != 0).then_some(facts.project)
 }
@@ -56,9 +60,9 @@ fn attributes(directory: BorrowedFd<'_>) -> nix::Result<Attributes> {
     Ok(facts)
 }
 
-/// What is counted for a project, on the file system of an open directory.
+/// The usage of a project, on the file system of an open directory.
 #[allow(unsafe_code, reason = "no safe door to this system call")]
-fn counted(on: BorrowedFd<'_>, project: u32) -> io::Result<Size> {
+fn project_usage(on: BorrowedFd<'_>, project: u32) -> io::Result<Size> {
     let mut counts = MaybeUninit::<libc::dqblk>::zeroed();
     // SAFETY: the descriptor is open for the length of the call, and the kernel writes no more
     // than the record this command is documented to fill.

@@ -27,12 +27,12 @@ use rustix::{
 
 use super::error::HostError;
 
-/// Where files keep their SELinux label.
+/// The attribute of SELinux labels.
 pub const SELINUX: &str = "security.selinux";
 
 /// Sets attribute `name` to `value` on `root` and everything below it; how many it was set on.
-/// What vanishes meanwhile, and file systems that keep no such attribute, are passed over. It is
-/// left as it is when `is_over` says so.
+/// Entries that are removed meanwhile, and file systems without such attributes, are skipped. It stops
+/// when `is_over` returns true.
 ///
 /// # Errors
 /// More than [`MOST`] files, deeper than [`DEEPEST`] directories, what the kernel refuses, or
@@ -71,7 +71,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The root's own path is the caller's, links and all.
+    /// The root's own path may have links.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
         let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,15 +1,15 @@
-//! What the kernel knows of a connection's bytes.
+//! The unsent bytes of a connection.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Bytes of a connection that were written and that the other side's kernel has not taken yet.
+/// Bytes that were written to a connection and not yet acknowledged by the peer's kernel.
 ///
 /// # Errors
 /// Not a socket that is connected.
-pub fn untaken(socket: &impl AsFd) -> io::Result<u64> {
+pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes = 0;
     ask(socket.as_fd().as_raw_fd(), &mut bytes)?;
     Ok(u64::try_from(bytes).unwrap_or_default())
@@ -43,19 +43,19 @@ mod tests {
         os::unix::net::UnixStream,
     };
 
-    use super::untaken;
+    use super::unsent_bytes;
 
     #[test]
     fn what_nobody_takes_stays_with_us() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        assert_eq!(untaken(&ours).unwrap(), 0);
+        assert_eq!(unsent_bytes(&ours).unwrap(), 0);
         ours.write_all(b"to be read").unwrap();
-        assert!(untaken(&ours).unwrap() > 0);
+        assert!(unsent_bytes(&ours).unwrap() > 0);
         theirs.read_exact(&mut [0; 10]).unwrap();
-        assert_eq!(untaken(&ours).unwrap(), 0);
+        assert_eq!(unsent_bytes(&ours).unwrap(), 0);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(
-            untaken(&TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap(),
+            unsent_bytes(&TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap(),
             0
         );
     }

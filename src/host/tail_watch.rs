@@ -1,8 +1,8 @@
-//! Noticing that files grow, or are put aside for others, many files at one descriptor.
+//! Watches log files for growth and rotation, many files with one inotify descriptor.
 //!
-//! A file that is written a thousand times a second must not wake us as often: a watch tells
-//! once, and is set again by whoever has read all there was. What happens between the reading and
-//! the setting is told by nobody, so look once more after setting it.
+//! A file that is written a thousand times a second must not wake us as often: a watch reports one
+//! event, and is set again after everything was read. Changes between the read and the new watch are
+//! not reported, so the file has to be read once more after setting it.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,31 +13,31 @@ use nix::{
 
 use super::{
     error::HostError,
-    inotify::{self, Notices},
+    inotify::{self, Notifications},
 };
 
-/// Where watches are set. Clones set them at the same descriptor, from any thread.
+/// Sets watches. Clones use the same descriptor, from any thread.
 #[derive(Clone, Debug)]
 pub struct TailWatch {
     inotify: Arc<Inotify>,
 }
 
-/// Where watches tell. There is one for each [`TailWatch`].
+/// The events of a [`TailWatch`]; there is one of each.
 #[derive(Debug)]
-pub struct Tidings {
-    notices: Notices,
+pub struct TailEvents {
+    notices: Notifications,
 }
 
-/// One watch, as long as it is set. Never used for another file later on.
+/// One watch, as long as it is set. Never reused for another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tail(WatchDescriptor);
+pub struct WatchedFile(WatchDescriptor);
 
-/// What was told.
+/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// These files were written, closed, moved or removed. Their watches are spent.
-    Changed(Vec<Tail>),
-    /// More happened than the kernel keeps: any file may have changed, any watch may be spent.
+pub enum TailEvent {
+    /// These files were written, closed, moved or removed. Their watches are removed.
+    Changed(Vec<WatchedFile>),
+    /// The kernel's queue overflowed: any file may have changed, any watch may be removed.
     Anything,
 }
 
@@ -46,11 +46,11 @@ impl TailWatch {
     ///
     /// # Errors
     /// The kernel's limits on watches or descriptors are reached.
-    pub fn open() -> Result<(Self, Tidings), HostError> {
+    pub fn open() -> Result<(Self, TailEvents), HostError> {
         let opened = inotify::open();
         let (inotify, notices) =
             opened.map_err(|e| HostError::new("watch", Path::new("log files"), e))?;
-        Ok((Self { inotify }, Tidings { notices }))
+        Ok((Self { inotify }, TailEvents { notices }))
     }
 
     /// Sets a watch on the file that has this path now. Setting it again while it is set changes
@@ -58,50 +58,50 @@ impl TailWatch {
     ///
     /// # Errors
     /// The file is absent, or the kernel's limit on watches is reached.
-    pub fn set(&self, path: &Path) -> Result<Tail, HostError> {
+    pub fn set(&self, path: &Path) -> Result<WatchedFile, HostError> {
         let set = self.inotify.add_watch(path, mask());
-        set.map(Tail).map_err(|e| HostError::new("watch", path, e))
+        set.map(WatchedFile).map_err(|e| HostError::new("watch", path, e))
     }
 
-    /// Takes a watch away, spent or not.
-    pub fn take_away(&self, tail: Tail) {
-        // A spent one is gone already.
+    /// Removes a watch, also one that has reported.
+    pub fn remove(&self, tail: WatchedFile) {
+        // One that has reported is gone already.
         let _ = self.inotify.rm_watch(tail.0);
     }
 }
 
-impl Tidings {
-    /// What has happened since the last return. Dropping the future loses nothing.
+impl TailEvents {
+    /// The events since the last return. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// The descriptor is of no more use.
-    pub async fn next(&mut self) -> Result<Told, HostError> {
+    /// The descriptor can no longer be used.
+    pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;
             let mut changed = Vec::new();
             for event in events.map_err(|e| HostError::new("watch", Path::new("log files"), e))? {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                    return Ok(Told::Anything);
+                    return Ok(TailEvent::Anything);
                 }
-                // That a watch is gone follows every message of it.
+                // The removal of a watch follows its event.
                 if !event.mask.contains(AddWatchFlags::IN_IGNORED) {
-                    changed.push(Tail(event.wd));
+                    changed.push(WatchedFile(event.wd));
                 }
             }
             if !changed.is_empty() {
-                return Ok(Told::Changed(changed));
+                return Ok(TailEvent::Changed(changed));
             }
         }
     }
 }
 
-/// Whether a failed [`TailWatch::set`] means that the kernel gives no more watches.
+/// Whether a failed [`TailWatch::set`] means that the kernel's limit on watches is reached.
 pub fn is_exhausted(error: &HostError) -> bool {
     let errno = error.source.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
-/// Removal shows as a change of the link count while somebody still holds the file open.
+/// Removal is a change of the link count while the file is open elsewhere.
 fn mask() -> AddWatchFlags {
     AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE

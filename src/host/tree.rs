@@ -1,7 +1,7 @@
-//! How large a directory tree is, found out in steps, while others may be changing it.
+//! Disk usage of a directory tree, in steps, while it may be changing.
 //!
 //! The walk never follows a symbolic link, never leaves the file system it began on, counts a file
-//! with several names once, and passes over what goes away before it gets there.
+//! with several names once, and skips entries that are removed before it reads them.
 
 use std::{
     collections::HashSet,
@@ -21,7 +21,7 @@ use nix::{
 
 use super::error::HostError;
 
-/// What a tree takes of its file system.
+/// Disk usage of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Bytes on disk, as `du` counts.
@@ -30,7 +30,7 @@ pub struct Size {
     pub inodes: u64,
 }
 
-/// A walk that has begun. It holds two descriptors for each level it is below the root.
+/// A walk in progress. It holds two descriptors for each level below the root.
 #[derive(Debug)]
 pub struct Walk {
     device: u64,
@@ -47,60 +47,60 @@ struct Level {
 }
 
 impl Walk {
-    /// Begins at a directory, which may be reached in any way.
+    /// Starts at a directory, whose path may have links.
     ///
     /// # Errors
     /// It is absent, no directory, or not permitted.
     pub fn begin(root: &Path) -> Result<Self, HostError> {
         let opened =
             File::open(root).and_then(|root| Ok((root.metadata()?, Level::read(root.into())?)));
-        let (facts, level) = opened.map_err(|e| HostError::new("measure", root, e))?;
+        let (metadata, level) = opened.map_err(|e| HostError::new("measure", root, e))?;
         let mut walk = Self {
-            device: facts.dev(),
+            device: metadata.dev(),
             levels: vec![level],
             linked: HashSet::new(),
             size: Size::default(),
         };
-        walk.count(&facts);
+        walk.count(&metadata);
         Ok(walk)
     }
 
-    /// Looks at this many further entries; the size once there are no more.
+    /// Reads this many further entries; returns the size at the end.
     pub fn step(&mut self, entries: usize) -> Option<Size> {
         for _ in 0..entries {
             let Some(level) = self.levels.last_mut() else { return Some(self.size) };
             match level.entries.next() {
                 // A directory that can no longer be read is at its end.
                 None | Some(Err(_)) => drop(self.levels.pop()),
-                Some(Ok(entry)) => self.look(&entry),
+                Some(Ok(entry)) => self.count_entry(&entry),
             }
         }
         self.levels.is_empty().then_some(self.size)
     }
 
-    fn look(&mut self, entry: &fs::DirEntry) {
+    fn count_entry(&mut self, entry: &fs::DirEntry) {
         // Of a link itself.
-        let Ok(facts) = entry.metadata() else { return };
-        if facts.dev() != self.device {
+        let Ok(metadata) = entry.metadata() else { return };
+        if metadata.dev() != self.device {
             return;
         }
-        self.count(&facts);
-        if facts.is_dir() && self.levels.len() < DEEPEST {
+        self.count(&metadata);
+        if metadata.is_dir() && self.levels.len() < DEEPEST {
             let below = self.levels.last().and_then(|level| level.below(entry).ok());
             self.levels.extend(below);
         }
     }
 
-    fn count(&mut self, facts: &Metadata) {
-        let several = facts.nlink() > 1 && !facts.is_dir();
-        if several && self.linked.contains(&facts.ino()) {
+    fn count(&mut self, metadata: &Metadata) {
+        let several = metadata.nlink() > 1 && !metadata.is_dir();
+        if several && self.linked.contains(&metadata.ino()) {
             return;
         }
         if several && self.linked.len() < MOST_LINKED {
-            self.linked.insert(facts.ino());
+            self.linked.insert(metadata.ino());
         }
         self.size.inodes = self.size.inodes.saturating_add(1);
-        self.size.bytes = self.size.bytes.saturating_add(facts.blocks().saturating_mul(BLOCK));
+        self.size.bytes = self.size.bytes.saturating_add(metadata.blocks().saturating_mul(BLOCK));
     }
 }
 
@@ -120,8 +120,7 @@ impl Level {
 
 /// The unit of `st_blocks`, whatever the file system's.
 const BLOCK: u64 = 512;
-/// What is below this many levels is not counted: a tree made to be deep would take all our
-/// descriptors.
+/// Deeper levels are not counted: a very deep tree would take all descriptors.
 const DEEPEST: usize = 64;
 /// Files with several names beyond this many count once for each name.
 const MOST_LINKED: usize = 1 << 20;

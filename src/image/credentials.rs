@@ -11,7 +11,7 @@ use crate::{
     error::chain,
     host::{
         file::read_if_present,
-        process::{Ending, Job, run},
+        process::{Ending, Program, run},
     },
     model::image::Credentials,
 };
@@ -81,8 +81,8 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     let program = format!("docker-credential-{helper}");
     let address = address_of(domain);
     let home = config.parent().unwrap_or(config).to_string_lossy();
-    let job = Job {
-        program: Path::new(&program),
+    let job = Program {
+        executable: Path::new(&program),
         arguments: &["get"],
         environment: &[("DOCKER_CONFIG", &home)],
         input: address.as_bytes(),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::{Kind, chain},
-    host::tail_watch::Tail,
+    host::tail_watch::WatchedFile,
     model::time::Nanos,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct LogState {
     /// None while a thread has it.
     pub(super) log: Option<Box<Log>>,
     /// The watch that was set last.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<WatchedFile>,
     /// What the poll under way, or the last one, was for.
     running: PollRequest,
     over: Option<Nanos>,

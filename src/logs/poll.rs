@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::client::Engine,
-    host::tail_watch::{Tail, TailWatch, is_exhausted},
+    host::tail_watch::{TailWatch, WatchedFile, is_exhausted},
     model::{id::ContainerId, time::Nanos},
 };
 
@@ -73,7 +73,7 @@ pub(super) struct PollOutcome {
     /// The CRI file is there.
     pub(super) opened: bool,
     /// The watch that reports when there is more.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<WatchedFile>,
     /// The engine's answer is read, and its reader reports when there is more.
     pub(super) relayed: bool,
     /// The kernel has no watch left.

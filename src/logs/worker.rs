@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     error::chain,
-    host::tail_watch::{Tail, Tidings, Told},
+    host::tail_watch::{TailEvent, TailEvents, WatchedFile},
     model::{id::ContainerId, time::Nanos},
 };
 
@@ -31,14 +31,14 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Worker {
     tools: Tools,
-    tidings: Option<Tidings>,
+    tidings: Option<TailEvents>,
     /// From relays: something came from the engine.
     woken: mpsc::UnboundedReceiver<ContainerId>,
     scheduler: Scheduler,
     logs: HashMap<ContainerId, LogState>,
     /// Of an earlier run, and not asked for yet.
     saved: HashMap<ContainerId, Saved>,
-    tails: HashMap<Tail, ContainerId>,
+    tails: HashMap<WatchedFile, ContainerId>,
     polls: JoinSet<FinishedPoll>,
     running: RunningPolls,
     buffers: Vec<Buffers>,
@@ -59,7 +59,7 @@ struct FinishedPoll {
 impl Worker {
     pub(super) fn new(
         tools: Tools,
-        tidings: Option<Tidings>,
+        tidings: Option<TailEvents>,
         woken: mpsc::UnboundedReceiver<ContainerId>,
     ) -> Self {
         Self {
@@ -171,9 +171,9 @@ impl Worker {
         }
     }
 
-    fn handle_watch_event(&mut self, events: Option<Told>) {
+    fn handle_watch_event(&mut self, events: Option<TailEvent>) {
         match events {
-            Some(Told::Changed(tails)) => {
+            Some(TailEvent::Changed(tails)) => {
                 for tail in tails {
                     // An unknown watch was set by a poll that has not returned yet.
                     match self.tails.remove(&tail) {
@@ -182,7 +182,7 @@ impl Worker {
                     }
                 }
             }
-            Some(Told::Anything) => self.scheduler.wake_all(),
+            Some(TailEvent::Anything) => self.scheduler.wake_all(),
             None => {
                 warn!("inotify failed; polling container logs from time to time");
                 (self.tidings, self.tools.watch) = (None, None);
@@ -263,7 +263,7 @@ impl Worker {
         let tail = self.logs.remove(id).and_then(|log| log.tail);
         if let (Some(tail), Some(watch)) = (tail, &self.tools.watch) {
             self.tails.remove(&tail);
-            watch.take_away(tail);
+            watch.remove(tail);
         }
     }
 
@@ -321,7 +321,7 @@ impl Worker {
 }
 
 /// The next inotify events; none when there will be no more. Pends where there is no inotify.
-async fn next_watch_event(tidings: &mut Option<Tidings>) -> Option<Told> {
+async fn next_watch_event(tidings: &mut Option<TailEvents>) -> Option<TailEvent> {
     match tidings {
         None => std::future::pending().await,
         Some(open) => open.next().await.ok(),

@@ -20,7 +20,7 @@ use super::{
     },
     config_state::ConfigState,
 };
-use crate::host::{error::HostError, watch::Watch};
+use crate::host::{directory_watch::DirectoryWatch, error::HostError};
 
 /// The state of the configuration, and what is needed to refresh it.
 #[derive(Debug)]
@@ -89,10 +89,10 @@ impl ConfigWatcher {
         }
     }
 
-    fn begin_watch(&self) -> Option<Watch> {
+    fn begin_watch(&self) -> Option<DirectoryWatch> {
         let plugins = self.plugins.directories().iter().cloned();
         let directories = std::iter::once(self.directory.clone()).chain(plugins);
-        let begun = Watch::new(directories.collect());
+        let begun = DirectoryWatch::new(directories.collect());
         let polling = "cannot watch the network configuration; reading it periodically";
         begun.inspect_err(|error| debug!(%error, "{polling}")).ok()
     }
@@ -104,7 +104,7 @@ impl ConfigWatcher {
     }
 }
 
-async fn changed(watch: &mut Option<Watch>) -> Result<(), HostError> {
+async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,

@@ -22,14 +22,14 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-use crate::host::readiness::Watched;
+use crate::host::readiness::Registered;
 
 /// A connection that is watched for reading, and for writing from the first time it was full.
 /// One task must both read and write.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// None only when it could not be watched anew: then it is as good as closed.
-    socket: Option<Watched<UnixStream>>,
+    socket: Option<Registered<UnixStream>>,
     has_been_full: bool,
     /// Until the client has sent the HTTP/2 preface.
     opening: Option<Opening>,
@@ -48,7 +48,7 @@ impl Connection {
     /// # Errors
     /// The runtime cannot watch it.
     pub(super) fn over(stream: net::UnixStream, patience: Duration) -> io::Result<Self> {
-        let socket = Watched::new(stream.into_std()?, Interest::READABLE)?;
+        let socket = Registered::new(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Opening { missing: PREFACE, until: Box::pin(sleep(patience)) });
         Ok(Self { socket: Some(socket), has_been_full: false, opening })
     }
@@ -61,7 +61,7 @@ impl Connection {
         self.opening.take_if(|opening| opening.missing == 0);
     }
 
-    fn socket(&self) -> io::Result<&Watched<UnixStream>> {
+    fn socket(&self) -> io::Result<&Registered<UnixStream>> {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
@@ -82,9 +82,9 @@ impl Connection {
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
         // A pending read is registered at the old descriptor: it has to register again.
         turn.waker().wake_by_ref();
-        if let Some(socket) = self.socket.take().map(Watched::into_inner) {
+        if let Some(socket) = self.socket.take().map(Registered::into_inner) {
             self.has_been_full = true;
-            self.socket = Some(Watched::new(socket, Interest::READABLE | Interest::WRITABLE)?);
+            self.socket = Some(Registered::new(socket, Interest::READABLE | Interest::WRITABLE)?);
         }
         Ok(())
     }

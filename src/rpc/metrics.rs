@@ -57,7 +57,7 @@ impl RegisterMetrics for RpcMetrics {
         registry.register_family(
             "dockbridge_cri_request_duration_seconds",
             &["method", "code"],
-            "Time from a CRI call to its answer, to the beginning of its stream, or until its caller left",
+            "Time from a CRI call to its answer, to the beginning of its stream, or until its caller cancelled it",
             &self.answered,
         );
         registry.register(

@@ -45,8 +45,8 @@ impl CgroupReader {
 
     /// The group of the container `id`, whose main process is `pid`.
     pub(super) fn find(&self, id: &str, pid: u32) -> GroupLookup {
-        let known = self.cgroups.remembered(pid, id);
-        let Some(group) = known.or_else(|| self.cgroups.of(pid, id).ok()) else {
+        let known = self.cgroups.cached(pid, id);
+        let Some(group) = known.or_else(|| self.cgroups.find(pid, id).ok()) else {
             let runs = self.cgroups.proc().join(pid.to_string()).exists();
             return if runs { GroupLookup::Hidden } else { GroupLookup::Ended };
         };

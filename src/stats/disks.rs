@@ -64,7 +64,7 @@ fn layers(
         Some(known) if known.path == path && known.number == number => known.device.clone(),
         _ => {
             let table = files.text(&proc.join("self"), "mountinfo")?;
-            let source = mounts::holding(table, path)?.source;
+            let source = mounts::mount_of(table, path)?.source;
             let device = mounts::unescaped(source).to_string_lossy().into_owned();
             let path = path.to_owned();
             known.insert(Known { path, number, device }).device.clone()

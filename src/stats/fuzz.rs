@@ -60,8 +60,8 @@ fn of_place(bytes: &[u8], place: &Path) {
 
 /// Reads the group as a version has it, and shows what was read.
 fn read(place: &Path, version: &str) {
-    let cgroups = Cgroups::told_by(&place.join(version));
-    let group = cgroups.of(PID, OWNER).expect("the group is there");
+    let cgroups = Cgroups::from_proc(&place.join(version));
+    let group = cgroups.find(PID, OWNER).expect("the group is there");
     let places = CgroupPaths::of(&group, u64::MAX);
     let (limits, _) = (group.limits(PID), group.working_set());
     assert!(limits.memory.is_none_or(|memory| memory >= -1 || version == "v1"));

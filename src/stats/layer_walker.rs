@@ -70,16 +70,16 @@ struct Schedule {
     /// How the engine stores layers, and when that was read.
     storage: Option<(Instant, Arc<EngineInfo>, Arc<Storage>)>,
     /// Not begun.
-    fresh: VecDeque<Job>,
+    fresh: VecDeque<Program>,
     /// Begun, and in need of further steps.
-    open: VecDeque<Job>,
+    open: VecDeque<Program>,
     /// Ids of all of them.
     busy: HashSet<String>,
 }
 
 /// A layer to be measured.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct Program {
     pub(super) record: Arc<ContainerRecord>,
     pub(super) storage: Arc<Storage>,
     /// Where it was the last time.
@@ -109,7 +109,7 @@ enum Begun {
 /// What came of a step.
 #[derive(Debug)]
 pub(super) enum StepResult {
-    More(Job),
+    More(Program),
     Done { id: String, measured: Measurement },
 }
 
@@ -142,7 +142,13 @@ impl Schedule {
             self.busy.insert(id.to_owned());
             let upper = record.process.pid().and_then(|pid| collector.layers.upper(id, pid));
             let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
-            self.fresh.push_back(Job { record, storage, upper, walk: None, took: Duration::ZERO });
+            self.fresh.push_back(Program {
+                record,
+                storage,
+                upper,
+                walk: None,
+                took: Duration::ZERO,
+            });
         }
     }
 
@@ -184,9 +190,9 @@ impl Schedule {
     }
 
     /// New ones first, since most are small; but each that is open holds descriptors.
-    fn next(&mut self) -> Vec<Job> {
+    fn next(&mut self) -> Vec<Program> {
         let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
-        let mut jobs: Vec<Job> = self.fresh.drain(..room).collect();
+        let mut jobs: Vec<Program> = self.fresh.drain(..room).collect();
         if jobs.is_empty() {
             jobs.extend(self.open.pop_front());
         }
@@ -202,7 +208,7 @@ impl Storage {
     }
 }
 
-impl Job {
+impl Program {
     /// Number of files in one step.
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> StepResult {
         let (id, began) = (self.record.id.to_string(), Instant::now());
@@ -236,7 +242,7 @@ impl Job {
         let mounts = files.text(&proc.join(pid.to_string()), "mountinfo")?;
         let upper = upper::resolved(mounts, &self.storage.homes)?;
         // Read first: it is this container's only if the process still is.
-        self.storage.cgroups.of(pid, id).ok()?;
+        self.storage.cgroups.find(pid, id).ok()?;
         let begun = measured(&upper);
         let begun =
             begun.inspect_err(|error| debug!(container = id, %error, "cannot measure a layer"));

@@ -18,7 +18,7 @@ use super::{
     cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disks,
-    layer_walker::{Job, StepResult, Storage},
+    layer_walker::{Program, StepResult, Storage},
     layers::{LONGEST_REST, Layers, Measurement, SHORTEST_REST, Upper},
     pods::{PodTarget, parents, sum},
     rates::Rates,
@@ -88,7 +88,7 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 
 fn collector(tree: &str) -> Arc<Collector> {
     // Relative, as the mount points in the fixtures are: tests run in the crate's folder.
-    Stats::new(Cgroups::told_by(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
+    Stats::new(Cgroups::from_proc(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
         .collector
 }
 
@@ -230,7 +230,7 @@ fn an_empty_machine_announces_what_its_controllers_keep() {
         [("cpu memory pids io", true, true, true), ("cpu io", false, true, false)]
     {
         fs::write(cg.join("cgroup.controllers"), controllers).unwrap();
-        let stats = Stats::new(Cgroups::told_by(&root.path().join("proc")));
+        let stats = Stats::new(Cgroups::from_proc(&root.path().join("proc")));
         let announced = descriptors(&stats.collector.machine_sample(false));
         let has = |name: &str| announced.iter().any(|one| one.name == format!("container_{name}"));
         assert!(has("cpu_usage_seconds_total") && has("fs_reads_total") && has("fs_limit_bytes"));
@@ -383,7 +383,7 @@ fn only_what_runs_is_remembered() {
     read(&collector, &one, Detail::Usage).unwrap();
     collector.layers.set(ID, measured(0), Instant::now());
     collector.retain(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
-    let group = || collector.groups.cgroups().remembered(42, ID);
+    let group = || collector.groups.cgroups().cached(42, ID);
     assert!(group().is_some() && collector.rates.len() == 1);
     assert!(collector.layers.of(ID).is_some());
     collector.retain(&[], &[]);
@@ -452,9 +452,9 @@ fn a_layer_is_measured_in_steps() {
         let storage = Arc::new(Storage {
             mountpoint: "/layers".into(),
             homes,
-            cgroups: Cgroups::told_by(&proc),
+            cgroups: Cgroups::from_proc(&proc),
         });
-        let mut job = Job {
+        let mut job = Program {
             record: container(ID, 7),
             storage,
             upper: None,
@@ -486,10 +486,13 @@ fn a_layer_of_nobody_we_know_is_not_measured() {
     let root = tempfile::tempdir().unwrap();
     let proc = machine(root.path(), "upperdir=x/diff");
     let homes = [root.path().join("home"), PathBuf::from("/nowhere")];
-    let storage =
-        Arc::new(Storage { mountpoint: "/layers".into(), homes, cgroups: Cgroups::told_by(&proc) });
+    let storage = Arc::new(Storage {
+        mountpoint: "/layers".into(),
+        homes,
+        cgroups: Cgroups::from_proc(&proc),
+    });
     for record in [container(OTHER, 7), container(ID, 8)] {
-        let job = Job {
+        let job = Program {
             record,
             storage: Arc::clone(&storage),
             upper: None,

@@ -329,7 +329,7 @@ pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> Conta
 
 /// The cgroup above a container's, in a hierarchy where it counts what happens below it (v2).
 fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
-    let cgroup = cgroups.of(pid, id).ok()?;
+    let cgroup = cgroups.find(pid, id).ok()?;
     let (hierarchy, path) = cgroup.directory("memory")?;
     let above = path.parent().filter(|_| hierarchy == Hierarchy::V2)?;
     Some(above.to_owned())

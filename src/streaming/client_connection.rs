@@ -62,7 +62,7 @@ impl DisconnectWatch {
     /// Bytes that have reached the client's side. It grows as long as the client reads.
     fn taken(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
-        written.saturating_sub(socket::untaken(&self.0.stream).unwrap_or_default())
+        written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
     }
 
     /// Resolves when the client has taken nothing for as long as `patience`, though it may be

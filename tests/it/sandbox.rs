@@ -75,7 +75,7 @@ impl Node {
             logs,
             image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
             cdi: Registry::default(),
-            cgroups: Cgroups::told_by(&state),
+            cgroups: Cgroups::from_proc(&state),
             resized: ResizedLimits::load(checkpoints.clone()).await,
         };
         let containers = Containers::new(

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     container::error::ContainerError,
-    host::mounts::{Shared, Sharing},
+    host::mounts::{MountPropagation, MountTable},
     model::{
         container::{Mount, Propagation},
         path::parts,
@@ -24,13 +24,13 @@ pub(super) fn check(
     engine_socket: &Path,
     go: &dyn Fn(&Path) -> Result<(), ContainerError>,
 ) -> Result<(), ContainerError> {
-    check_among(mounts, || Shared::seen_by(engine_socket).ok(), go)
+    check_among(mounts, || MountTable::of_engine(engine_socket).ok(), go)
 }
 
 /// The same; how the machine's mounts are shared is asked once at most.
 fn check_among(
     mounts: &[Mount],
-    shared: impl FnOnce() -> Option<Shared>,
+    shared: impl FnOnce() -> Option<MountTable>,
     go: &dyn Fn(&Path) -> Result<(), ContainerError>,
 ) -> Result<(), ContainerError> {
     let shared = LazyCell::new(shared);
@@ -68,13 +68,14 @@ fn refuse_source(source: &Path) -> Option<String> {
 
 fn refuse_propagation<'a>(
     mount: &Mount,
-    among: impl FnOnce() -> Option<&'a Shared>,
+    among: impl FnOnce() -> Option<&'a MountTable>,
 ) -> Option<String> {
     let wanted = mount.propagation;
     if wanted == Propagation::Private {
         return None;
     }
-    let Sharing { shared, follows } = among()?.of(Path::new(&mount.host_path)).ok()?;
+    let MountPropagation { shared, follows } =
+        among()?.propagation(Path::new(&mount.host_path)).ok()?;
     let source = &mount.host_path;
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
@@ -168,8 +169,8 @@ mod tests {
     fn propagation_is_what_the_mount_can() {
         // Shared on most machines and private in most containers: both are right.
         let private = Path::new("/proc/self/fdinfo");
-        let now = Shared::seen_by(Path::new("/nonexistent.sock")).unwrap();
-        let held = now.of(private).unwrap();
+        let now = MountTable::of_engine(Path::new("/nonexistent.sock")).unwrap();
+        let held = now.propagation(private).unwrap();
         let mount = |propagation| Mount {
             host_path: private.display().to_string(),
             container_path: "/m".to_owned(),

@@ -12,7 +12,7 @@ use crate::{
     error::chain,
     host::{
         cgroup::{self, Cgroup, Cgroups, limits::Limits},
-        process::{Ending, Job, ProcessError, run},
+        process::{Ending, ProcessError, Program, run},
     },
     model::{record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::{CgroupFile, IfMissing},
@@ -36,7 +36,7 @@ impl ContainerCgroup {
 
     /// The control group of container `id` that its process `pid` is in; none as above.
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
-        match cgroups.of(pid, id) {
+        match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
             Err(error) => {
                 debug!(container = id, error = chain(&error), "no control group found");
@@ -47,7 +47,7 @@ impl ContainerCgroup {
 
     /// The one found before for this process, without I/O; it may be gone.
     pub(super) fn remembered(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
-        let group = cgroups.remembered(pid, id)?;
+        let group = cgroups.cached(pid, id)?;
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
@@ -58,12 +58,12 @@ impl ContainerCgroup {
         settings: &[CgroupFile],
     ) -> Option<Resources> {
         let held = self.held(requested);
-        (held.is_told() || self.group.exists()).then(|| self.rendered(requested, &held, settings))
+        (held.is_known() || self.group.exists()).then(|| self.rendered(requested, &held, settings))
     }
 
     /// Whether the process is still there.
     pub(super) fn lives(&self) -> bool {
-        self.cgroups.of(self.pid, &self.id).is_ok()
+        self.cgroups.find(self.pid, &self.id).is_ok()
     }
 
     /// The limits in force, in the form in which they were requested.
@@ -189,8 +189,8 @@ impl ContainerCgroup {
 async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
-    let ran = run(Job {
-        program: Path::new("systemctl"),
+    let ran = run(Program {
+        executable: Path::new("systemctl"),
         arguments: &arguments,
         environment: &[],
         input: &[],

@@ -188,7 +188,7 @@ fn a_known_group_is_told_as_it_is_now() {
     fs::write(proc.join("self/mountinfo"), table).unwrap();
     fs::write(proc.join("42/cgroup"), format!("0::/{ID}\n")).unwrap();
     let limit = |bytes: i64| fs::write(group.join("memory.max"), bytes.to_string()).unwrap();
-    let cgroups = Cgroups::told_by(&proc);
+    let cgroups = Cgroups::from_proc(&proc);
     assert!(ContainerCgroup::remembered(&cgroups, 42, ID).is_none(), "nobody has looked");
     ContainerCgroup::of(&cgroups, 42, ID).unwrap();
     assert!(ContainerCgroup::remembered(&cgroups, 43, ID).is_none(), "started anew");

@@ -42,6 +42,6 @@ fn a_listener_is_found_and_an_absent_one_is_us() {
     let own = floor_of(Path::new("/proc/self")).unwrap();
     assert_eq!(oom_floor(&socket), own);
     let _listening = UnixListener::bind(&socket).unwrap();
-    assert_eq!(listener(&socket), Some(process::id()));
+    assert_eq!(listening_pid(&socket), Some(process::id()));
     assert_eq!(oom_floor(&socket), own);
 }

@@ -1,11 +1,11 @@
-//! How often the kernel killed in a control group for lack of memory.
+//! The number of OOM kills in a cgroup.
 
 use std::path::Path;
 
 use super::read;
 
-/// Processes killed in the group and in those below it, those included that are gone; none where
-/// that is not counted so, as on version 1. One small file.
+/// OOM kills in the cgroup and those below it, removed ones included; none on version 1, which
+/// does not count them so. Reads one small file.
 pub fn kills(directory: &Path) -> Option<u64> {
     let events = read(directory, "memory.events").ok()?;
     events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())

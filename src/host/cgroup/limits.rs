@@ -1,4 +1,4 @@
-//! What the kernel holds a control group to, read from its files in one go.
+//! The limits of a cgroup, read from its files.
 
 use super::{Cgroup, Hierarchy, plain, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
@@ -20,13 +20,13 @@ pub struct Limits {
     pub cpus: Option<String>,
     /// Memory nodes, likewise.
     pub mems: Option<String>,
-    /// Of the process that was asked about.
+    /// OOM score adjustment of the process.
     pub oom_score_adj: Option<i64>,
 }
 
 impl Limits {
-    /// Whether the group told anything, so that it was there.
-    pub const fn is_told(&self) -> bool {
+    /// Whether any limit was read, so that the cgroup existed.
+    pub const fn is_known(&self) -> bool {
         self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
     }
 }
@@ -44,7 +44,7 @@ pub const fn working_set(usage: u64, inactive_file: Option<u64>) -> u64 {
 }
 
 impl Cgroup {
-    /// The limits of the group, and the OOM score of process `pid`. Reads a dozen small files.
+    /// The limits of the cgroup, and the OOM score of process `pid`. Reads a dozen small files.
     pub fn limits(&self, pid: u32) -> Limits {
         Limits {
             cpus: self.text("cpuset", "cpuset.cpus"),
@@ -55,7 +55,7 @@ impl Cgroup {
 
     /// [`Self::limits`] without the lists.
     pub fn numbers(&self, pid: u32) -> Limits {
-        // First: if the group has figures afterwards, the process had not left it by then.
+        // First: if the cgroup has values afterwards, the process was still in it.
         let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
@@ -138,12 +138,11 @@ impl Cgroup {
         self.text(controller, file).as_deref().and_then(number)
     }
 
-    /// The text of a file of a controller, without the blanks around it; none if it cannot be had.
-    /// The file stays open.
+    /// The text of a controller's file, trimmed; none if it cannot be read. The file stays open.
     pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let path = self.directory(controller)?.1.join(plain(file).ok()?);
-        self.kept.read(&path, &mut bytes).ok()?;
+        self.open_files.read(&path, &mut bytes).ok()?;
         String::from_utf8(bytes).ok().map(|text| text.trim_end().to_owned())
     }
 }
@@ -156,6 +155,5 @@ pub(in crate::host) fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Version 1 has no word for "no limit": it shows the most a counter of pages can hold, and no
-/// machine has as much as this.
+/// Version 1 has no "no limit": it shows the largest number of pages; no machine has this much.
 pub const BOUNDLESS: i64 = i64::MAX - (1 << 20);

@@ -1,4 +1,4 @@
-//! Who is in a control group: the processes of a container without a look at all of the machine's.
+//! The processes of a cgroup, so of a container, without reading the whole process table.
 
 use std::{
     collections::BTreeSet,
@@ -9,14 +9,14 @@ use std::{
 use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
-    /// Numbers of the processes that are in the group of `owner`, or in one below it, in whichever
-    /// of its hierarchies: all that were there during the whole look, perhaps some that are gone.
-    /// The group is that of process `pid`. What this costs depends on the group alone.
+    /// The pids in the cgroup of `owner` that process `pid` is in, or below it, in any hierarchy.
+    /// It has all processes that ran during the whole read, and perhaps some that have ended. The
+    /// cost depends on the size of the cgroup only.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when the process has gone, or its group, or cannot be seen.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
-        self.seen(pid, owner)?.processes()
+        self.find_uncached(pid, owner)?.processes()
     }
 }
 
@@ -34,23 +34,23 @@ impl Cgroup {
     }
 }
 
-/// Adds those in the group at `top` and in the groups below, which its processes may have made;
-/// whether the group itself could be read.
+/// Adds the pids of the cgroup at `top` and those below; returns whether the cgroup itself could
+/// be read.
 fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
     let mut seen = false;
     let mut groups = vec![top.to_owned()];
     while let Some(group) = groups.pop() {
-        // Who is in a group of threads is listed above it; asking it is refused.
+        // The processes of a threaded cgroup are listed above it; reading its file is refused.
         if let Ok(listed) = read(&group, "cgroup.procs") {
             found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
             seen |= group == top;
         }
-        // A group that goes meanwhile has nobody in it.
+        // A cgroup that is removed meanwhile has no processes.
         let below = fs::read_dir(&group).into_iter().flatten().flatten();
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()));
     }
-    // Somebody of a process namespace that is not ours.
+    // A process of another pid namespace.
     found.remove(&0);
     seen
 }
@@ -92,13 +92,13 @@ mod tests {
         group(&fs_root.join("cpu,cpuacct/docker/abc/x"), "7\n12\n");
         fs::create_dir_all(fs_root.join("freezer/docker/abc")).unwrap();
         group(&fs_root.join("pids/docker/other"), "8\n");
-        let groups = Cgroups::told_by(&proc);
+        let groups = Cgroups::from_proc(&proc);
         let found = groups.processes(7, "abc").unwrap();
         assert_eq!(found, BTreeSet::from([7, 10, 11, 12]));
         for (pid, owner) in [(8, "abc"), (9, "abc")] {
             let absent = groups.processes(pid, owner).unwrap_err();
             assert_eq!(absent.kind(), io::ErrorKind::NotFound, "{pid} {owner}");
         }
-        assert!(groups.remembered(7, "abc").is_none());
+        assert!(groups.cached(7, "abc").is_none());
     }
 }

@@ -39,7 +39,7 @@ impl Machine {
     }
 
     fn cgroups(&self) -> Cgroups {
-        Cgroups::told_by(&self.root.path().join("proc"))
+        Cgroups::from_proc(&self.root.path().join("proc"))
     }
 
     fn below<'a>(&self, path: &'a Path) -> &'a str {
@@ -67,7 +67,7 @@ fn version_2_under_systemd() {
     let path = "/kubepods.slice/kubepods-pod1.slice/docker-ID.scope";
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw,nsdelegate")], &format!("0::{path}\n"));
     unified(&machine, &format!("cg{path}"));
-    let group = machine.cgroups().of(42, ID).unwrap();
+    let group = machine.cgroups().find(42, ID).unwrap();
     let (hierarchy, place) = group.directory("memory").unwrap();
     assert_eq!(hierarchy, Hierarchy::V2);
     assert_eq!(machine.below(place), format!("cg{path}").replace("ID", ID));
@@ -87,7 +87,7 @@ fn version_2_without_limits() {
     for (file, text) in [("cpu.max", "max 100000"), ("memory.max", "max")] {
         machine.file(&format!("cg/docker/ID/{file}"), text);
     }
-    let group = machine.cgroups().of(42, ID).unwrap();
+    let group = machine.cgroups().find(42, ID).unwrap();
     let limits = group.limits(42);
     assert_eq!((limits.cpu_quota, limits.memory), (Some(UNLIMITED), Some(UNLIMITED)));
     assert_eq!((limits.memory_and_swap, limits.cpu_weight, limits.cpus), (None, None, None));
@@ -102,7 +102,7 @@ fn version_2_seen_from_within_a_container() {
         "0::/outer/inner/kubepods/pod1/ID/init.scope\n",
     );
     unified(&machine, "with blank/cg/kubepods/pod1/ID");
-    let group = machine.cgroups().of(42, ID).unwrap();
+    let group = machine.cgroups().find(42, ID).unwrap();
     let place = machine.below(group.v2().unwrap()).to_owned();
     assert_eq!(place, format!("with blank/cg/kubepods/pod1/{ID}"));
     assert_eq!(group.scope(), None);
@@ -113,7 +113,7 @@ fn version_2_seen_from_within_a_container() {
 fn version_2_seen_from_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");
     unified(&machine, "cg/kubepods/ID");
-    assert!(machine.cgroups().of(42, ID).is_ok());
+    assert!(machine.cgroups().find(42, ID).is_ok());
 }
 
 /// Who finds it again keeps the files that are open.
@@ -123,19 +123,21 @@ fn what_was_found_is_found_again() {
     unified(&machine, "cg/kubepods/ID");
     unified(&machine, "cg/moved/ID");
     let cgroups = machine.cgroups();
-    assert!(cgroups.remembered(42, ID).is_none());
-    let group = cgroups.of(42, ID).unwrap();
-    assert!(Arc::ptr_eq(&group, &cgroups.of(42, ID).unwrap()));
-    assert!(Arc::ptr_eq(&group, &cgroups.remembered(42, ID).unwrap()));
-    assert!(cgroups.remembered(43, ID).is_none(), "another process");
-    assert!(cgroups.has(42, ID) && !cgroups.has(42, "other") && !cgroups.has(43, ID));
+    assert!(cgroups.cached(42, ID).is_none());
+    let group = cgroups.find(42, ID).unwrap();
+    assert!(Arc::ptr_eq(&group, &cgroups.find(42, ID).unwrap()));
+    assert!(Arc::ptr_eq(&group, &cgroups.cached(42, ID).unwrap()));
+    assert!(cgroups.cached(43, ID).is_none(), "another process");
+    assert!(
+        cgroups.contains(42, ID) && !cgroups.contains(42, "other") && !cgroups.contains(43, ID)
+    );
 
     machine.file("proc/42/cgroup", &format!("0::/moved/{ID}\n"));
-    let moved = cgroups.of(42, ID).unwrap();
+    let moved = cgroups.find(42, ID).unwrap();
     assert_eq!(machine.below(moved.v2().unwrap()), format!("cg/moved/{ID}"));
-    assert!(Arc::ptr_eq(&moved, &cgroups.remembered(42, ID).unwrap()));
+    assert!(Arc::ptr_eq(&moved, &cgroups.cached(42, ID).unwrap()));
     cgroups.retain(|owner| owner != ID);
-    assert!(cgroups.remembered(42, ID).is_none());
+    assert!(cgroups.cached(42, ID).is_none());
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn version_1_with_controllers_mounted_together() {
     ] {
         machine.file(&format!("cg/{file}"), text);
     }
-    let group = machine.cgroups().of(42, ID).unwrap();
+    let group = machine.cgroups().find(42, ID).unwrap();
     assert_eq!(group.directory("memory").unwrap().0, Hierarchy::V1);
     assert_eq!((group.v2(), group.directory("hugetlb")), (None, None));
     let limits = group.limits(42);
@@ -183,7 +185,7 @@ fn hybrid_with_systemd_scopes() {
     machine.file("cg/memory/system.slice/docker-ID.scope/memory.limit_in_bytes", "4096\n");
     machine.file("cg/unified/system.slice/docker-ID.scope/cgroup.controllers", "hugetlb\n");
     let cgroups = machine.cgroups();
-    let group = cgroups.of(42, ID).unwrap();
+    let group = cgroups.find(42, ID).unwrap();
     assert_eq!(group.directory("memory").unwrap().0, Hierarchy::V1);
     assert_eq!(group.directory("hugetlb").unwrap().0, Hierarchy::V2);
     assert!(group.scope().unwrap().starts_with("docker-"));
@@ -199,7 +201,7 @@ fn a_pid_of_somebody_else_is_nobodys_group() {
     machine.file("cg/user.slice/sshd.scope/memory.max", "max\n");
     let cgroups = machine.cgroups();
     for (pid, owner) in [(42, ID), (42, ""), (43, ID)] {
-        let error = cgroups.of(pid, owner).unwrap_err();
+        let error = cgroups.find(pid, owner).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{pid} {owner:?}");
     }
 }
@@ -242,7 +244,7 @@ fn a_long_table_of_mounts_is_not_read_for_every_process() {
     let timed = |times: u32| {
         let begun = Instant::now();
         for _ in 0..times {
-            assert!(cgroups.of(42, ID).is_err());
+            assert!(cgroups.find(42, ID).is_err());
         }
         begun.elapsed()
     };

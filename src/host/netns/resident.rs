@@ -1,4 +1,4 @@
-//! Namespaces for tests, where the kernel lets us make any.
+//! Network namespaces for tests, if the kernel permits them.
 
 use std::{sync::mpsc, thread};
 
@@ -37,7 +37,7 @@ impl Resident {
 /// Moves the calling thread, and all it will start, into a fresh network namespace. False, and a
 /// skip, without the right to.
 #[track_caller]
-pub(crate) fn inhabit() -> bool {
+pub(crate) fn enter_new_namespace() -> bool {
     let made = enter();
     if !made {
         skip(Lack::SysAdmin);

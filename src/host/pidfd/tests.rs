@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 
-use super::{Held, Message};
+use super::{Message, ProcessHandle};
 use crate::host::processes::{Identity, Processes};
 use crate::skips::{Lack, skip};
 
@@ -14,8 +14,8 @@ fn table() -> Processes {
     Processes::new("/proc")
 }
 
-fn hold(pid: u32) -> Held {
-    Held::take(&table(), table().one(pid).unwrap().who).unwrap().unwrap()
+fn hold(pid: u32) -> ProcessHandle {
+    ProcessHandle::take(&table(), table().get(pid).unwrap().who).unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn an_end_is_seen_before_the_parent_takes_notice() {
     held.signal(Message::Kill).unwrap();
     held.ended().await;
     // Still listed: nobody has waited for it.
-    assert!(!table().one(child.id()).unwrap().lives);
+    assert!(!table().get(child.id()).unwrap().lives);
     child.wait().unwrap();
     held.signal(Message::Kill).unwrap();
     held.ended().await;
@@ -49,19 +49,19 @@ async fn a_hang_up_is_one() {
 #[tokio::test]
 async fn who_began_at_another_time_is_not_held() {
     let mut child = sleeper();
-    let who = table().one(child.id()).unwrap().who;
+    let who = table().get(child.id()).unwrap().who;
     let elder = Identity { started: who.started - 1, ..who };
-    assert!(Held::take(&table(), elder).unwrap().is_none());
+    assert!(ProcessHandle::take(&table(), elder).unwrap().is_none());
     hold(child.id()).signal(Message::Kill).unwrap();
     child.wait().unwrap();
-    assert!(Held::take(&table(), who).unwrap().is_none());
+    assert!(ProcessHandle::take(&table(), who).unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_kernel_without_descriptors_is_looked_at_again() {
     let mut child = sleeper();
-    let who = table().one(child.id()).unwrap().who;
-    let held = Held { who, processes: table(), descriptor: None };
+    let who = table().get(child.id()).unwrap().who;
+    let held = ProcessHandle { who, processes: table(), descriptor: None };
     held.signal(Message::Kill).unwrap();
     held.ended().await;
     child.wait().unwrap();

@@ -17,9 +17,9 @@ fn script(body: &str) -> Script {
     Script { _dir: dir, path }
 }
 
-fn job(program: &Path) -> Job<'_> {
-    Job {
-        program,
+fn job(program: &Path) -> Program<'_> {
+    Program {
+        executable: program,
         arguments: &[],
         environment: &[],
         input: b"",

@@ -24,7 +24,7 @@ fn a_name_cannot_forge_fields() {
         write(root.path(), 42, &stat(42, name, "S", 777));
         let who = Identity { pid: 42, started: 777 };
         let wanted = Process { who, parent: 7, session: 9, lives: true };
-        assert_eq!(table.one(42), Some(wanted), "{name}");
+        assert_eq!(table.get(42), Some(wanted), "{name}");
     }
 }
 
@@ -39,7 +39,7 @@ fn one_that_has_ended_is_listed_as_dead_and_garbage_not_at_all() {
     let all = table.all().unwrap();
     assert_eq!(all.len(), 1);
     assert!(!all[0].lives);
-    assert_eq!(table.one(4), None);
+    assert_eq!(table.get(4), None);
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn traces_are_read() {
     fs::write(place.join("environ"), "A=1\0MARK=xyz\0B=MARK=no\0").unwrap();
     symlink("pipe:[77]", place.join("fd/1")).unwrap();
     symlink("/dev/null", place.join("fd/2")).unwrap();
-    assert!(table.is_grouped_under(5, "abc123"));
-    assert!(!table.is_grouped_under(5, "abc124"));
-    assert_eq!(table.was_given(5, "MARK=xyz"), Some(true));
-    assert_eq!(table.was_given(5, "MARK=xy"), Some(false));
-    assert_eq!(table.was_given(5, "MARK=no"), Some(false));
+    assert!(table.is_in_cgroup(5, "abc123"));
+    assert!(!table.is_in_cgroup(5, "abc124"));
+    assert_eq!(table.has_environment(5, "MARK=xyz"), Some(true));
+    assert_eq!(table.has_environment(5, "MARK=xy"), Some(false));
+    assert_eq!(table.has_environment(5, "MARK=no"), Some(false));
     fs::write(place.join("environ"), "").unwrap();
-    assert_eq!(table.was_given(5, "MARK=xyz"), None);
+    assert_eq!(table.has_environment(5, "MARK=xyz"), None);
     assert_eq!(table.output_pipes(5), ["pipe:[77]"]);
     assert!(table.output_pipes(6).is_empty());
 }
@@ -66,7 +66,7 @@ fn traces_are_read() {
 #[test]
 fn the_real_table_shows_this_process() {
     let table = Processes::new("/proc");
-    let own = table.one(std::process::id()).unwrap();
+    let own = table.get(std::process::id()).unwrap();
     assert!(own.lives && own.parent > 0);
     assert!(table.all().unwrap().contains(&own));
 }

@@ -9,10 +9,10 @@ use crate::skips::{Lack, skip};
 
 #[test]
 fn a_project_is_a_layers_own_or_nobodys() {
-    assert_eq!(own(7, 7, None), Some(7));
-    assert_eq!(own(7, 7, Some(6)), Some(7));
-    assert_eq!(own(7, 7, Some(7)), None, "whole storage is one project");
-    assert_eq!(own(7, 6, None), None, "one below the layer");
+    assert_eq!(own_project(7, 7, None), Some(7));
+    assert_eq!(own_project(7, 7, Some(6)), Some(7));
+    assert_eq!(own_project(7, 7, Some(7)), None, "whole storage is one project");
+    assert_eq!(own_project(7, 6, None), None, "one below the layer");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::*;
 /// A directory with one file, and watches.
 struct Room {
     watch: TailWatch,
-    tidings: Tidings,
+    tidings: TailEvents,
     file: PathBuf,
     directory: tempfile::TempDir,
 }
@@ -33,7 +33,7 @@ impl Room {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    async fn told(&mut self) -> Told {
+    async fn told(&mut self) -> TailEvent {
         timeout(SOON, self.tidings.next()).await.expect("it tells").unwrap()
     }
 
@@ -50,13 +50,13 @@ async fn it_tells_once_until_it_is_set_again() {
     for _ in 0..100 {
         room.write("line\n");
     }
-    assert_eq!(room.told().await, Told::Changed(vec![tail]));
+    assert_eq!(room.told().await, TailEvent::Changed(vec![tail]));
     room.write("line\n");
     assert!(room.is_silent().await, "a spent watch tells nothing");
     let again = room.watch.set(&room.file).unwrap();
     assert_ne!(again, tail);
     room.write("line\n");
-    assert_eq!(room.told().await, Told::Changed(vec![again]));
+    assert_eq!(room.told().await, TailEvent::Changed(vec![again]));
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn setting_it_twice_is_one_watch() {
     let tail = room.watch.set(&room.file).unwrap();
     assert_eq!(room.watch.set(&room.file).unwrap(), tail);
     room.write("line\n");
-    assert_eq!(room.told().await, Told::Changed(vec![tail]));
+    assert_eq!(room.told().await, TailEvent::Changed(vec![tail]));
     assert!(room.is_silent().await);
 }
 
@@ -75,21 +75,21 @@ async fn a_file_put_aside_or_removed_is_told() {
     let tail = room.watch.set(&room.file).unwrap();
     let aside = room.directory.path().join("json.log.1");
     fs::rename(&room.file, &aside).unwrap();
-    assert_eq!(room.told().await, Told::Changed(vec![tail]));
+    assert_eq!(room.told().await, TailEvent::Changed(vec![tail]));
     assert!(room.watch.set(&room.file).unwrap_err().is_not_found());
 
     let _held = fs::File::open(&aside).unwrap();
     let tail = room.watch.set(&aside).unwrap();
     fs::remove_file(&aside).unwrap();
-    assert_eq!(room.told().await, Told::Changed(vec![tail]));
+    assert_eq!(room.told().await, TailEvent::Changed(vec![tail]));
 }
 
 #[tokio::test]
 async fn a_watch_taken_away_is_silent() {
     let mut room = Room::new();
     let tail = room.watch.set(&room.file).unwrap();
-    room.watch.take_away(tail);
-    room.watch.take_away(tail);
+    room.watch.remove(tail);
+    room.watch.remove(tail);
     room.write("line\n");
     assert!(room.is_silent().await);
 }

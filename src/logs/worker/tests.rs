@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A worker without a loop, and what tells of the files it watches.
-fn worker(directory: &Path) -> (Worker, Tidings) {
+fn worker(directory: &Path) -> (Worker, TailEvents) {
     let (watch, tidings) = TailWatch::open().unwrap();
     let (waker, woken) = mpsc::unbounded_channel();
     let tools = Tools {

@@ -20,7 +20,7 @@ use super::{
     version::{Version, VersionReply},
 };
 use crate::{
-    host::process::{Ending, Finished, Job, ProcessError, run},
+    host::process::{Ending, Finished, ProcessError, Program, run},
     telemetry::trace::TRACED,
 };
 
@@ -170,8 +170,8 @@ impl Plugins {
             ("CNI_ARGS", call.arguments),
             ("CNI_PATH", self.path.as_str()),
         ];
-        let job = Job {
-            program: &program,
+        let job = Program {
+            executable: &program,
             arguments: &[],
             environment: &environment,
             input: text.as_bytes(),

@@ -16,8 +16,8 @@ use super::*;
 use crate::skips::{Lack, skip};
 use crate::{
     host::{
-        netns::{self, resident::inhabit},
-        process::{self, Ending, Job},
+        netns::{self, resident::enter_new_namespace},
+        process::{self, Ending, Program},
     },
     model::network::PortMapping,
     network::fixture::{PinnedNamespace, TestNode},
@@ -39,7 +39,7 @@ fn installed() -> Option<PathBuf> {
 /// Runs a story with a runtime whose threads, and so its plugins, live in a fresh namespace.
 fn on_a_node_of_its_own(story: impl AsyncFnOnce() + Send + 'static) {
     let node = thread::spawn(move || {
-        if !inhabit() {
+        if !enter_new_namespace() {
             return;
         }
         netns::raise_loopback(Path::new("/proc/thread-self/ns/net")).unwrap();
@@ -77,8 +77,8 @@ fn reservations(node: &TestNode) -> Vec<String> {
 
 /// Whether the command that plugins map ports with works in the namespace of this thread.
 async fn has_iptables() -> bool {
-    let job = Job {
-        program: Path::new("iptables"),
+    let job = Program {
+        executable: Path::new("iptables"),
         arguments: &["-t", "nat", "-S"],
         environment: &[],
         input: &[],

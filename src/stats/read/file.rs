@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    host::{cgroup::kept::Kept, descriptors::are_short},
+    host::{cgroup::open_files::OpenFiles, descriptors::is_exhausted},
     model::stats::Limit,
 };
 
@@ -62,7 +62,7 @@ impl Files {
         self.path.push(name);
         self.bytes.clear();
         let opened = File::open(&self.path);
-        self.starved |= opened.as_ref().is_err_and(are_short);
+        self.starved |= opened.as_ref().is_err_and(is_exhausted);
         opened.ok()
     }
 }
@@ -70,14 +70,14 @@ impl Files {
 /// Reads files of one control group. Of those that are in every reading some stay open.
 #[derive(Debug)]
 pub(in crate::stats) struct GroupFiles<'a> {
-    kept: &'a Kept,
+    kept: &'a OpenFiles,
     /// The others.
     pub(super) uncached: &'a mut Files,
 }
 
 impl<'a> GroupFiles<'a> {
     /// Of a group of which these stay open.
-    pub(super) const fn of(kept: &'a Kept, uncached: &'a mut Files) -> Self {
+    pub(super) const fn of(kept: &'a OpenFiles, uncached: &'a mut Files) -> Self {
         Self { kept, uncached }
     }
 
@@ -88,7 +88,7 @@ impl<'a> GroupFiles<'a> {
         path.push(directory);
         path.push(name);
         let read = self.kept.read(path, bytes);
-        *starved |= read.as_ref().is_err_and(are_short);
+        *starved |= read.as_ref().is_err_and(is_exhausted);
         read.ok()?;
         str::from_utf8(bytes).ok()
     }

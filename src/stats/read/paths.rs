@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::Files;
 use crate::{
-    host::cgroup::{Cgroup, Hierarchy, kept::Kept},
+    host::cgroup::{Cgroup, Hierarchy, open_files::OpenFiles},
     model::{stats::Detail, time::Nanos},
 };
 
@@ -24,7 +24,7 @@ pub(in crate::stats) struct CgroupPaths {
     /// Memory of the machine in bytes: a higher limit is none.
     pub(super) machine_memory: u64,
     /// Those of the files that stay open.
-    pub(super) kept: Kept,
+    pub(super) kept: OpenFiles,
 }
 
 /// What does not change from group to group.
@@ -56,7 +56,7 @@ impl CgroupPaths {
             hugepages: group.directory("hugetlb").map(owned),
             pressure: group.v2().map(Path::to_owned),
             machine_memory,
-            kept: group.kept().clone(),
+            kept: group.open_files().clone(),
         }
     }
 

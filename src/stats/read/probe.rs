@@ -15,7 +15,7 @@ use super::{
     paths::{CgroupPaths, ReadOptions},
 };
 use crate::{
-    host::cgroup::{Hierarchy, kept::Kept},
+    host::cgroup::{Hierarchy, open_files::OpenFiles},
     model::{
         stats::{
             CpuReading, DeviceReading, GroupReading, Limit, MemoryReading, PidsReading, SwapReading,
@@ -76,7 +76,7 @@ fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
         hugepages: named(&top.hugepages, &pages("usage_in_bytes"), &pages("current")),
         pressure: plain(&top.pressure, "cpu.pressure"),
         machine_memory: top.machine_memory,
-        kept: Kept::nothing(),
+        kept: OpenFiles::none(),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::host::mounts::{Entry, unescaped};
+use crate::host::mounts::{MountInfo, unescaped};
 
 /// The upper directory in `/proc/<pid>/mountinfo`; none where the root is no overlay. It may be
 /// relative: engines shorten the options of many layers and mount from their own directory.
 pub(in crate::stats) fn directory(mountinfo: &str) -> Option<PathBuf> {
     // Whatever was mounted last is on top.
-    let mut mounts = mountinfo.lines().rev().filter_map(Entry::read);
+    let mut mounts = mountinfo.lines().rev().filter_map(MountInfo::read);
     let root = mounts.find(|mount| mount.point == Path::new("/"))?;
     if root.kind != "overlay" {
         return None;

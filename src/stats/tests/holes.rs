@@ -46,7 +46,7 @@ fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
 }
 
 fn all(root: &Path) -> (Option<ContainerReading>, Option<PodReading>) {
-    let collector: Arc<Collector> = Stats::new(Cgroups::told_by(&root.join("proc"))).collector;
+    let collector: Arc<Collector> = Stats::new(Cgroups::from_proc(&root.join("proc"))).collector;
     let (one, pod) = (container(ID, 42), sandbox("6f2a", "/p"));
     let target = PodTarget::among(&pod, &[Arc::clone(&one)], &parents(std::slice::from_ref(&pod)));
     let options = read_options(Detail::Everything);

@@ -133,7 +133,7 @@ fn the_cgroup_of_a_pod_on_v2_alone() {
         let mount = format!("3 4 0:5 / {} rw - {kind} {kind} {options}\n", point.display());
         fs::write(proc.join("self/mountinfo"), mount).unwrap();
         fs::write(proc.join("42/cgroup"), line.replace("ID", &id)).unwrap();
-        pod_cgroup(&Cgroups::told_by(&proc), 42, &id)
+        pod_cgroup(&Cgroups::from_proc(&proc), 42, &id)
     };
     let pod: PathBuf = root.path().join("cg/pod");
     assert_eq!(machine("cgroup2", "rw", "0::/pod/ID\n"), Some(pod));

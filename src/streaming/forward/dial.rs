@@ -69,7 +69,7 @@ fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
         PodNetwork::OfProcess { pid, container } => {
             let table = Processes::new(PROCESS_TABLE);
             let who = || {
-                let found = table.one(*pid).filter(|_| table.is_grouped_under(*pid, container));
+                let found = table.get(*pid).filter(|_| table.is_in_cgroup(*pid, container));
                 found.map(|one| one.who).ok_or(DialError::Ended)
             };
             let before = who()?;

@@ -18,7 +18,7 @@ use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
-    let oom = OomDetector::load(Cgroups::told_by(&machine.join("proc")), checkpoints).await;
+    let oom = OomDetector::load(Cgroups::from_proc(&machine.join("proc")), checkpoints).await;
     Store::start(engine, Vec::new(), settings(), StoreHooks::none(), oom)
 }
 

@@ -47,7 +47,7 @@ impl Verbs {
             logs: Logs::start(format, state.join("logs"), engine.clone()),
             image_files: image_files.clone(),
             cdi: Registry::default(),
-            cgroups: Cgroups::told_by(proc),
+            cgroups: Cgroups::from_proc(proc),
             resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
             engine,
             store: store.clone(),

@@ -1,9 +1,9 @@
-//! Noticing that the content of directories has changed, including that they come and go.
+//! Watches directories for changes of their content, including their creation and removal.
 //!
 //! The kernel watches inodes, not paths. For every path the directory itself and the nearest
 //! place above it that exists are watched, and after every event all watches are set again. So
-//! a directory made later, removed, moved away, or reached through a symbolic link that is
-//! turned, is all the same to the caller: something changed, look again.
+//! a directory that is created later, removed, moved, or reached through a changed symbolic link is
+//! handled alike: something changed, read it again.
 
 use std::{
     collections::HashMap,
@@ -19,23 +19,23 @@ use nix::{
 
 use super::{
     error::HostError,
-    inotify::{self, Notices},
+    inotify::{self, Notifications},
 };
 
 /// Watches over a fixed set of directories.
 #[derive(Debug)]
-pub struct Watch {
+pub struct DirectoryWatch {
     inotify: Arc<Inotify>,
-    notices: Notices,
+    notices: Notifications,
     directories: Vec<PathBuf>,
     armed: HashMap<WatchDescriptor, Vec<Interest>>,
 }
 
-impl Watch {
+impl DirectoryWatch {
     /// Begins watching; changes from now on are noticed. To be called in a runtime.
     ///
     /// # Errors
-    /// The kernel's limits on watches are reached. Look again from time to time instead.
+    /// The kernel's limits on watches are reached. Read the directories periodically instead.
     pub fn new(directories: Vec<PathBuf>) -> Result<Self, HostError> {
         let opened = inotify::open();
         let (inotify, notices) =
@@ -45,12 +45,12 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Returns when something has changed since the last return (or the start). Look at the
-    /// directories after it: what changes from then on is reported by the next call. Dropping
-    /// the future loses nothing but time.
+    /// Returns when something has changed since the last return (or the start). Read the
+    /// directories after it: later changes are reported by the next call. The future can be
+    /// dropped.
     ///
     /// # Errors
-    /// As [`Watch::new`]; the watch is of no more use then.
+    /// As [`DirectoryWatch::new`]; the watch can no longer be used.
     pub async fn changed(&mut self) -> Result<(), HostError> {
         loop {
             let events = self.notices.next().await;
@@ -74,8 +74,8 @@ impl Watch {
     fn arm(&mut self) -> Result<(), HostError> {
         let mut armed = HashMap::new();
         for directory in &self.directories {
-            // A directory that appears between the look at it and the watch above it would be
-            // missed: look again.
+            // A directory created between the check and the watch above it would be missed:
+            // check again.
             while !self.arm_one(directory, &mut armed)? && directory.is_dir() {}
         }
         for stale in self.armed.keys().filter(|old| !armed.contains_key(old)) {

@@ -6,11 +6,11 @@ use tokio::time::timeout;
 
 use super::*;
 
-async fn notices(watch: &mut Watch) -> bool {
+async fn notices(watch: &mut DirectoryWatch) -> bool {
     timeout(Duration::from_secs(5), watch.changed()).await.is_ok_and(|seen| seen.is_ok())
 }
 
-async fn is_quiet(watch: &mut Watch) -> bool {
+async fn is_quiet(watch: &mut DirectoryWatch) -> bool {
     while timeout(Duration::from_millis(50), watch.changed()).await.is_ok() {}
     timeout(Duration::from_millis(100), watch.changed()).await.is_err()
 }
@@ -18,7 +18,7 @@ async fn is_quiet(watch: &mut Watch) -> bool {
 #[tokio::test]
 async fn files_written_moved_and_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut watch = Watch::new(vec![dir.path().to_owned()]).unwrap();
+    let mut watch = DirectoryWatch::new(vec![dir.path().to_owned()]).unwrap();
     assert!(is_quiet(&mut watch).await);
     fs::write(dir.path().join("a"), "1").unwrap();
     assert!(notices(&mut watch).await);
@@ -36,7 +36,7 @@ async fn files_written_moved_and_removed() {
 async fn a_directory_that_comes_late_goes_and_returns() {
     let base = tempfile::tempdir().unwrap();
     let wanted = base.path().join("etc/cni/net.d");
-    let mut watch = Watch::new(vec![wanted.clone()]).unwrap();
+    let mut watch = DirectoryWatch::new(vec![wanted.clone()]).unwrap();
     for _ in 0..3 {
         fs::create_dir_all(&wanted).unwrap();
         assert!(notices(&mut watch).await);
@@ -55,7 +55,7 @@ async fn neighbours_of_the_directory_do_not_matter() {
     let base = tempfile::tempdir().unwrap();
     let wanted = base.path().join("net.d");
     fs::create_dir(&wanted).unwrap();
-    let mut watch = Watch::new(vec![wanted]).unwrap();
+    let mut watch = DirectoryWatch::new(vec![wanted]).unwrap();
     fs::write(base.path().join("other"), "1").unwrap();
     assert!(is_quiet(&mut watch).await);
 }
@@ -68,7 +68,7 @@ async fn a_turned_link_and_a_moved_directory() {
     fs::create_dir(&one).unwrap();
     fs::create_dir(&two).unwrap();
     symlink(&one, &link).unwrap();
-    let mut watch = Watch::new(vec![link.clone(), two.clone()]).unwrap();
+    let mut watch = DirectoryWatch::new(vec![link.clone(), two.clone()]).unwrap();
     symlink(&two, base.path().join("next")).unwrap();
     fs::rename(base.path().join("next"), &link).unwrap();
     assert!(notices(&mut watch).await);

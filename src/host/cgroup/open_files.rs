@@ -1,5 +1,5 @@
-//! Files of control groups that stay open: the kernel opens one for several times what it takes to
-//! read it again, and a kubelet has the same few of every container read for ever.
+//! Cgroup files that stay open: opening one takes the kernel several times as long as reading it, and
+//! a kubelet's calls read the same files of every container again and again.
 
 use std::{
     fs::File,
@@ -14,32 +14,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::host::descriptors;
 
-/// How many files may stay open, of all groups together. Clones share it.
+/// How many files may stay open, of all cgroups together. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Allowance(Arc<Semaphore>);
+pub(super) struct OpenFileLimit(Arc<Semaphore>);
 
-/// The files of one group that stay open. Clones share them.
+/// The open files of one cgroup. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Kept(Arc<Shelf>);
+pub struct OpenFiles(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shelf {
-    /// Few enough to be looked through.
+struct Shared {
+    /// Few enough for a linear search.
     files: Mutex<Vec<(PathBuf, Arc<Open>)>>,
-    allowance: Allowance,
+    limit: OpenFileLimit,
 }
 
 #[derive(Debug)]
 struct Open {
     file: File,
-    _allowed: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Allowance {
-    /// A good part of what this process may open beyond the usual, and no more than is worth it:
-    /// where descriptors are few, pods need them more.
+impl OpenFileLimit {
+    /// A part of the descriptors beyond the usual limit, up to a maximum: when there are few, pods
+    /// need them more.
     pub(super) fn usual() -> Self {
-        let spare = descriptors::allowed().saturating_sub(descriptors::USUAL);
+        let spare = descriptors::limit().saturating_sub(descriptors::USUAL);
         Self::of((MOST_BYTES / page()).min(spare / PART))
     }
 
@@ -48,18 +48,18 @@ impl Allowance {
     }
 }
 
-impl Kept {
-    pub(super) fn of(allowance: &Allowance) -> Self {
-        Self(Arc::new(Shelf { files: Mutex::default(), allowance: allowance.clone() }))
+impl OpenFiles {
+    pub(super) fn of(limit: &OpenFileLimit) -> Self {
+        Self(Arc::new(Shared { files: Mutex::default(), limit: limit.clone() }))
     }
 
-    /// For groups whose files are never read twice.
-    pub fn nothing() -> Self {
-        Self::of(&Allowance::of(0))
+    /// Keeps no file open: for cgroups that are read once.
+    pub fn none() -> Self {
+        Self::of(&OpenFileLimit::of(0))
     }
 
-    /// Fills `bytes` with what a file holds now, if the kernel makes that up in one go, as it does
-    /// for all but lists of processes. Afterwards the file stays open, if there is room.
+    /// Reads a file into `bytes`, if the kernel generates its content at once, as for all files
+    /// except lists of processes. The file stays open afterwards, within the limit.
     ///
     /// # Errors
     /// There is no such file any more, or it cannot be read.
@@ -70,16 +70,16 @@ impl Kept {
             if whole(&open.file, bytes).is_ok() {
                 return Ok(());
             }
-            // Its group has gone; there may be another of that name.
+            // Its cgroup is removed; there may be a new one of that name.
             self.files().retain(|(of, _)| of != path);
         }
         let file = File::open(path)?;
         whole(&file, bytes)?;
-        if let Ok(allowed) = Arc::clone(&self.0.allowance.0).try_acquire_owned() {
+        if let Ok(limit) = Arc::clone(&self.0.limit.0).try_acquire_owned() {
             let mut files = self.files();
-            // Somebody else may have come first.
+            // Another thread may have opened it first.
             if files.iter().all(|(of, _)| of != path) {
-                files.push((path.to_owned(), Arc::new(Open { file, _allowed: allowed })));
+                files.push((path.to_owned(), Arc::new(Open { file, _permit: limit })));
             }
         }
         Ok(())
@@ -90,13 +90,13 @@ impl Kept {
     }
 }
 
-impl Default for Kept {
+impl Default for OpenFiles {
     fn default() -> Self {
-        Self::nothing()
+        Self::none()
     }
 }
 
-/// Everything from the beginning on: what is read to its end is made up by the kernel once.
+/// Reads from the beginning to the end; the kernel generates the content once.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {
@@ -117,13 +117,13 @@ fn page() -> usize {
     told.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(PIECE).max(PIECE)
 }
 
-/// Larger than nearly all that is read.
+/// Larger than nearly all files.
 const PIECE: usize = 4096;
-/// No control group tells as much in one file.
+/// Larger than any cgroup file.
 const LARGEST: usize = 1 << 20;
-/// What they may cost: the kernel has a page for each. A container has about a dozen.
+/// Memory limit: the kernel has a page for each file. A container has about a dozen.
 const MOST_BYTES: usize = 16 << 20;
-/// Logs, streams and sockets need descriptors more.
+/// The part of descriptors; logs, streams and sockets need the others.
 const PART: usize = 4;
 
 #[cfg(test)]
@@ -132,55 +132,55 @@ mod tests {
 
     use super::*;
 
-    fn read(kept: &Kept, path: &Path) -> io::Result<String> {
+    fn read(open_files: &OpenFiles, path: &Path) -> io::Result<String> {
         let mut bytes = b"what was read before".to_vec();
-        kept.read(path, &mut bytes).map(|()| String::from_utf8(bytes).unwrap())
+        open_files.read(path, &mut bytes).map(|()| String::from_utf8(bytes).unwrap())
     }
 
     #[test]
-    fn what_stays_open_is_read_anew() {
+    fn an_open_file_is_read_again() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("cpu.stat");
-        for (allowed, open) in [(0, 0), (1, 1)] {
-            let kept = Kept::of(&Allowance::of(allowed));
+        for (limit, open) in [(0, 0), (1, 1)] {
+            let open_files = OpenFiles::of(&OpenFileLimit::of(limit));
             for text in ["1", "", &"long".repeat(3 * PIECE), "2"] {
                 fs::write(&file, text).unwrap();
-                assert_eq!(read(&kept, &file).unwrap(), text);
-                assert_eq!(kept.files().len(), open);
+                assert_eq!(read(&open_files, &file).unwrap(), text);
+                assert_eq!(open_files.files().len(), open);
             }
         }
     }
 
     #[test]
-    fn more_than_may_stay_open_is_read_all_the_same() {
+    fn files_beyond_the_limit_are_read_too() {
         let place = tempfile::tempdir().unwrap();
-        let allowance = Allowance::of(2);
-        let (one, other) = (Kept::of(&allowance), Kept::of(&allowance));
+        let limit = OpenFileLimit::of(2);
+        let (one, other) = (OpenFiles::of(&limit), OpenFiles::of(&limit));
         let path = |number: usize| place.path().join(number.to_string());
         for number in 0..3 {
             fs::write(path(number), number.to_string()).unwrap();
             assert_eq!(read(&one, &path(number)).unwrap(), number.to_string());
         }
-        assert_eq!((one.files().len(), allowance.0.available_permits()), (2, 0));
+        assert_eq!((one.files().len(), limit.0.available_permits()), (2, 0));
         drop(one);
-        assert_eq!(allowance.0.available_permits(), 2, "they are closed with their group");
+        assert_eq!(limit.0.available_permits(), 2, "they are closed with their group");
         read(&other, &path(2)).unwrap();
         assert_eq!(other.files().len(), 1);
         read(&other, &path(3)).unwrap_err();
     }
 
     #[test]
-    fn what_cannot_be_read_any_more_is_opened_again() {
+    fn a_file_that_cannot_be_read_is_opened_again() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("memory.stat");
-        let kept = Kept::of(&Allowance::of(1));
-        // It can be opened, but not read: as a file whose group has gone.
+        let open_files = OpenFiles::of(&OpenFileLimit::of(1));
+        // It can be opened, but not read, like a file whose cgroup was removed.
         let file = File::open(place.path()).unwrap();
-        let allowed = Arc::clone(&kept.0.allowance.0).try_acquire_owned().unwrap();
-        kept.files().push((path.clone(), Arc::new(Open { file, _allowed: allowed })));
-        read(&kept, &path).unwrap_err();
+        let limit = Arc::clone(&open_files.0.limit.0).try_acquire_owned().unwrap();
+        open_files.files().push((path.clone(), Arc::new(Open { file, _permit: limit })));
+        read(&open_files, &path).unwrap_err();
         fs::write(&path, "new").unwrap();
-        assert_eq!(read(&kept, &path).unwrap(), "new");
-        assert_eq!(kept.files().len(), 1);
+        assert_eq!(read(&open_files, &path).unwrap(), "new");
+        assert_eq!(open_files.files().len(), 1);
     }
 }

@@ -12,8 +12,8 @@ use super::error::HostError;
 
 /// What a device node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostNode {
-    /// Which sort.
+pub struct DeviceNode {
+    /// Its type.
     pub kind: NodeType,
     /// Which driver.
     pub major: u64,
@@ -27,7 +27,7 @@ pub struct HostNode {
     pub gid: u32,
 }
 
-/// Which sort of device it is.
+/// The type of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeType {
     /// Read and written in blocks.
@@ -39,15 +39,15 @@ pub enum NodeType {
 /// What is at `path`, links followed; none when it is no device.
 ///
 /// # Errors
-/// There is nothing, or it cannot be looked at.
-pub fn look(path: &Path) -> Result<Option<HostNode>, HostError> {
+/// There is nothing, or it cannot be read.
+pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).map_err(|e| HostError::new("look at", path, e))?;
     let kind = match found.file_type() {
         kind if kind.is_block_device() => NodeType::Block,
         kind if kind.is_char_device() => NodeType::Character,
         _ => return Ok(None),
     };
-    Ok(Some(HostNode {
+    Ok(Some(DeviceNode {
         kind,
         major: major(found.rdev()),
         minor: minor(found.rdev()),
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn a_node_is_told_from_a_file() {
-        let null = look(Path::new("/dev/null")).unwrap().unwrap();
+        let null = read(Path::new("/dev/null")).unwrap().unwrap();
         assert_eq!((null.kind, null.major, null.minor), (NodeType::Character, 1, 3));
-        assert_eq!(look(Path::new("/proc/self/exe")).unwrap(), None);
-        assert!(look(Path::new("/dev/none-such")).unwrap_err().is_not_found());
+        assert_eq!(read(Path::new("/proc/self/exe")).unwrap(), None);
+        assert!(read(Path::new("/dev/none-such")).unwrap_err().is_not_found());
     }
 }
