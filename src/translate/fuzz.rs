@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// Any request as each of the messages that are parsed: refused in short words, or planned, and
+/// Any request as each of the messages that are parsed: refused with a short message, or planned, and
 /// then observe reads what plan wrote down.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
@@ -102,7 +102,7 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// What was parsed; a refusal blames the caller, and does not repeat all that it said.
+/// What was parsed; a refusal names the field, and does not repeat the whole value.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -214,7 +214,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// An inspect: whatever it says, a record is shown, and its document is one that can be kept.
+/// Any inspect becomes a record, whose document can be stored.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         shown(&observe::container::observe(&inspect));

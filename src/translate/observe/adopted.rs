@@ -19,7 +19,7 @@ use crate::{
     wire::docker::{ContainerInspect, InspectHostConfig, InspectMount},
 };
 
-/// The document of a pause; none when nothing tells which pod it is of.
+/// The document of a pause container; none when its pod cannot be found out.
 pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     let host = &inspect.host_config;
     let mut labels = stated_labels(inspect);
@@ -48,7 +48,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     Some(SandboxDocument { version: VERSION, spec, network: network_mode(host), shim_group })
 }
 
-/// The document of a workload; none when nothing tells its name, its pod or its image.
+/// The document of a container; none without its name, pod or image.
 pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let sandbox = sandbox_id(inspect)?;
@@ -115,7 +115,7 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     Some(ContainerMetadata { name, attempt })
 }
 
-/// A label's value, else what the name says; never empty.
+/// A label's value, else the part of the name; never empty.
 fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
@@ -135,7 +135,7 @@ fn attempt(
     digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
 }
 
-/// The labels CRI callers gave, as far as they can be told from the shim's own.
+/// The labels of the CRI request, without the shim's own.
 fn stated_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
     labels

@@ -1,4 +1,4 @@
-//! One container of the engine: a pod's pause, a pod's workload, or somebody else's.
+//! One container of the engine: a pod's pause container, a pod's container, or a foreign one.
 //!
 //! The type label says which; our document label says everything else. Where the document is
 //! missing, damaged or newer than we are, well-known labels and the name stand in ([`adopted`]),

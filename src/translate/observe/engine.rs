@@ -9,7 +9,7 @@ use crate::{
     wire::docker::{Info, Runtime, Version},
 };
 
-/// The facts of an engine that is spoken to in `api`.
+/// The facts of an engine at the API version `api`.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     EngineInfo {
         version: first_stated(&[&version.version, &info.server_version, "unknown"]),
@@ -62,7 +62,7 @@ fn features(runtime: &Runtime) -> Option<Value> {
 
 /// Key of a runtime's features document in its status.
 const FEATURES: &str = "org.opencontainers.runtime-spec.features";
-/// Where an engine keeps its data unless told otherwise.
+/// The engine's default data directory.
 const DEFAULT_ROOT: &str = "/var/lib/docker";
 /// The runtime of an engine that names none.
 const DEFAULT_RUNTIME: &str = "runc";

@@ -1,4 +1,4 @@
-//! Engine events: which object is worth another look, and which events are only noise.
+//! Engine events: which object to inspect, and which events to ignore.
 
 use crate::{model::engine::EngineEvent, wire::docker::Event};
 
@@ -22,7 +22,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
     }
 }
 
-/// Whether the signal that was sent cannot be survived. Of any other the die tells.
+/// Whether the signal is SIGKILL. Of other signals only the die event counts.
 fn is_deadly(event: &Event) -> bool {
     event.actor.attributes.get("signal").is_some_and(|signal| signal == SIGKILL)
 }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What a listed container is, as far as its entry tells.
+/// A listed container, as far as its entry has it.
 pub fn observe(entry: ContainerSummary) -> Observed {
     let created_at = Nanos(entry.created.saturating_mul(NANOS_PER_SECOND).max(0));
     let process = process(&entry.state, &entry.status);

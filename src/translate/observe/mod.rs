@@ -1,7 +1,7 @@
-//! Docker answers to records: the only place that reads what the engine says of an object.
+//! Observe: Docker's answers to records. Only this module reads inspects, lists and events.
 //!
-//! Invariants: nothing here fails and nothing panics. A field that is missing or in unknown words
-//! makes a record poorer, never absent; what is not ours is [`Foreign`].
+//! Nothing here fails or panics. A missing or unknown field leaves a gap in the record; a container
+//! of no pod is [`Foreign`].
 //!
 //! [`Foreign`]: crate::model::record::Observed::Foreign
 

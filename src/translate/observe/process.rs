@@ -49,7 +49,7 @@ pub(super) fn instant(text: &str) -> Nanos {
 
 fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
     let reason = match state.exit_code {
-        // Docker also says so when only a child was killed, whatever the exit code.
+        // Docker also sets it when only a child was killed, with any exit code.
         _ if state.oom_killed => ExitReason::OomKilled,
         0 => ExitReason::Completed,
         _ => ExitReason::Error,

@@ -1,4 +1,4 @@
-//! CreateContainer: the whole of `ContainerConfig`, and of the sandbox's the log directory.
+//! CreateContainer: `ContainerConfig`, and the log directory of the sandbox's configuration.
 
 use std::path::{Path, PathBuf};
 

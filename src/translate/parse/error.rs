@@ -39,7 +39,7 @@ impl ParseError {
     }
 }
 
-/// Says where in the request a refused value was, from the inside outwards.
+/// Adds the position of a refused value in the request, from the inside outwards.
 pub(super) trait At {
     /// Puts `field` in front of the path.
     fn at(self, field: impl Display) -> Self;

@@ -17,7 +17,7 @@ use crate::{
     wire::cri,
 };
 
-/// What to pull, with a tag or digest for certain, and who asks.
+/// What to pull, always with a tag or digest, and the credentials.
 ///
 /// # Errors
 /// Refuses what is no reference, and an `auth` that cannot be decoded.

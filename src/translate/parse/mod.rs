@@ -1,4 +1,4 @@
-//! CRI messages to model, refusing what is malformed.
+//! Parse: CRI messages to the model; malformed requests are refused.
 //!
 //! A refusal always names the field as the interface spells it. What is well formed but not
 //! expressible on an engine is refused as such, never dropped silently.

@@ -37,7 +37,7 @@ pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
     Err(ParseError::invalid(format!("is no host name: {}", text::shown(name))))
 }
 
-/// Resolver set-up. Every word goes into a line of `resolv.conf`, so none may break out of it.
+/// DNS configuration. Every value goes into a line of `resolv.conf`, so none may have a line break.
 pub(super) fn dns(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     let words = |items: &[String]| text::each(items, |item| text::word(item));
     Ok(DnsConfig {

@@ -21,7 +21,7 @@ pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, Pars
     changed(given)
 }
 
-/// Reads an UpdateContainerResourcesRequest; one that says nothing changes nothing.
+/// Reads an UpdateContainerResourcesRequest; an empty one changes nothing.
 ///
 /// # Errors
 /// As [`resources`], but -1 lifts the memory limit; and limits of another system.
@@ -74,7 +74,7 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
     one_word_on_swap(&read).at("unified").map(|()| read)
 }
 
-/// Swap can be said in two ways.
+/// Swap has two fields.
 fn one_word_on_swap(read: &Resources) -> Result<(), ParseError> {
     let (memory, together) = (read.memory_limit, read.memory_swap_limit);
     let Some(alone) = read.unified.get(SWAP_MAX).filter(|_| together != 0) else { return Ok(()) };

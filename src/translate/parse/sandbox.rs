@@ -1,4 +1,4 @@
-//! RunPodSandbox: the whole of `PodSandboxConfig`.
+//! RunPodSandbox: `PodSandboxConfig`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Confinement: who a process is, what it may do, which namespaces it shares.
+//! Security contexts: users, privileges, namespaces.
 
 use super::{
     error::{At, ParseError},
@@ -14,7 +14,7 @@ use crate::{
     wire::cri,
 };
 
-/// What a sandbox's security context says of the pause.
+/// The security context of a sandbox, for its pause container.
 #[expect(deprecated, reason = "older callers know only the deprecated seccomp field")]
 pub(super) fn sandbox(
     given: &cri::LinuxSandboxSecurityContext,
@@ -36,7 +36,7 @@ pub(super) fn sandbox(
     })
 }
 
-/// What a container's security context says, but for its namespaces.
+/// The security context of a container, without its namespaces.
 #[expect(deprecated, reason = "older callers know only the deprecated profile fields")]
 pub(super) fn container(
     given: &cri::LinuxContainerSecurityContext,
@@ -94,7 +94,7 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     Ok((mode, target))
 }
 
-/// The fields of either security context that say who the process is.
+/// The user and group fields of either security context.
 struct Asked<'a> {
     user: Option<cri::Int64Value>,
     username: &'a str,
@@ -249,7 +249,7 @@ fn selinux(given: Option<&cri::SeLinuxOption>) -> Result<Option<SelinuxLabel>, P
     Ok((label != SelinuxLabel::default()).then_some(label))
 }
 
-/// Whether a network or IPC mode says the host's; the pod's is the only other one there is.
+/// Whether a network or IPC mode is the host's; otherwise it is the pod's.
 fn is_host(number: i32) -> Result<bool, ParseError> {
     match namespace_mode(number)? {
         cri::NamespaceMode::Pod => Ok(false),

@@ -29,7 +29,7 @@ pub(super) fn line(text: &str) -> Result<String, ParseError> {
     Ok(text.to_owned())
 }
 
-/// One word: not empty, neither blanks nor control characters.
+/// One token: not empty, neither blanks nor control characters.
 pub(super) fn word(text: &str) -> Result<String, ParseError> {
     if text.is_empty() || text.chars().any(char::is_whitespace) {
         return Err(ParseError::invalid(format!("must be one word: {}", shown(text))));
@@ -101,7 +101,7 @@ pub(super) fn pairs(
         .collect()
 }
 
-/// A list of anything, each element through one reader; a refusal tells the index.
+/// A list, each element parsed by one function; a refusal has the index.
 pub(super) fn each<T, U>(
     items: &[T],
     read: impl Fn(&T) -> Result<U, ParseError>,

@@ -8,7 +8,7 @@ pub(super) fn added(asked: &Capabilities) -> Vec<String> {
     asked.add.iter().filter(|name| !asked.drop.contains(name)).cloned().collect()
 }
 
-/// What to drop. With everything dropped the engine wants to hear of nothing else.
+/// The capabilities to drop. With `ALL` the engine accepts no others.
 pub(super) fn dropped(asked: &Capabilities) -> Vec<String> {
     let all = asked.drop.iter().find(|name| *name == ALL);
     all.map_or_else(|| asked.drop.clone(), |all| vec![all.clone()])

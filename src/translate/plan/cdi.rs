@@ -11,7 +11,7 @@ use crate::{
     wire::docker::{self, ContainerCreateBody, DeviceRequest, HostConfig},
 };
 
-/// Adds the CDI devices; the rest of the container is planned already.
+/// Adds the CDI devices to the planned container.
 pub(super) fn add(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     spec: &ContainerSpec,

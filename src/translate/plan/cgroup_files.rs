@@ -50,7 +50,7 @@ pub enum IfMissing {
 }
 
 impl CgroupFile {
-    /// The field of the request, for whoever reads an error.
+    /// The field of the request, for errors.
     pub fn field(&self) -> String {
         match &self.limit {
             CgroupLimit::Hugepages(size) | CgroupLimit::HugepageReservations(size) => {

@@ -26,7 +26,7 @@ use crate::{
 pub struct ContainerPlan {
     /// Name of the container.
     pub name: String,
-    /// What its label says.
+    /// The document for its label.
     pub document: ContainerDocument,
     /// Host paths to create as directories (mode 0755) where nothing is there yet, before the
     /// create. Empty for engines that do so themselves.

@@ -15,7 +15,7 @@ pub enum PlanError {
         /// The engine's runtimes, comma separated.
         known: String,
     },
-    /// Caller and engine disagree on who manages cgroups.
+    /// The caller's and the engine's cgroup drivers differ.
     #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
     CgroupParent {
         /// The parent requested.
@@ -74,7 +74,7 @@ pub enum PlanError {
         /// The profile.
         profile: String,
     },
-    /// Groups have to be looked up in the image, which was not possible.
+    /// The groups in the image are needed, but could not be read.
     #[error(
         "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known"
     )]
@@ -177,7 +177,7 @@ pub enum PlanError {
     Inexpressible {
         /// What was requested.
         what: String,
-        /// The API spoken.
+        /// The API version.
         api: ApiVersion,
     },
     /// The document could not be encoded: a path is not UTF-8.

@@ -50,7 +50,7 @@ pub struct ContainerFacts<'a> {
     pub log_format: ContainerLogFormat,
     /// Text of the seccomp profile, when it is one of the host's.
     pub seccomp: Option<&'a str>,
-    /// Who is known inside the image; none where that cannot be read.
+    /// Users and groups of the image; none if they cannot be read.
     pub accounts: Option<&'a Accounts>,
     /// What its CDI devices come to; none where the engine reads their specification itself.
     pub cdi: Option<&'a CdiEdits>,

@@ -63,7 +63,7 @@ pub(super) fn resolve(
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// The request as it is, for the engine to look up; enough for a pause.
+/// The request as it is, for the engine to resolve; enough for a pause container.
 pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     let user = match &requested.user {
         RunAs::Image => None,
@@ -77,7 +77,7 @@ pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     PlannedIdentity { user, groups: listed(&requested.supplemental_groups), process: None }
 }
 
-/// Numbers only: nothing is left for the engine to look up.
+/// Numbers only, so that the engine resolves nothing.
 fn by_number(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
     PlannedIdentity {
@@ -87,7 +87,7 @@ fn by_number(process: &ProcessUser) -> PlannedIdentity {
     }
 }
 
-/// A user, looked up.
+/// A resolved user.
 struct ResolvedUser<'a> {
     uid: u32,
     account: Option<&'a Account>,

@@ -44,7 +44,7 @@ pub(super) fn memory_swap(limits: &Resources) -> Result<Option<i64>, PlanError> 
         return match (memory, limits.memory_swap_limit) {
             (UNLIMITED, _) | (_, UNLIMITED) => Ok(Some(UNLIMITED)),
             (_, 0) => Ok(None),
-            // Nobody can tell how much of it is swap.
+            // How much of it is swap is unknown.
             (_, together) => Err(PlanError::SwapWithoutMemory { together }),
         };
     }

@@ -23,7 +23,7 @@ use crate::{
 pub struct SandboxPlan {
     /// Name of the container.
     pub name: String,
-    /// What its label says; for the checkpoint.
+    /// The document for its label and for the checkpoint.
     pub document: SandboxDocument,
     /// Body of the create.
     pub body: ContainerCreateBody,
@@ -78,7 +78,7 @@ fn host_config(
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
-        // The pause says nothing.
+        // The pause container prints nothing.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, facts.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),

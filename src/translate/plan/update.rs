@@ -88,7 +88,7 @@ impl UpdateCall {
 /// The CPUs and memory nodes a container has, in the kernel's list format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpusetLists {
-    /// CPUs; none where the kernel does not tell.
+    /// CPUs; none where the kernel does not report them.
     pub cpus: Option<String>,
     /// Memory nodes, likewise.
     pub mems: Option<String>,

@@ -25,7 +25,7 @@ pub struct Held<'a> {
     pub record: &'a ContainerRecord,
     /// What it was made of, while that exists.
     pub image: Option<&'a ImageRecord>,
-    /// The limits in force; none where none were ever spoken of.
+    /// The limits in force; none where none were requested.
     pub limits: Option<Resources>,
 }
 

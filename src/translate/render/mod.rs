@@ -1,4 +1,4 @@
-//! Records to CRI messages.
+//! Render: records to CRI messages.
 //!
 //! Kubelet's client turns an answer that lacks an identity, a creation time or an image into an
 //! error for the whole call, so nothing rendered here ever lacks them.

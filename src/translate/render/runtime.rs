@@ -1,4 +1,4 @@
-//! What the runtime says of itself: version, conditions, handlers, features.
+//! Version and Status: versions, conditions, handlers, features.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ pub fn features() -> cri::RuntimeFeatures {
     }
 }
 
-/// What a verbose Status tells of the engine, as JSON text.
+/// The engine's facts in a verbose Status, as JSON text.
 pub fn engine_info(engine: &EngineInfo) -> String {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => "systemd",

@@ -2,7 +2,7 @@
 
 use crate::wire::cri::Signal;
 
-/// The signal a stop sends. None is the engine's default; a spelling nobody knows stays unset.
+/// The stop signal. None is the engine's default; an unknown name stays unset.
 pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
     let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
     named(spelling).or_else(|| numbered(spelling)).unwrap_or(Signal::RuntimeDefault)

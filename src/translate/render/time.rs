@@ -2,7 +2,7 @@
 
 use crate::model::time::Nanos;
 
-/// A creation time: never 0, for which the client would throw the whole answer away.
+/// A creation time: never 0, for which the client would discard the answer.
 pub(super) fn created_at(time: Nanos) -> i64 {
     if time.is_set() { time.0 } else { 1 }
 }

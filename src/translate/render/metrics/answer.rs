@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// What a machine like the machine_sample's can tell.
+/// The metrics of a machine like the machine_sample's.
 pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor> {
     let subject = Subject::machine_sample(machine_sample);
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ fn of_container(
     cri::ContainerMetrics { container_id: record.id.to_string(), metrics }
 }
 
-/// Names of a pod as a whole.
+/// Labels of a whole pod.
 fn base(pod: &SandboxRecord) -> Base<'_> {
     let metadata = &pod.document.spec.metadata;
     let (name, namespace) = (metadata.name.as_str(), metadata.namespace.as_str());
@@ -86,7 +86,7 @@ fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
     }
 }
 
-/// The whole table.
+/// All rows.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     [cpu::ROWS, memory::ROWS, disk::ROWS, network::ROWS, tasks::ROWS, time::ROWS]
         .into_iter()

@@ -93,7 +93,7 @@ fn each(subject: &Subject<'_>, told: &mut Told<'_>, figure: fn(&DeviceReading) -
     }
 }
 
-/// The file system of a container's layer; of pods nobody asks.
+/// The file system of a container's layer; not for pods.
 fn disk<'a>(subject: &Subject<'a>) -> Option<&'a DiskReading> {
     subject.container.and(subject.disks.layers.as_ref())
 }
@@ -104,7 +104,7 @@ fn of_disk(subject: &Subject<'_>, told: &mut Told<'_>, figure: fn(&DiskReading) 
     }
 }
 
-/// By its numbers as long as nobody knows its name.
+/// By its numbers while its name is unknown.
 fn name(disks: &Disks, device: &DeviceReading) -> String {
     let (major, minor) = (device.major, device.minor);
     let known = disks.names.get(&(major, minor)).cloned();

@@ -111,7 +111,7 @@ fn memory<'a>(subject: &Subject<'a>) -> Option<&'a MemoryReading> {
     subject.group?.memory.as_ref()
 }
 
-/// cAdvisor's word for "no limit".
+/// cAdvisor's value for "no limit".
 fn zero(limit: Option<Limit>) -> Option<u64> {
     limit.map(|limit| limit.value().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Traffic of a pod's interfaces; its loopback is nobody's network.
+//! Traffic of a pod's interfaces, without loopback.
 
 use super::table::{Row, Subject, Told};
 use crate::model::stats::InterfaceReading;

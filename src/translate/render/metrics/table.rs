@@ -1,4 +1,4 @@
-//! What a row of the table is, what it is asked about and where it tells its samples.
+//! The rows of the metric table: their subjects and samples.
 
 use crate::{
     model::{
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) kind: cri::MetricType,
     /// Labels beside those that say whose figure it is.
     pub(super) keys: &'static [&'static str],
-    /// Tells a sample for each value of those labels.
+    /// Adds a sample for each value of those labels.
     pub(super) tell: fn(&Subject<'_>, &mut Told<'_>),
 }
 
@@ -52,12 +52,12 @@ impl Row {
     }
 }
 
-/// What figures are told of. Parts that are none have none.
+/// The subject of a metric. Absent parts have no samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
-    /// Of a container only; so it is what tells one from a pod.
+    /// Set for containers only.
     pub(super) container: Option<Own<'a>>,
     /// Of a pod's network only.
     pub(super) network: Option<&'a NetworkReading>,
@@ -84,7 +84,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// A pod as a whole, without its network.
+    /// A whole pod, without its network.
     pub(super) fn pod(reading: &'a PodReading, disks: &'a Disks) -> Self {
         let process = reading.record.process.as_ref();
         Self {
@@ -102,7 +102,7 @@ impl<'a> Subject<'a> {
         Self { group: None, started: None, container: None, network, disks }
     }
 
-    /// All of this at once, as a machine can tell it.
+    /// All of these, as the machine has them.
     pub(super) const fn machine_sample(machine_sample: &'a MachineSample) -> Self {
         let (processes, layer) = (Some(&machine_sample.processes), machine_sample.layer.as_ref());
         Self {
@@ -115,7 +115,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Where samples of a row are told: each is the figure, under the names of its subject.
+/// Collects the samples of a row, each with the labels of its subject.
 pub(super) struct Told<'a> {
     row: &'static Row,
     base: &'a Base<'a>,
@@ -128,7 +128,7 @@ pub(super) struct Told<'a> {
 pub(super) struct Base<'a> {
     pub(super) pod: &'a str,
     pub(super) namespace: &'a str,
-    /// Empty for a pod as a whole.
+    /// Empty for a whole pod.
     pub(super) container: &'a str,
     pub(super) id: &'a str,
     pub(super) image: &'a str,

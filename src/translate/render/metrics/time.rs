@@ -16,7 +16,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
 ];
 
-/// Whoever has figures was there when they were read.
+/// The time of the reading.
 fn seen(subject: &Subject<'_>) -> Option<Nanos> {
     let group = subject.group?;
     let cpu = group.cpu.as_ref().map(|cpu| cpu.at);
