@@ -6,15 +6,15 @@ use http::Method;
 /// A subcommand of `dockbridge debug`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum DebugCommand {
-    /// The state as JSON: pods, containers, the engine, the network
+    /// Print the state as JSON: pods, containers, the engine, the network
     State,
-    /// Running operations, and for how long they run
+    /// Print running operations with their age
     Tasks,
-    /// All metrics
+    /// Print all metrics
     Metrics,
-    /// Whether it is alive, and whether pods can run; fails if not
+    /// Print whether it is alive and whether pods can run; fails if not
     Health,
-    /// The log level; with LEVEL it is set until the next start
+    /// Print the log level, or set it until the next start: log-level [LEVEL]
     LogLevel {
         /// error, warn, info, debug or trace
         level: Option<String>,

@@ -1,4 +1,4 @@
-//! Why dockbridge does not start, or stops.
+//! Errors at the start, and errors that end the server.
 
 use std::{io, path::PathBuf};
 
@@ -22,7 +22,7 @@ pub enum AppError {
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
          image volumes would fail. Run it as root in the host's namespaces, and look for \
-         CapabilityBoundingSet= in its unit (dockbridge check tells what else is missing)"
+         CapabilityBoundingSet= in its unit (dockbridge check lists what else is missing)"
     )]
     MissingCapabilities {
         /// What is missing, by name.
@@ -32,11 +32,7 @@ pub enum AppError {
     #[error(transparent)]
     State(#[from] CheckpointError),
     /// Another dockbridge has the state directory, or we may not write there.
-    #[error(
-        "cannot use the state directory {}: it must be writable and not in use by another dockbridge \
-         (run as root, stop the other, or choose another --state-dir and another engine)",
-        state_dir.display()
-    )]
+    #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir {
         /// The directory.
         state_dir: PathBuf,
@@ -100,4 +96,13 @@ pub enum AppError {
     /// The server failed.
     #[error("the CRI server failed")]
     Serve(#[from] tonic::transport::Error),
+}
+
+const fn state_dir_remedy(source: &LockError) -> &'static str {
+    match source {
+        LockError::Held { .. } => {
+            "stop the other dockbridge, or choose another --state-dir and engine"
+        }
+        LockError::Host(_) => "run as root, or choose another --state-dir",
+    }
 }

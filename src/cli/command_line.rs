@@ -44,6 +44,7 @@ pub enum Command {
     /// Check this host and print what to do about each finding
     Check(CheckArgs),
     /// Query the dockbridge that runs on this host
+    #[command(help_template = DEBUG_HELP)]
     Debug(DebugArgs),
     /// Print the version
     Version,
@@ -94,3 +95,15 @@ impl CommandLine {
         Invocation { command: command.unwrap_or_default(), values, config, warnings }
     }
 }
+
+/// Without the settings: only those that lead to the server matter here.
+const DEBUG_HELP: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+Commands:
+{subcommands}
+
+With the same --run-dir, or the same --config, as the server; see dockbridge --help.
+";

@@ -77,7 +77,7 @@ impl Publisher {
         let last = self.current.load_full();
         let next = state.snapshot(&last);
         if next.health != last.health {
-            log_health(&next.health);
+            log_health(&next);
         }
         self.current.store(Arc::new(next));
         self.published.send_replace(());
@@ -99,10 +99,13 @@ impl Publisher {
     }
 }
 
-fn log_health(health: &EngineHealth) {
-    match health {
+fn log_health(now: &Snapshot) {
+    match &now.health {
         EngineHealth::Starting => {}
-        EngineHealth::Reachable => info!("the docker engine is ready"),
+        EngineHealth::Reachable => {
+            let (pods, containers) = (now.sandboxes().len(), now.containers().len());
+            info!(pods, containers, images = now.images().len(), "the docker engine is ready");
+        }
         EngineHealth::Unreachable { reason } => {
             warn!(reason, "the docker engine is not ready; serving the last known state, retrying");
         }

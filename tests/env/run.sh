@@ -153,11 +153,11 @@ serve() {
     local dockbridge=$1
     shift
     ! serves || die "a server is already at unix://$socket: use that one, or stop it first"
-    (invite &)
+    (invite "$dockbridge" check --listen "unix://$socket" "$@" &)
     exec "$dockbridge" serve --listen "unix://$socket" "$@"
 }
 
-# Prints what to try as soon as there is something to try.
+# Prints what to try as soon as the server answers; the arguments are the command that checks this host.
 invite() {
     local client=crictl
     for _ in $(seq 300); do
@@ -175,7 +175,11 @@ invite() {
     crictl info
     crictl pods
 
-  README.md has a whole session. Without crictl: make demo. Ctrl-C ends the server; pods live on.
+  README.md has a whole session. Without crictl: make demo. To check this host with the same settings, as root:
+
+    $*
+
+  Ctrl-C ends the server; pods keep running.
 
 TEXT
 }
