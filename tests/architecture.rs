@@ -1,7 +1,5 @@
-//! Holds the shape of the code: which room may know which, where foreign things may be named, and
-//! how large things may grow. A breach names the file and the line.
-//!
-//! The table of rooms below is the architecture; `docs/architecture.md` tells why it is so.
+//! Checks the structure of the code: module levels, import cycles, where foreign crates may be used,
+//! sizes, code rules. A failure names the file and the line. `docs/architecture.md` explains it.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,16 +8,16 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "architecture/arrows.rs"]
-mod arrows;
-#[path = "architecture/budgets.rs"]
-mod budgets;
-#[path = "architecture/circles.rs"]
-mod circles;
-#[path = "architecture/foreign.rs"]
-mod foreign;
-#[path = "architecture/manners.rs"]
-mod manners;
+#[path = "architecture/code_rules.rs"]
+mod code_rules;
+#[path = "architecture/foreign_names.rs"]
+mod foreign_names;
+#[path = "architecture/import_cycles.rs"]
+mod import_cycles;
+#[path = "architecture/module_levels.rs"]
+mod module_levels;
+#[path = "architecture/size_limits.rs"]
+mod size_limits;
 #[path = "architecture/source.rs"]
 mod source;
 

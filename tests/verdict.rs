@@ -61,7 +61,7 @@ fn few_samples_say_nothing() {
 }
 
 #[test]
-fn the_thirds_are_told() {
+fn the_thirds_are_printed() {
     let judgement = judge(|_| 0.0);
     let begins = judgement.thirds.map(|(at, _)| at);
     assert_eq!(begins, [720.0, 1680.0, 2640.0]);

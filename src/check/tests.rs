@@ -81,7 +81,7 @@ async fn an_engine_that_is_not_there_is_a_failure() {
 }
 
 #[tokio::test]
-async fn the_network_is_looked_for_as_the_server_does() {
+async fn check_selects_the_network_like_the_server() {
     let home = tempfile::tempdir().unwrap();
     let settings = CniSettings {
         conf_dir: home.path().join("conf"),
@@ -109,7 +109,7 @@ async fn the_network_is_looked_for_as_the_server_does() {
 }
 
 #[test]
-fn a_bridge_without_a_firewall_is_told_where_bridged_traffic_is_filtered() {
+fn a_bridge_without_the_firewall_plugin_is_reported_where_bridged_traffic_is_filtered() {
     let settings =
         CniSettings { conf_dir: "/conf".into(), bin_dirs: Vec::new(), cache_dir: "/cache".into() };
     let told = |plugins: &str, filtered: bool| {
@@ -159,7 +159,7 @@ fn places_are_tried_and_left_clean() {
 }
 
 #[test]
-fn the_server_of_an_engine_is_told_from_a_second_one() {
+fn check_names_the_server_of_an_engine() {
     let held = |socket: Option<&Path>| {
         Ok(Some(Holder { pid: Some(7), socket: socket.map(Path::to_owned) }))
     };
@@ -217,7 +217,7 @@ async fn an_interrupt_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_socket_nobody_serves_is_named() {
+async fn a_socket_without_a_server_is_named() {
     let mut out = Vec::new();
     let path = Path::new("/no/such.sock");
     let error = pod::run(path, "pause", &mut out, pending()).await.unwrap_err();

@@ -34,7 +34,7 @@ mod tests {
     use super::Cancellations;
 
     #[test]
-    fn a_cancellation_lasts_as_long_as_somebody_holds_it() {
+    fn a_cancellation_lasts_until_its_last_holder_drops_it() {
         let cancellations = Cancellations::default();
         let waiting = cancellations.of("pod");
         waiting.cancel();

@@ -31,7 +31,7 @@ fn image() -> Subject {
 }
 
 #[test]
-fn conflicts_are_told_apart_by_their_text() {
+fn conflicts_are_classified_by_their_message() {
     let check = |subject: Subject, message: &str, wanted: ConflictReason| {
         let error = refused("remove", subject, 409, message);
         assert!(error.is_conflict(wanted), "{message}: {error:?}");
@@ -74,7 +74,7 @@ fn conflicts_are_told_apart_by_their_text() {
 }
 
 #[test]
-fn the_holder_of_a_name_is_read_from_every_wording() {
+fn the_holder_of_a_name_is_parsed_from_every_message() {
     let check = |message: &str, wanted: Option<&str>| match refused(
         Call::CREATE,
         container(),
@@ -136,7 +136,7 @@ fn a_missing_object_is_the_one_the_engine_names() {
 }
 
 #[test]
-fn the_runtimes_own_words_are_dug_out() {
+fn the_runtimes_message_is_extracted() {
     let check = |message: &str, wanted: &str| {
         let error = refused(Call::START, container(), 500, message);
         assert!(matches!(error, EngineError::CannotRun { .. }), "{error:?}");
@@ -164,7 +164,7 @@ fn the_runtimes_own_words_are_dug_out() {
 }
 
 #[test]
-fn gateway_errors_of_a_registry_get_kubelets_word() {
+fn gateway_errors_of_a_registry_get_kubelets_prefix() {
     for text in [
         "received unexpected HTTP status: 502 Bad Gateway",
         "error pulling image configuration: received unexpected HTTP status: 503 Service \
@@ -187,7 +187,7 @@ fn gateway_errors_of_a_registry_get_kubelets_word() {
 }
 
 #[test]
-fn a_refused_signature_gets_kubelets_word_once() {
+fn a_refused_signature_gets_kubelets_prefix_once() {
     for text in [
         "Source image rejected: A signature was required, but no signatures found",
         "policy says: signature verification failed for a:1",

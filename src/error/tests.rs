@@ -5,7 +5,7 @@ use std::io;
 use super::chain;
 
 #[test]
-fn causes_are_told_once() {
+fn causes_are_not_repeated() {
     #[derive(Debug, thiserror::Error)]
     #[error("outer")]
     struct Outer(#[source] io::Error);

@@ -82,7 +82,7 @@ fn a_main_process_without_a_session_of_its_own_does_not_claim_one() {
 }
 
 #[test]
-fn a_pid_used_again_is_somebody_else() {
+fn a_reused_pid_is_another_process() {
     let mut other = itself();
     other.process.who.started = BEGUN + 500;
     other.process.session = 1;
@@ -103,7 +103,7 @@ fn without_a_main_process_only_the_marker_counts() {
 }
 
 #[test]
-fn a_hang_up_concerns_the_session_and_not_who_left_it() {
+fn a_hang_up_ends_the_session_and_not_processes_that_left_it() {
     let table = [itself(), of_main(101, 100), of_main(102, 1), stranger(103, 100)];
     let concerned = |main: Option<&Main>| -> Vec<u32> {
         session(main, &table).into_iter().map(|who| who.pid).collect()
@@ -124,7 +124,7 @@ fn list(table: &Path, pid: u32, started: u64, group: &str, output: &str) {
 }
 
 #[test]
-fn a_pipe_that_somebody_had_before_is_no_trace() {
+fn an_earlier_pipe_is_no_mark_of_a_command() {
     let table = tempfile::tempdir().unwrap();
     list(table.path(), 1, BEGUN - 9, "ours", "pipe:[7]");
     list(table.path(), 2, BEGUN - 9, "theirs", "pipe:[8]");

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_told_from_a_file() {
+    fn a_device_node_differs_from_a_file() {
         let null = read(Path::new("/dev/null")).unwrap().unwrap();
         assert_eq!((null.kind, null.major, null.minor), (NodeType::Character, 1, 3));
         assert_eq!(read(Path::new("/proc/self/exe")).unwrap(), None);

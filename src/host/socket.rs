@@ -46,7 +46,7 @@ mod tests {
     use super::unsent_bytes;
 
     #[test]
-    fn what_nobody_takes_stays_with_us() {
+    fn unread_bytes_are_counted() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         assert_eq!(unsent_bytes(&ours).unwrap(), 0);
         ours.write_all(b"to be read").unwrap();

@@ -134,7 +134,7 @@ async fn joining_and_leaving_cross_without_harm() {
 }
 
 #[test]
-fn an_image_bears_its_names_and_its_id() {
+fn an_image_has_its_names_and_its_id() {
     let image = record(&["busybox:1.36", "registry.test:5000/app:1"], &["busybox"]);
     let digest = format!("busybox@sha256:{OTHER}");
     for name in [
@@ -197,7 +197,7 @@ async fn images_are_where_the_store_in_use_keeps_them() {
 }
 
 #[test]
-fn failures_are_told_the_way_kubelet_reads_them() {
+fn failures_have_the_form_kubelet_parses() {
     let pull = |fault| {
         ImageError::from(EngineError::Pull {
             reference: "busybox:1".to_owned(),

@@ -86,7 +86,7 @@ fn other_names_say_nothing() {
 
 proptest! {
     #[test]
-    fn a_name_says_what_it_was_made_of(
+    fn a_name_is_parsed_back(
         fields in prop::array::uniform4("[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?"),
         attempt: u32,
         random: u32,
@@ -149,7 +149,7 @@ fn a_sandbox_is_ready_when_its_pause_runs_and_its_network_is_up() {
 }
 
 #[test]
-fn addresses_come_from_whoever_connected_the_pod() {
+fn addresses_come_from_cni_or_the_engine() {
     let cni: &[IpAddr] = &[ADDRESS.parse().unwrap()];
     let docker: &[IpAddr] = &["172.17.0.9".parse().unwrap()];
     for (network, attachment, expected) in [
@@ -185,7 +185,7 @@ fn only_a_running_process_has_a_pid() {
 }
 
 #[test]
-fn reasons_are_the_words_kubelet_knows() {
+fn reasons_are_those_kubelet_knows() {
     let words = [
         (ExitReason::Completed, "Completed"),
         (ExitReason::Error, "Error"),

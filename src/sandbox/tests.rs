@@ -28,7 +28,7 @@ async fn undo_goes_newest_first_and_past_failures() {
 }
 
 #[test]
-fn gathered_causes_are_all_told() {
+fn all_gathered_causes_are_reported() {
     assert!(SandboxError::gather(Vec::new()).is_ok());
     let ended = || SandboxError::Ended { id: "x".to_owned() };
     let one = SandboxError::gather(vec![ended()]).unwrap_err();

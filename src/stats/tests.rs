@@ -189,7 +189,7 @@ fn processes_are_read_where_they_are_asked_for() {
 
 /// What is announced by a look at the machine alone is what its containers and pods then tell.
 #[test]
-fn a_machine_tells_what_was_announced() {
+fn a_machine_reports_the_described_metrics() {
     for tree in TREES {
         let collector = collector(tree);
         let announced = descriptors(&collector.machine_sample(true));
@@ -241,7 +241,7 @@ fn an_empty_machine_announces_what_its_controllers_keep() {
 }
 
 #[test]
-fn disks_are_forgotten_when_nobody_could_look_for_long() {
+fn disks_are_dropped_when_unreadable_for_long() {
     let (seen, begin) = (disks::DiskCache::default(), Instant::now());
     assert_eq!(*seen.at(begin), Disks::default());
     let root = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn told(tree: &str, file: &str) -> u64 {
 
 /// Whoever is in the same parent is no part of the pod: then its own groups are added up.
 #[test]
-fn a_pod_among_strangers() {
+fn a_pod_beside_foreign_containers() {
     let own = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
     let (pod, stranger) = (sandbox("6f2a", "/shared/"), sandbox("77", "/shared"));
     let (nowhere, root) = (sandbox("6f2a", ""), sandbox("6f2a", "/"));
@@ -482,7 +482,7 @@ fn a_layer_is_measured_in_steps() {
 }
 
 #[test]
-fn a_layer_of_nobody_we_know_is_not_measured() {
+fn a_layer_of_an_unknown_container_is_not_measured() {
     let root = tempfile::tempdir().unwrap();
     let proc = machine(root.path(), "upperdir=x/diff");
     let homes = [root.path().join("home"), PathBuf::from("/nowhere")];

@@ -37,7 +37,7 @@ impl File {
     }
 
     /// The module's path below the crate, e.g. `["engine", "client"]`; empty for the root.
-    pub(crate) fn module(&self) -> Vec<String> {
+    pub(crate) fn module_path(&self) -> Vec<String> {
         let inner = self.path.trim_start_matches("src/").trim_end_matches(".rs");
         let mut parts: Vec<String> = inner.split('/').map(str::to_owned).collect();
         if parts.last().is_some_and(|last| last == "mod") {
@@ -47,15 +47,15 @@ impl File {
     }
 
     /// The top-level module it belongs to; `lib` for the root.
-    pub(crate) fn room(&self) -> String {
-        self.module().first().cloned().unwrap_or_else(|| "lib".to_owned())
+    pub(crate) fn module(&self) -> String {
+        self.module_path().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
     /// Every path with at least two segments, uses and macro arguments included.
     pub(crate) fn paths(&self) -> Vec<PathUse> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &mut found);
-        let module = self.module();
+        let module = self.module_path();
         for path in &mut found {
             path.segments = absolute(&module, std::mem::take(&mut path.segments));
         }
@@ -239,19 +239,19 @@ fn paths_are_read_in_every_form() {
     let text =
         "use crate::{a::{self, b as c}, d}; fn f() { super::super::x::y(); m!(crate::z::w); }
         #[cfg(test)] mod tests { use crate::hidden::x; }";
-    let file = File::new("src/room/deep/file.rs", text.to_owned());
+    let file = File::new("src/module/deep/file.rs", text.to_owned());
     let paths: Vec<String> = file.paths().iter().map(|path| path.segments.join("::")).collect();
     assert_eq!(
         paths,
-        ["crate::a::self", "crate::a::b", "crate::d", "crate::room::x::y", "crate::z::w"]
+        ["crate::a::self", "crate::a::b", "crate::d", "crate::module::x::y", "crate::z::w"]
     );
 }
 
 #[test]
 fn a_module_is_known_by_its_file() {
-    let module = |path: &str| File::new(path, String::new()).module().join("::");
+    let module = |path: &str| File::new(path, String::new()).module_path().join("::");
     assert_eq!(module("src/lib.rs"), "");
     assert_eq!(module("src/engine/mod.rs"), "engine");
     assert_eq!(module("src/engine/client.rs"), "engine::client");
-    assert_eq!(File::new("src/app.rs", String::new()).room(), "app");
+    assert_eq!(File::new("src/app.rs", String::new()).module(), "app");
 }

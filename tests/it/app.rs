@@ -69,7 +69,7 @@ fn settings(root: &Path, name: &str) -> Settings {
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn an_address_in_use_is_told() {
+async fn an_address_in_use_is_an_error() {
     let room = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut settings = settings(room.path(), "first");
@@ -80,7 +80,7 @@ async fn an_address_in_use_is_told() {
 }
 
 #[tokio::test]
-async fn systemd_hears_of_a_whole_life() {
+async fn systemd_gets_all_notifications() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");
     let notify = UnixDatagram::bind(&path).unwrap();
@@ -148,7 +148,7 @@ async fn who_cannot_connect_pods_is_never_ready() {
 
 /// Pods run all the same where the engine connects them.
 #[tokio::test]
-async fn what_will_fail_is_told_where_pods_can_run() {
+async fn failing_features_are_logged_where_pods_can_run() {
     let room = tempfile::tempdir().unwrap();
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
     let mut serving = without_rights(room.path(), "docker").spawn().unwrap();

@@ -72,7 +72,7 @@ async fn a_shorter_stop_is_never_lost_in_a_longer_one() {
 }
 
 #[tokio::test]
-async fn a_failed_start_is_told_even_when_nobody_can_look_afterwards() {
+async fn a_failed_start_is_reported_also_without_an_inspect() {
     let node = Node::start().await;
     let refusal = json!({ "message": "exec: \"nope\": executable file not found in $PATH" });
     node.docker.inject(Rule::new("POST /containers/*/start", Fault::Answer(400, refusal)));
@@ -114,7 +114,7 @@ type Answer = Result<ContainerId, ContainerError>;
 const PASSWD: (&str, &str) = ("/etc/passwd", "app:x:1000:1001::/:\n");
 
 #[tokio::test]
-async fn one_look_tells_the_accounts_of_an_image() {
+async fn one_inspection_reads_the_accounts_of_an_image() {
     let node = Node::start().await;
     let linked = ("/etc/group", "-> /usr/lib/group");
     let image = node.image(&[PASSWD, linked, ("/usr/lib/group", "more:x:2000:app\n")]);
@@ -138,7 +138,7 @@ async fn one_look_tells_the_accounts_of_an_image() {
 }
 
 #[tokio::test]
-async fn a_look_that_fails_fails_only_who_depends_on_it() {
+async fn a_failed_read_fails_only_its_callers() {
     let node = Node::start().await;
     let image = node.image(&[PASSWD]);
     let fault = Fault::Status(500, "no such storage".to_owned());
@@ -177,7 +177,7 @@ async fn looks_are_bounded_and_taken_again() {
 
 /// Engines open both files at the start, and never come back from a pipe that nobody writes to.
 #[tokio::test]
-async fn accounts_in_a_pipe_are_refused_whoever_is_asked_for() {
+async fn accounts_in_a_pipe_are_refused_for_any_user() {
     let node = Node::start().await;
     let linked = ("/etc/group", "-> /run/pipe");
     let late = Fault::Late(Duration::from_millis(100));
@@ -201,7 +201,7 @@ async fn accounts_in_a_pipe_are_refused_whoever_is_asked_for() {
 
 /// By hand somebody may well use our label; the name is ours alone.
 #[tokio::test]
-async fn remains_of_looks_are_swept() {
+async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
     let image = node.image(&[]);
     let inspection =

@@ -281,7 +281,7 @@ async fn unpacking_may_be_silent_for_longer() {
 }
 
 #[tokio::test]
-async fn a_refused_pull_tells_why_in_kubelets_way() {
+async fn a_refused_pull_has_kubelets_prefix() {
     let bench = Bench::new().await;
     let refusals = [
         (500, "received unexpected HTTP status: 503 Service Unavailable", "RegistryUnavailable: "),
@@ -391,7 +391,7 @@ async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
 }
 
 #[tokio::test]
-async fn a_dropped_removal_ends_all_the_same() {
+async fn a_dropped_removal_still_completes() {
     let bench = Bench::new().await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
     bench.see(&image).await;

@@ -167,7 +167,7 @@ async fn a_file_that_cannot_be_set_undoes_the_rest() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_is_told() {
+async fn a_failed_undo_is_reported() {
     let node = Node::start().await;
     let verbs = node.verbs().await;
     let away = Fault::Status(500, "gone fishing".to_owned());
@@ -188,7 +188,7 @@ async fn what_cannot_be_remembered_is_undone() {
 }
 
 #[tokio::test]
-async fn changes_outlive_the_process_and_crashes_are_put_right() {
+async fn changed_limits_survive_restarts_and_crashes() {
     let node = Node::start().await;
     let verbs = node.verbs().await;
     let asked = Resources { oom_score_adj: 950, ..keys(&[("memory.low", "2000")]) };

@@ -182,7 +182,7 @@ async fn a_state_directory_that_cannot_be_written_holds_no_pod_back() {
 }
 
 #[tokio::test]
-async fn recovery_clears_away_what_is_nobodys() {
+async fn recovery_removes_files_of_unknown_pods() {
     let node = Node::new().await;
     node.remember(&id('a'), true).await;
     fs::create_dir_all(node.files().join(id('b').as_str())).unwrap();

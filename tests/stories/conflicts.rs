@@ -88,7 +88,7 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
 }
 
 /// The holder is somebody else's: it is never removed, whatever becomes of the pod.
-pub(crate) async fn held_by_a_stranger(world: World) -> Outcome {
+pub(crate) async fn held_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_stranger").await?;
     let pod = stage.recipes.pod("holder");
     let name = name::sandbox_name(&metadata(&pod));

@@ -7,12 +7,12 @@ use rand::Rng;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::support::{
-    chance::seeded,
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
     http,
     patience::{Looks, patient},
     pod,
+    random::seeded,
     stage::Stage,
     world::World,
 };

@@ -6,8 +6,8 @@ use dockbridge::wire::cri;
 use tonic::Code;
 
 use crate::{
-    confinement::refuses,
     machine::left_out,
+    security::refuses,
     skips::Lack,
     support::{
         failure::{Outcome, ensure_eq},

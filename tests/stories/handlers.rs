@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    confinement::said,
+    security::said,
     support::{
         failure::{Outcome, ensure, ensure_eq},
         patience::Looks,

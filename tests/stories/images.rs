@@ -59,8 +59,8 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
 }
 
 /// Somebody else's container, even a stopped one, keeps an image and all its names.
-pub(crate) async fn used_by_a_stranger(world: World) -> Outcome {
-    let stage = Stage::cni(&world, "used_by_a_stranger").await?;
+pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "in_use_by_a_foreign_container").await?;
     let pulled = format!("{}/busybox:1", world.registry);
     let id = stage.cri.pull(&pulled, None).await?;
     stage.engine.docker(&["tag", &pulled, "stranger.test/own:1"]).await?;

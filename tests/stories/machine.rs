@@ -104,7 +104,7 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
 
 /// Memory beyond the limit goes to swap as far as kubelet lets it, and not at all where it does
 /// not: what one container ends of, the other one survives.
-pub(crate) async fn swaps_as_far_as_told(world: World) -> Outcome {
+pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return left_out(Lack::Swap);

@@ -15,30 +15,31 @@
     reason = "a test fails by panicking and reports by printing"
 )]
 
+mod admin;
 mod cdi;
 mod chaos;
-mod confinement;
 mod conflicts;
 mod crashes;
 mod devices;
 mod events;
 mod execs;
-mod forwards;
 mod handlers;
 mod identity;
 mod images;
-mod keeping;
 mod logs;
 mod machine;
 mod many;
 mod metrics;
 mod mounts;
 mod oom;
+mod pinned_images;
 mod pods;
+mod port_forward;
 mod power;
 mod pulls;
 mod resources;
 mod restarts;
+mod security;
 mod servers;
 mod service;
 mod shortages;
@@ -52,7 +53,6 @@ mod streams;
 mod support;
 mod takeover;
 mod volumes;
-mod window;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
 
@@ -80,7 +80,7 @@ const STORIES: &[(&str, Story)] = stories![
     pods::with_names_and_dns,
     pods::asked_twice,
     images::from_a_private_registry,
-    images::used_by_a_stranger,
+    images::in_use_by_a_foreign_container,
     images::tagged_like_an_id,
     images::the_pause,
     images::by_digest_by_tag_and_both,
@@ -96,16 +96,16 @@ const STORIES: &[(&str, Story)] = stories![
     identity::accounts_are_no_files,
     identity::unknown_to_the_image,
     identity::looked_up_without_a_trace,
-    keeping::what_is_pinned,
-    keeping::what_a_stranger_uses,
-    keeping::what_kubelet_did_not_pull,
+    pinned_images::what_is_pinned,
+    pinned_images::used_by_a_foreign_container,
+    pinned_images::what_kubelet_did_not_pull,
     many::thirty_at_once,
     many::reads_cost_the_engine_nothing,
     many::writes_are_read_at_once,
     conflicts::held_by_an_exited_one,
     conflicts::held_by_a_created_one,
     conflicts::held_by_a_running_one,
-    conflicts::held_by_a_stranger,
+    conflicts::held_by_a_foreign_container,
     restarts::between_any_two_calls,
     restarts::of_the_engine,
     restarts::without_the_state,
@@ -148,27 +148,27 @@ const STORIES: &[(&str, Story)] = stories![
     streams::attach::left_for_good,
     streams::attach::to_a_terminal,
     streams::attach::until_it_ends,
-    streams::partings::of_the_client,
-    streams::partings::of_the_container,
-    streams::partings::of_dockbridge,
-    streams::partings::of_the_engine,
+    streams::disconnects::of_the_client,
+    streams::disconnects::of_the_container,
+    streams::disconnects::of_dockbridge,
+    streams::disconnects::of_the_engine,
     streams::tokens::wrong_requests,
     streams::tokens::used_once,
     streams::tokens::negotiated,
     streams::tokens::a_thousand_and_one,
     streams::hostile::bytes,
     streams::hostile::silence,
-    forwards::to_a_pod,
-    forwards::on_the_engines_network,
-    forwards::on_the_hosts_network,
-    forwards::to_the_other_loopback,
-    forwards::refused,
-    forwards::wrong_requests,
-    forwards::many_at_once,
-    forwards::a_hundred_megabytes,
-    forwards::a_slow_reader,
-    forwards::partings,
-    forwards::of_dockbridge,
+    port_forward::to_a_pod,
+    port_forward::on_the_engines_network,
+    port_forward::on_the_hosts_network,
+    port_forward::to_the_other_loopback,
+    port_forward::refused,
+    port_forward::wrong_requests,
+    port_forward::many_at_once,
+    port_forward::a_hundred_megabytes,
+    port_forward::a_slow_reader,
+    port_forward::partings,
+    port_forward::of_dockbridge,
     logs::forms::as_they_come,
     logs::forms::with_another_driver,
     logs::forms::as_links,
@@ -187,7 +187,7 @@ const STORIES: &[(&str, Story)] = stories![
     stats::of_a_container,
     stats::of_its_layer,
     stats::of_a_pod,
-    stats::of_a_pod_among_strangers,
+    stats::of_a_pod_beside_foreign_containers,
     stats::while_they_end,
     stats::cost_the_engine_nothing,
     shortages::of_memory,
@@ -198,14 +198,14 @@ const STORIES: &[(&str, Story)] = stories![
     metrics::before_there_is_any_pod,
     metrics::lists_in_portions,
     metrics::cost_the_engine_nothing,
-    window::shows_what_happens,
-    confinement::by_seccomp,
-    confinement::though_the_daemon_confines_nobody,
-    confinement::by_capabilities,
-    confinement::by_privileges,
-    confinement::of_the_privileged,
-    confinement::refused,
-    confinement::by_an_impostor,
+    admin::shows_what_happens,
+    security::by_seccomp,
+    security::with_an_unconfined_daemon,
+    security::by_capabilities,
+    security::by_privileges,
+    security::of_the_privileged,
+    security::refused,
+    security::by_an_impostor,
     mounts::propagated,
     mounts::read_only,
     mounts::of_every_source,
@@ -224,7 +224,7 @@ const STORIES: &[(&str, Story)] = stories![
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,
-    machine::swaps_as_far_as_told,
+    machine::swap_is_limited_as_requested,
     machine::labels_with_selinux,
     service::kept_by_systemd,
     // The last: an engine that is killed leaves groups that others would be blamed for.

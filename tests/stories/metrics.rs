@@ -34,7 +34,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     for _ in 0..20 {
         http::get(&format!("{ip}:80")).await?;
     }
-    announced_is_told(&stage, &sandbox).await?;
+    described_metrics_have_samples(&stage, &sandbox).await?;
     let (own, pause) =
         (Kernel::of(&stage.engine, &ids[0]).await?, Kernel::of(&stage.engine, &sandbox).await?);
     // Nobody moves any more.
@@ -62,7 +62,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
 }
 
 /// Every name, but for traffic with disks, which there may have been none of.
-async fn announced_is_told(stage: &Stage, sandbox: &str) -> Outcome {
+async fn described_metrics_have_samples(stage: &Stage, sandbox: &str) -> Outcome {
     let announced = stage.cri.descriptors().await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
     let mut missing = BTreeSet::new();

@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tonic::Code;
 
 use crate::{
-    confinement::{of_process, refuses},
+    security::{of_process, refuses},
     skips::{Lack, skip},
     support::{
         failure::{Outcome, ensure, ensure_eq},

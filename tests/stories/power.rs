@@ -22,12 +22,12 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     bridge::{Bridge, Folders},
-    chance::seeded,
     engine::Engine,
     failure::{Failure, Outcome, ensure, fail},
     leftovers,
     patience::Looks,
     pod::{self, Recipes},
+    random::seeded,
     stage::Stage,
     world::World,
 };

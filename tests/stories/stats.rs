@@ -224,7 +224,7 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
 
 /// A pod without a parent of its own lives among all the engine's containers: only what is its own
 /// counts.
-pub(crate) async fn of_a_pod_among_strangers(world: World) -> Outcome {
+pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";
     let run = ["run", "-d", "--cpus", "0.2", "--network", "none", &world.image, "sh", "-c", line];

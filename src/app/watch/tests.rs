@@ -54,7 +54,7 @@ fn a_refusal_is_a_sign_of_life() {
 }
 
 #[test]
-fn a_deaf_server_is_not_alive_and_one_that_hears_again_is() {
+fn a_hanging_server_is_not_alive_until_it_answers_again() {
     let systemd = FakeSystemd::start(1_000_000);
     let answers = Answers::default();
     let _served = serve(&systemd.socket(), answers.clone());
@@ -120,7 +120,7 @@ fn a_socket_that_hangs_up_is_not_served() {
 }
 
 #[test]
-fn without_a_watchdog_nothing_is_said_twice() {
+fn without_a_watchdog_each_notification_is_sent_once() {
     let systemd = FakeSystemd::start(0);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.watch();

@@ -115,7 +115,7 @@ devices:
 }
 
 #[tokio::test]
-async fn what_the_engine_cannot_be_told_is_refused() {
+async fn what_the_engine_api_lacks_is_refused() {
     let node = |more: Value| {
         let mut node = json!({"path": "/dev/null"});
         node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -84,7 +84,7 @@ fn json_is_read_alike() {
 }
 
 #[test]
-fn a_refusal_tells_line_and_word() {
+fn a_refusal_has_line_and_text() {
     let broken_json = "{\n \"cdiVersion\": \"0.6.0\",\n \"kind\" \"v/c\"\n}";
     assert_eq!(refusal(Format::Json, broken_json), (Some(3), "expected `:`".to_owned()));
     let unknown =

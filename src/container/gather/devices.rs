@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_told_from_what_is_not() {
+    fn existing_objects_differ_from_missing_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("file"), "").unwrap();

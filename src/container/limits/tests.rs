@@ -43,12 +43,12 @@ fn kernel() -> Limits {
 }
 
 #[test]
-fn what_the_kernel_rounds_is_told_as_it_was_asked_for() {
+fn a_limit_that_the_kernel_rounds_is_shown_as_requested() {
     assert_eq!(shown(&requested(), &kernel(), &[], |_| None), requested());
 }
 
 #[test]
-fn what_somebody_else_changed_is_told_as_it_is() {
+fn a_limit_changed_by_others_is_shown_as_it_is() {
     let changed = Limits {
         cpu_quota: Some(UNLIMITED),
         cpu_weight: Some(CpuWeight::Shares(2)),
@@ -66,7 +66,7 @@ fn what_somebody_else_changed_is_told_as_it_is() {
 }
 
 #[test]
-fn no_limit_is_told_only_where_one_was_spoken_of() {
+fn no_limit_is_reported_without_a_request() {
     let kernel = Limits {
         cpu_period: Some(100_000),
         cpu_quota: Some(UNLIMITED),
@@ -107,7 +107,7 @@ fn shares_survive_weights() {
 }
 
 #[test]
-fn extras_are_told_from_their_files() {
+fn extra_metrics_come_from_their_files() {
     let pages = |size: &str, limit: u64| HugepageLimit { page_size: size.to_owned(), limit };
     let setting = |limit: CgroupLimit, file: &str, value: &str| CgroupFile {
         limit,
@@ -177,7 +177,7 @@ async fn what_the_disk_refuses_is_not_remembered() {
 
 /// What is remembered is where a group is, never a limit.
 #[test]
-fn a_known_group_is_told_as_it_is_now() {
+fn a_cached_cgroup_has_current_values() {
     let root = tempfile::tempdir().unwrap();
     let (proc, point) = (root.path().join("proc"), root.path().join("cg"));
     let group = point.join(ID);

@@ -196,7 +196,7 @@ fn hybrid_with_systemd_scopes() {
 }
 
 #[test]
-fn a_pid_of_somebody_else_is_nobodys_group() {
+fn a_foreign_pid_has_no_cgroup_here() {
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/user.slice/sshd.scope\n");
     machine.file("cg/user.slice/sshd.scope/memory.max", "max\n");
     let cgroups = machine.cgroups();

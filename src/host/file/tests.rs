@@ -36,7 +36,7 @@ fn what_pods_read_is_readable_by_all() {
 }
 
 #[test]
-fn an_absent_directory_is_told_by_name() {
+fn an_absent_directory_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no/such/file");
     assert!(replace(&path, b"", Durability::Synced).unwrap_err().is_not_found());

@@ -8,7 +8,7 @@ use std::{
 use super::*;
 
 #[test]
-fn who_comes_second_is_told_who_was_first() {
+fn a_second_server_names_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     let first = Lock::take(&path, Path::new("/run/first.sock")).unwrap();
@@ -28,7 +28,7 @@ fn who_comes_second_is_told_who_was_first() {
 }
 
 #[test]
-fn a_lock_whose_file_was_removed_keeps_nobody_out_and_knows() {
+fn a_lock_notices_that_its_file_was_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     let take = || Lock::take(&path, Path::new("/run/a.sock"));
@@ -41,7 +41,7 @@ fn a_lock_whose_file_was_removed_keeps_nobody_out_and_knows() {
 }
 
 #[test]
-fn a_look_at_a_lock_leaves_no_file() {
+fn reading_a_lock_creates_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     assert_eq!(Lock::holder(&path).unwrap(), None);
@@ -50,7 +50,7 @@ fn a_look_at_a_lock_leaves_no_file() {
 }
 
 #[test]
-fn a_holder_that_says_nothing_still_holds() {
+fn a_lock_with_an_empty_file_holds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     let other = File::create(&path).unwrap();
@@ -86,7 +86,7 @@ fn what_is_no_file_is_no_lock() {
 }
 
 #[test]
-fn locks_are_kept_where_nobody_else_can_write() {
+fn locks_are_in_a_directory_of_root() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("a/b");
     ensure_directory(&place).unwrap();

@@ -14,7 +14,7 @@ fn loopback_is_up(at: &Path) -> bool {
 }
 
 #[test]
-fn a_pin_outlives_its_process_and_goes_without_trace() {
+fn a_pin_survives_its_process_and_is_removed_completely() {
     let Some(resident) = Resident::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("netns/pod");

@@ -15,7 +15,7 @@ fn layer(root: &std::path::Path, name: &str, files: &[(&str, &str)]) -> PathBuf 
 }
 
 #[test]
-fn layers_are_one_directory_that_nobody_changes() {
+fn layers_are_mounted_read_only_as_one_directory() {
     let room = tempfile::tempdir().unwrap();
     let odd = layer(room.path(), "a:b,c", &[("file", "below"), ("other", "kept")]);
     let top = layer(room.path(), "top", &[("file", "above")]);
@@ -36,7 +36,7 @@ fn layers_are_one_directory_that_nobody_changes() {
 }
 
 #[test]
-fn what_is_not_mounted_is_seen_by_nobody() {
+fn an_unmounted_directory_is_visible_to_none() {
     let room = tempfile::tempdir().unwrap();
     let socket = room.path().join("socket");
     assert!(!is_visible_to(&socket, room.path()));

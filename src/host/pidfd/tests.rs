@@ -58,7 +58,7 @@ async fn who_began_at_another_time_is_not_held() {
 }
 
 #[tokio::test]
-async fn a_kernel_without_descriptors_is_looked_at_again() {
+async fn a_read_without_descriptors_is_retried() {
     let mut child = sleeper();
     let who = table().get(child.id()).unwrap().who;
     let held = ProcessHandle { who, processes: table(), descriptor: None };

@@ -51,7 +51,7 @@ async fn appears(path: &Path) {
 }
 
 #[tokio::test]
-async fn feeds_listens_and_tells_the_exit() {
+async fn input_output_and_exit_are_passed() {
     let program = script("cat; echo \"$WORD\"; printf 'a\\tb\\n\\nc' >&2; exit 3");
     let mut job = job(&program.path);
     job.input = b"in ";

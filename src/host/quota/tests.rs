@@ -8,7 +8,7 @@ use super::*;
 use crate::skips::{Lack, skip};
 
 #[test]
-fn a_project_is_a_layers_own_or_nobodys() {
+fn a_project_belongs_to_one_layer() {
     assert_eq!(own_project(7, 7, None), Some(7));
     assert_eq!(own_project(7, 7, Some(6)), Some(7));
     assert_eq!(own_project(7, 7, Some(7)), None, "whole storage is one project");
@@ -32,7 +32,7 @@ fn half_an_answer_is_none() {
 }
 
 #[test]
-fn nobody_counts_where_there_is_no_project() {
+fn no_usage_without_a_project() {
     let room = tempfile::tempdir().unwrap();
     let place = room.path().join("layer/diff");
     fs::create_dir_all(&place).unwrap();

@@ -43,7 +43,7 @@ impl Room {
 }
 
 #[tokio::test]
-async fn it_tells_once_until_it_is_set_again() {
+async fn a_watch_reports_once_until_it_is_set_again() {
     let mut room = Room::new();
     let tail = room.watch.set(&room.file).unwrap();
     assert!(room.is_silent().await);
@@ -70,7 +70,7 @@ async fn setting_it_twice_is_one_watch() {
 }
 
 #[tokio::test]
-async fn a_file_put_aside_or_removed_is_told() {
+async fn a_rotated_or_removed_file_is_reported() {
     let mut room = Room::new();
     let tail = room.watch.set(&room.file).unwrap();
     let aside = room.directory.path().join("json.log.1");

@@ -89,7 +89,7 @@ fn a_helpers_answer_is_a_password_or_a_token() {
 /// A helper is found in `PATH`, which a test cannot change for itself; a missing one must not
 /// keep what the file itself says.
 #[tokio::test]
-async fn a_missing_helper_leaves_what_the_file_says() {
+async fn a_missing_helper_leaves_the_credentials_of_the_file() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("config.json");
     let config = json!({

@@ -48,7 +48,7 @@ async fn kubelets_are_those_it_pulled_under_all_their_names() {
 }
 
 #[tokio::test]
-async fn what_was_there_before_stays_somebody_elses() {
+async fn an_image_that_was_there_before_stays_foreign() {
     let state = tempfile::tempdir().unwrap();
     let kubelet_images = kubelet_images(state.path()).await;
     let busybox = image(&["busybox:1"]);

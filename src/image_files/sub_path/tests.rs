@@ -76,7 +76,7 @@ fn links_mean_the_image() {
 }
 
 #[test]
-fn dead_ends_are_told_apart() {
+fn failed_paths_have_their_own_errors() {
     for (sub_path, reason) in [
         ("nowhere", "there is nothing"),
         ("dir/nowhere", "there is nothing"),

@@ -87,7 +87,7 @@ fn a_link_becomes_a_file_with_the_end_of_the_log() {
 }
 
 #[test]
-fn lost_files_are_told_and_the_rest_comes_once() {
+fn lost_files_are_reported_and_other_lines_written_once() {
     let dir = tempfile::tempdir().unwrap();
     let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
     fs::write(&source, json(0..10)).unwrap();

@@ -34,7 +34,7 @@ async fn a_standstill_is_not() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
+async fn a_wait_has_a_deadline() {
     let (log, receiver) = watch::channel(moved(0));
     let patience = Patience { standstill: LONG, in_all: SHORT };
     let mut waiting = tokio::spawn(completion(receiver, patience));

@@ -41,7 +41,7 @@ fn write(to: &Path) {
 
 /// The watch tells once: what it told of must not be lost because nobody knew yet whose it was.
 #[tokio::test]
-async fn a_change_is_told_before_the_turn_is_back_that_set_the_watch() {
+async fn a_change_is_reported_before_the_poll_that_set_the_watch_ends() {
     let directory = tempfile::tempdir().unwrap();
     let (mut worker, mut tidings) = worker(directory.path());
     let container = container(directory.path());
@@ -58,7 +58,7 @@ async fn a_change_is_told_before_the_turn_is_back_that_set_the_watch() {
 
 /// A look that began before a removal tells of the container once more; its log stays forgotten.
 #[tokio::test]
-async fn who_was_let_go_of_is_not_followed_again() {
+async fn a_released_log_is_not_tailed_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut worker, _tidings) = worker(directory.path());
     let id = container(directory.path()).id;

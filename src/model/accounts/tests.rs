@@ -36,7 +36,7 @@ fn lines_are_found_by_name_and_number() {
 }
 
 #[test]
-fn what_engines_read_in_their_own_ways_is_nobody() {
+fn ambiguous_account_lines_are_ignored() {
     for line in [
         "# root:x:0:0",
         "#",
@@ -60,7 +60,7 @@ fn what_engines_read_in_their_own_ways_is_nobody() {
 }
 
 #[test]
-fn missing_files_know_nobody() {
+fn missing_files_have_no_accounts() {
     assert_eq!(Accounts::parse(b"", b"\n\n"), Accounts::default());
 }
 

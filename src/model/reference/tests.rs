@@ -95,7 +95,7 @@ fn parts_are_readable() {
 }
 
 #[test]
-fn ids_are_told_from_names() {
+fn ids_differ_from_names() {
     assert!(names_id(HEX));
     assert!(names_id(&format!("sha256:{HEX}")));
     assert!(!names_id(&HEX[..12]));
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn a_password_in_a_name_is_not_told() {
+fn a_password_in_a_name_is_hidden() {
     let error = ImageReference::parse("user:S3CR3T@registry.example/x").unwrap_err();
     assert_eq!(error.text, "registry.example/x");
     assert!(!error.to_string().contains("S3CR3T"));

@@ -67,7 +67,7 @@ fn a_pod_without_values_has_no_capabilities() {
 }
 
 #[test]
-fn everything_there_is_to_say() {
+fn all_fields_are_set() {
     let mut intent = intent();
     intent.pod.ports = vec![
         PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() },

@@ -24,7 +24,7 @@ fn refused() -> Vec<Refused> {
 }
 
 #[test]
-fn says_why_there_is_no_network() {
+fn the_reason_of_no_network_is_reported() {
     let early = ConfigState { directory: "/etc/cni/net.d".into(), ..ConfigState::default() };
     assert_eq!(early.reason(), "/etc/cni/net.d is still being read");
     let absent =
@@ -43,7 +43,7 @@ fn says_why_there_is_no_network() {
 }
 
 #[test]
-fn ready_still_tells_what_was_refused() {
+fn a_ready_network_still_lists_refused_files() {
     let selection = Selection { selected: selected("dns"), refused: refused(), problem: None };
     let status = state(selection).status(&[]);
     assert!(status.ready);

@@ -78,7 +78,7 @@ async fn loopback_is_up_before_plugins_run() {
 }
 
 #[tokio::test]
-async fn without_configuration_it_says_where_it_looked_and_what_it_found() {
+async fn without_configuration_the_error_names_the_directory_and_its_files() {
     let node = TestNode::new();
     let network = node.network();
     let error = network.prepare(node.pod('a')).await.unwrap_err();
@@ -190,7 +190,7 @@ async fn del_is_not_given_a_result_that_plugins_cannot_read() {
 }
 
 #[tokio::test]
-async fn del_is_told_what_add_was_told() {
+async fn del_gets_the_arguments_of_add() {
     let node = TestNode::new();
     node.plugin("a", ANSWER);
     let wanted = json!({"bandwidth": true, "portMappings": true});

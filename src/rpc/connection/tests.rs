@@ -55,7 +55,7 @@ async fn what_comes_in_pieces_is_read_to_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_does_not_read_holds_the_writer_back_and_loses_nothing() {
+async fn a_slow_reader_blocks_the_writer_and_loses_nothing() {
     let (mut ours, mut callers) = pair();
     let all: Vec<u8> = (0..4_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let sent = all.clone();
@@ -87,7 +87,7 @@ async fn a_writer_held_back_learns_that_the_caller_left() {
 }
 
 #[tokio::test]
-async fn a_full_connection_reads_all_the_same() {
+async fn a_full_connection_still_reads() {
     let (mut ours, mut callers) = pair();
     let full = timeout(Duration::from_millis(20), ours.write_all(&[7; 4_000_000])).await;
     assert!(full.is_err());
@@ -98,7 +98,7 @@ async fn a_full_connection_reads_all_the_same() {
 }
 
 #[tokio::test]
-async fn who_waits_for_both_is_told_of_what_comes_while_it_is_full() {
+async fn a_full_connection_reports_reads_to_a_waiter_for_both() {
     let (ours, mut callers) = pair();
     let (mut reader, mut writer) = tokio::io::split(ours);
     let (told, heard) = oneshot::channel();

@@ -37,7 +37,7 @@ fn tables() -> impl Strategy<Value = Vec<Vec<usize>>> {
 
 proptest! {
     #[test]
-    fn every_table_is_told_as_it_is(tables in tables()) {
+    fn every_table_is_complete(tables in tables()) {
         let all: Vec<_> = (0..12).map(Record::new).collect();
         let items = Items::default();
         for table in tables {

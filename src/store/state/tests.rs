@@ -281,7 +281,7 @@ fn the_checkpoint_completes_the_record() {
 }
 
 #[test]
-fn a_sandbox_somebody_renamed_is_lost_but_for_its_network() {
+fn a_renamed_sandbox_is_gone_except_for_its_network() {
     let ready = fixture::attachment(2);
     let mut state = state(vec![fixture::checkpoint(2, Some(ready))]);
     state.connected();

@@ -152,7 +152,7 @@ async fn the_client_may_end_first() {
 }
 
 #[tokio::test]
-async fn the_pod_may_end_first_and_is_still_told_more() {
+async fn the_pod_may_close_first_and_still_gets_data() {
     let (listener, port) = listener("127.0.0.1:0").await;
     let mut client = Client::new();
     client.pair(1, port).await;
@@ -202,7 +202,7 @@ async fn a_client_that_leaves_closes_what_it_had_open() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_told_on_the_error_stream() {
+async fn a_closed_port_is_reported_on_the_error_stream() {
     let (listener, port) = listener("127.0.0.1:0").await;
     drop(listener);
     let mut client = Client::new();
@@ -224,7 +224,7 @@ async fn what_belongs_to_no_pair_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stream_that_stays_alone_is_told_so() {
+async fn an_unpaired_stream_gets_an_error() {
     let mut client = Client::given(Duration::from_millis(1));
     client.open(1, "error", 80, "0").await;
     client.open(3, "data", 80, "1").await;

@@ -40,7 +40,7 @@ fn websocket(protocols: &[&str], purpose: super::Purpose) -> Result<Upgrade, Ref
 }
 
 #[test]
-fn spdy_speaks_the_first_of_the_clients_versions_that_is_ours() {
+fn spdy_uses_the_first_known_version_of_the_client() {
     let rows: [(&[&str], _, &str); 8] = [
         (&["v4.channel.k8s.io"], V4, "v4.channel.k8s.io"),
         (&["v3.channel.k8s.io"], V3, "v3.channel.k8s.io"),
@@ -117,7 +117,7 @@ fn case_and_company_of_the_upgrade_do_not_matter() {
 }
 
 #[test]
-fn websocket_speaks_the_first_subprotocol_that_is_ours() {
+fn websocket_uses_the_first_known_subprotocol() {
     let rows = [
         ("v5.channel.k8s.io", Command, Channels(V5, Binary)),
         ("v4.channel.k8s.io", Command, Channels(V4, Binary)),

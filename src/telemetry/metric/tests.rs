@@ -26,7 +26,7 @@ fn a_counter_is_shown_in_both_forms() {
 }
 
 #[test]
-fn labelled_meters_are_told_apart() {
+fn labelled_metrics_are_counted_separately() {
     let calls: Family<Counter, 2> = Family::default();
     let mut registry = Registry::default();
     registry.register_family("dockbridge_calls_total", &["call", "result"], "Calls", &calls);
@@ -71,7 +71,7 @@ fn what_is_held_is_counted() {
 }
 
 #[test]
-fn figures_are_looked_up_when_asked() {
+fn figures_are_read_on_request() {
     let mut registry = Registry::default();
     registry
         .register_fn("dockbridge_cpu_seconds_total", &[], "Processor time", || Sample::single(1.5));

@@ -67,7 +67,7 @@ fn the_watchdog_is_ours_or_none() {
 }
 
 #[test]
-fn nobody_to_hear_is_no_trouble() {
+fn notifications_without_a_receiver_are_dropped() {
     for name in ["", "vsock:2:1234", "relative", "/nowhere/notify"] {
         let systemd = Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", name)]), 1);
         assert_eq!(systemd.is_present(), name.starts_with('/'), "{name:?}");

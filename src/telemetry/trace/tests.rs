@@ -34,7 +34,7 @@ fn a_span_becomes_a_part_of_its_callers_trace_and_its_children_too() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_left_out_as_far_as_was_said() {
+fn the_filter_leaves_out_the_others() {
     for (per_million, sampled) in [(0, 0), (1_000_000, 100)] {
         let mut noted = traced(per_million, || {
             for _ in 0..100 {
@@ -66,7 +66,7 @@ fn a_header_that_is_none_starts_a_trace_of_its_own() {
 }
 
 #[test]
-fn nobody_to_take_them_costs_a_short_queue() {
+fn without_a_receiver_the_queue_is_short() {
     let noted = traced(1_000_000, || {
         for _ in 0..QUEUE + 7 {
             info_span!("rpc", name = "x".repeat(100_000)).in_scope(|| {});
@@ -85,7 +85,7 @@ fn values_are_cut() {
 }
 
 #[test]
-fn a_span_that_is_kept_ends_when_it_is_told() {
+fn a_kept_span_ends_when_finished() {
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
         SpanGuard::new(&rpc).finish(None::<()>);

@@ -84,7 +84,7 @@ async fn a_taken_name_names_its_holder() {
 }
 
 #[tokio::test]
-async fn a_create_without_its_image_says_which() {
+async fn a_create_without_its_image_names_it() {
     let docker = FakeDockerd::start().await;
     let error = engine(&docker).create_container("k8s_x", &body("gone:1")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
@@ -200,7 +200,7 @@ async fn images_are_listed_inspected_and_removed() {
 }
 
 #[tokio::test]
-async fn an_image_in_use_says_so() {
+async fn removing_an_image_in_use_is_a_conflict() {
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         world.add_image("busybox:1.36");
@@ -212,7 +212,7 @@ async fn an_image_in_use_says_so() {
 }
 
 #[tokio::test]
-async fn the_containers_of_an_image_are_found_whoever_made_them() {
+async fn all_containers_of_an_image_are_found() {
     let docker = FakeDockerd::start().await;
     let (used, unused, holder) = docker.world(|world| {
         let (used, unused) = (world.add_image("busybox:1"), world.add_image("app:1"));

@@ -133,7 +133,7 @@ async fn an_answer_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_dead_kept_connection_costs_nobody_a_failure() {
+async fn a_dead_pooled_connection_causes_no_failure() {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image("busybox:1.36"));
     let engine = engine(&docker);
@@ -193,7 +193,7 @@ async fn a_call_given_up_hangs_up() {
 
 /// Those who ask wait less long than the client does: what they give up must not go uncounted.
 #[tokio::test]
-async fn a_call_given_up_is_counted_and_its_span_says_so() {
+async fn a_cancelled_call_is_counted_and_marked_in_its_span() {
     let (spans, mut noted) = SpanRecorder::new(1_000_000);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     let _noting = tracing::subscriber::set_default(subscriber);
@@ -267,7 +267,7 @@ async fn something_else_answers() {
 }
 
 #[tokio::test]
-async fn a_failed_start_says_only_what_matters() {
+async fn a_failed_start_has_a_short_message() {
     let chain = "failed to create task for container: failed to create shim task: OCI runtime \
                  create failed: runc create failed: unable to start container process: exec: \
                  \"nope\": executable file not found in $PATH: unknown";

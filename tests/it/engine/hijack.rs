@@ -91,7 +91,7 @@ async fn a_terminal_is_never_cut() {
 }
 
 #[tokio::test]
-async fn input_is_taken_and_closed_by_itself() {
+async fn input_is_written_and_closed() {
     let (docker, id) = set(Script::of([Step::Echo, Step::Err(b"done".to_vec())])).await;
     for attached in [false, true] {
         let connection = if attached {
@@ -125,7 +125,7 @@ async fn input_is_taken_and_closed_by_itself() {
 }
 
 #[tokio::test]
-async fn what_is_no_frame_is_told_apart_from_a_cut() {
+async fn an_invalid_frame_differs_from_a_truncated_one() {
     let check = async |steps: Vec<Step>, kind: Kind, word: &str| {
         let (docker, id) = set(Script::of(steps)).await;
         let (mut output, _input) = begin(&docker, &id, BOTH).await.split();
@@ -145,7 +145,7 @@ async fn what_is_no_frame_is_told_apart_from_a_cut() {
 }
 
 #[tokio::test]
-async fn an_exec_is_looked_at_and_measured() {
+async fn an_exec_is_inspected_and_resized() {
     let script = Script { pid: 4711, exit_code: Some(9), ..Script::of([Step::Echo]) };
     let (docker, id) = set(script).await;
     let engine = engine(&docker);

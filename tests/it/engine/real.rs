@@ -105,7 +105,7 @@ async fn a_container_lives_and_goes() {
 }
 
 #[tokio::test]
-async fn failures_are_told_apart() {
+async fn failures_have_their_own_errors() {
     let Some(engine) = engine() else { return };
     let mut wrong = body(&["true"]);
     wrong.image = Some("no.such.example/image:1".to_owned());

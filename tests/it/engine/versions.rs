@@ -40,7 +40,7 @@ async fn a_burst_of_first_calls_costs_one_ping() {
 }
 
 #[tokio::test]
-async fn an_engine_too_old_is_told_apart() {
+async fn an_engine_that_is_too_old_is_refused() {
     let docker = FakeDockerd::start_speaking(40, 12).await;
     let error = engine(&docker).list_images().await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
@@ -49,7 +49,7 @@ async fn an_engine_too_old_is_told_apart() {
 }
 
 #[tokio::test]
-async fn an_engine_too_new_is_told_apart() {
+async fn an_engine_that_is_too_new_is_refused() {
     let docker = FakeDockerd::start_speaking(70, 60).await;
     let error = engine(&docker).list_images().await.unwrap_err();
     assert!(matches!(error, EngineError::Incompatible { .. }), "{error}");
@@ -109,7 +109,7 @@ async fn the_end_of_the_event_stream_casts_doubt_on_the_version() {
 }
 
 #[tokio::test]
-async fn a_version_nobody_can_settle_is_no_loop() {
+async fn an_unsupported_version_does_not_loop() {
     let docker = FakeDockerd::start().await;
     let text = "client version 1.45 is too new. Maximum supported API version is 1.45";
     docker.inject(Rule::new("GET /images/json", Fault::Status(400, text.to_owned())));

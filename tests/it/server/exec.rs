@@ -205,7 +205,7 @@ async fn engines_that_fail_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_costs_no_connection() {
+async fn a_cancelled_caller_costs_no_connection() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([]));
     let open = docker.open();
@@ -221,7 +221,7 @@ async fn a_caller_who_leaves_costs_no_connection() {
 
 // The engine accepts the start and does nothing for longer than anybody waits.
 #[tokio::test]
-async fn a_command_that_begins_after_its_time_is_looked_after() {
+async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
     // Begun, and without a process for as long as it is looked at.
     script(&docker, Script { pid: 0, ..Script::endless([]) });
@@ -290,7 +290,7 @@ async fn an_engine_that_is_restarted_forgets_a_command() {
 }
 
 #[tokio::test]
-async fn a_callers_own_deadline_is_told_with_what_was_waited_for() {
+async fn a_callers_deadline_names_the_hanging_docker_call() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /containers/*/exec", Fault::StalledHeaders));
     let message =
@@ -312,7 +312,7 @@ fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
 
 // Handed on as the outcome of a probe, it would restart a container that is well.
 #[tokio::test]
-async fn what_an_engine_in_trouble_says_is_no_outcome() {
+async fn an_engine_failure_is_no_exit_code() {
     let (docker, bridge, id) = set().await;
     for (words, exit_code) in [
         ("context canceled", Some(126)),

@@ -171,7 +171,7 @@ async fn paths_that_are_no_rpc_are_unimplemented() {
 }
 
 #[tokio::test]
-async fn whoever_speaks_no_http_is_hung_up_on_and_nobody_else() {
+async fn only_clients_without_http_are_disconnected() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;

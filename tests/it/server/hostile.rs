@@ -263,7 +263,7 @@ async fn containers_that_cannot_be() {
 
 /// Engines before API 1.42 leave the making of mount sources to us.
 #[tokio::test]
-async fn mount_sources_nobody_can_make() {
+async fn mount_sources_that_cannot_be_created() {
     let docker = FakeDockerd::start_speaking(41, 24).await;
     docker.world(|world| world.add_image(IMAGE));
     let bridge = Bridge::start(&docker).await;

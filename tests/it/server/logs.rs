@@ -138,7 +138,7 @@ fn numbered(range: std::ops::Range<usize>) -> Vec<String> {
 
 /// Somebody gives the container another name, and back, an hour later: it was there all the while.
 #[tokio::test]
-async fn a_log_outlives_another_name() {
+async fn a_log_survives_a_rename_of_its_container() {
     let scene = Scene::new().await;
     scene.write("one");
     scene.until(1).await;

@@ -9,21 +9,21 @@
     reason = "requests are written as the fields that matter, whatever else the interface has"
 )]
 
+mod admin;
 mod exec;
 mod faults;
 mod frames;
 mod hostile;
 mod hung;
-mod joins;
+mod idle_clients;
 mod lists;
 mod logs;
 mod networks;
 mod outages;
 mod pods;
 mod random;
-mod second;
-mod silent;
+mod repeated_calls;
+mod second_server;
 mod stats;
 mod streams;
 mod traces;
-mod window;

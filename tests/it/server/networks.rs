@@ -244,7 +244,7 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
 /// The engine shows nothing of a container while it starts it, however long that takes, so what
 /// a start needs to know is known before.
 #[tokio::test]
-async fn a_pause_that_cannot_be_looked_at_is_not_started() {
+async fn a_pause_without_an_inspect_is_not_started() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
     let error = bridge.run(&pod("p")).await.unwrap_err();

@@ -145,7 +145,7 @@ async fn frozen() {
 }
 
 #[tokio::test]
-async fn told_to_stop_while_work_is_under_way() {
+async fn stopped_while_calls_are_running() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     docker.inject(Rule::new("POST /containers/create", Fault::Late(Duration::from_millis(500))));

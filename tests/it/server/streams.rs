@@ -263,7 +263,7 @@ async fn noise_behind_an_upgrade_ends_that_stream_only() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_told_that_it_is_open() {
+async fn a_websocket_gets_an_open_message() {
     let scene = Scene::set().await;
     let url = scene.exec().await.unwrap();
     let (host, path) = parts(&url);
@@ -317,7 +317,7 @@ async fn an_attachment_that_ends_with_its_engine_is_no_success() {
 }
 
 #[tokio::test]
-async fn an_exec_that_ends_with_its_engine_is_told_of() {
+async fn an_exec_ends_with_an_error_when_its_engine_ends() {
     let scene = Scene::set().await;
     scene.docker.world(|world| {
         world.scripts.insert("true".to_owned(), Script::endless([]));
@@ -343,7 +343,7 @@ async fn an_exec_that_ends_with_its_engine_is_told_of() {
 
 // The engine accepts the start and does nothing until its client was told that it failed.
 #[tokio::test]
-async fn an_exec_that_begins_after_its_client_left_is_looked_after() {
+async fn an_exec_that_starts_after_its_client_left_is_killed() {
     let scene = Scene::set().await;
     // Begun, and without a process for as long as it is looked at.
     let script = Script { pid: 0, ..Script::endless([]) };

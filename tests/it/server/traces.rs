@@ -63,7 +63,7 @@ async fn a_call_is_a_part_of_its_callers_trace() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_says_how() {
+async fn a_failed_call_has_its_error() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
     let (environment, _noting) = environment(&endpoint, 1_000_000);

@@ -154,7 +154,7 @@ async fn one_that_docker_starts_again() {
 }
 
 #[tokio::test]
-async fn in_a_group_of_several_pods_it_is_nobodys() {
+async fn a_shared_cgroup_is_no_pods_cgroup() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
     let (pauses, id) = docker.world(|world| {
         let pauses = ["web", "db"].map(|name| pod_in(world, name, "/pod"));
@@ -244,7 +244,7 @@ async fn each_run_has_an_end_of_its_own() {
 }
 
 #[tokio::test]
-async fn whom_the_engine_killed_nobody_waits_for() {
+async fn no_wait_for_a_container_that_the_engine_killed() {
     let docker = FakeDockerd::start().await;
     let (killed, old) = docker.world(|world| {
         let sandbox = pod_in(world, "web", "");

@@ -72,7 +72,7 @@ async fn a_broken_stream_is_opened_again_and_nothing_falls_between() {
 }
 
 #[tokio::test]
-async fn a_frozen_engine_is_found_out_and_comes_back_by_itself() {
+async fn a_frozen_engine_is_detected_and_recovers() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| pod(world, "a"));
     let quick = StoreSettings { ping_interval: Duration::from_millis(500), ..settings() };

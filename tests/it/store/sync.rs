@@ -126,7 +126,7 @@ async fn many_refreshes_of_one_object_share_inspects() {
 }
 
 #[tokio::test]
-async fn a_failing_refresh_says_why_and_heals() {
+async fn a_failing_refresh_has_a_reason_and_recovers() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| {
         let id = pod(world, "a");

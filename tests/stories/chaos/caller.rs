@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::told::Told;
+use super::recorded::Recorded;
 use crate::support::{
     cri::{Answer, Cri, Refused},
     cri_log::CriLog,
@@ -26,7 +26,7 @@ pub(super) struct Caller {
     socket: PathBuf,
     recipes: Recipes,
     image: String,
-    told: Arc<Told>,
+    told: Arc<Recorded>,
     number: u32,
     random: StdRng,
     pods: Vec<Pod>,
@@ -55,7 +55,7 @@ pub(super) struct Container {
 
 impl Caller {
     /// A caller with a number and chance of its own.
-    pub(super) fn new(stage: &Stage, told: Arc<Told>, (number, random): (u32, StdRng)) -> Self {
+    pub(super) fn new(stage: &Stage, told: Arc<Recorded>, (number, random): (u32, StdRng)) -> Self {
         Self {
             socket: stage.bridge.socket().to_owned(),
             recipes: stage.recipes.clone(),

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     LIVE_RESTORE,
+    recorded::{DEATHS, Recorded},
     size::Size,
-    told::{DEATHS, Told},
 };
 use crate::support::{
     failure::Outcome,
@@ -65,14 +65,18 @@ impl Event {
 pub(super) struct Disturber<'a> {
     stage: &'a mut Stage,
     proxy: &'a SlowProxy,
-    told: Arc<Told>,
+    told: Arc<Recorded>,
     /// Whether containers outlive a stop of the engine.
     live: bool,
 }
 
 impl<'a> Disturber<'a> {
     /// For an engine that runs with live-restore.
-    pub(super) const fn new(stage: &'a mut Stage, proxy: &'a SlowProxy, told: Arc<Told>) -> Self {
+    pub(super) const fn new(
+        stage: &'a mut Stage,
+        proxy: &'a SlowProxy,
+        told: Arc<Recorded>,
+    ) -> Self {
         Self { stage, proxy, told, live: true }
     }
 

@@ -4,10 +4,10 @@
 
 pub(crate) mod size;
 
+mod active_faults;
 mod caller;
 mod fault;
-mod told;
-mod weather;
+mod recorded;
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -23,16 +23,16 @@ use tokio_util::sync::CancellationToken;
 use self::{
     caller::{Caller, Pod},
     fault::{Disturber, Event},
+    recorded::Recorded,
     size::Size,
-    told::Told,
 };
 use crate::support::{
-    chance::seeded,
     cri_log::CriLog,
     failure::{Failure, Outcome, ensure, ensure_eq, fail},
     http,
     leftovers::files_below,
     patience::{Looks, patient},
+    random::seeded,
     slow_proxy::SlowProxy,
     stage::Stage,
     world::World,
@@ -61,7 +61,7 @@ pub(crate) async fn loses_nothing(world: World) -> Outcome {
 
 struct Chaos {
     size: Size,
-    told: Arc<Told>,
+    told: Arc<Recorded>,
     /// Cancelled when callers are to come to an end.
     enough: CancellationToken,
     /// What was done when, for whoever reads of a failure.
@@ -127,7 +127,7 @@ impl Chaos {
                 &format!(" {what} - over at {:.1} s\n", self.begun.elapsed().as_secs_f32());
         }
         // A call that fails from now on has no excuse.
-        sleep(patient(weather::GRACE)).await;
+        sleep(patient(active_faults::GRACE)).await;
         Ok(())
     }
 

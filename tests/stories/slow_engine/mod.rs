@@ -1,10 +1,10 @@
 //! An engine that takes long to answer for single containers, never does, or fails.
 
-pub(crate) mod crowd;
-pub(crate) mod kept;
-pub(crate) mod noted;
+pub(crate) mod debug_state;
+pub(crate) mod expected;
+pub(crate) mod files;
 pub(crate) mod others;
-pub(crate) mod shown;
+pub(crate) mod pods;
 pub(crate) mod size;
 pub(crate) mod watch;
 
@@ -15,18 +15,18 @@ use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    crowd::{ConnectionLimit, PORT},
-    kept::Kept,
-    noted::Noted,
-    shown::{is_listed_only, uninspected_objects},
+    debug_state::{is_listed_only, uninspected_objects},
+    expected::Expected,
+    files::Files,
+    pods::{ConnectionLimit, PORT},
     size::Size,
     watch::{Heard, Watch},
 };
 use crate::support::{
-    chance::seeded,
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq},
     http,
+    random::seeded,
     slow_proxy::{Mood, Seen, SlowProxy},
     stage::Stage,
     world::World,
@@ -43,7 +43,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let begun = Instant::now();
     let crowd = ConnectionLimit::gather(&mut stage, size.pods).await?;
     crowd.until_logged("").await?;
-    let (noted, kept) = (Noted::take(&stage.cri).await?, Kept::of(&stage).await?);
+    let (noted, kept) = (Expected::take(&stage.cri).await?, Files::of(&stage).await?);
     let took = begun.elapsed().as_secs_f32();
     println!("  {:?}, {} files kept, made in {took:.1} s", noted.states(), kept.files());
     let mut said = String::new();
@@ -86,7 +86,7 @@ fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
-    (crowd, noted): (&ConnectionLimit, &Noted),
+    (crowd, noted): (&ConnectionLimit, &Expected),
     (mood, size): (&Mood, Size),
 ) -> Outcome<Vec<String>> {
     stage.bridge.kill().await?;
@@ -132,7 +132,7 @@ fn ends(mood: &Mood, id: &str) -> bool {
 /// Asks for the status of one container that runs, one that has ended, and one whose inspect hangs.
 async fn wrong_statuses(
     cri: &Cri,
-    (crowd, noted): (&ConnectionLimit, &Noted),
+    (crowd, noted): (&ConnectionLimit, &Expected),
     mood: &Mood,
 ) -> Vec<String> {
     let (_, containers) = crowd.ids();
@@ -166,7 +166,7 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
     let crowd = ConnectionLimit::gather(&mut stage, 2).await?;
-    let noted = Noted::take(&stage.cri).await?;
+    let noted = Expected::take(&stage.cri).await?;
     // A pod that is ready, a container that runs, and one that has ended with an error.
     let hanging =
         [&crowd.pods[0].id, &crowd.pods[0].containers[0].id, &crowd.pods[1].containers[1].id];

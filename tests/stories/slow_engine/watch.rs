@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::noted::{Noted, shortened};
+use super::expected::{Expected, shortened};
 use crate::support::{
     cri::{Answer, Cri},
     failure::{Outcome, fail},
@@ -21,7 +21,7 @@ use crate::support::{
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     socket: &'a Path,
-    noted: &'a Noted,
+    noted: &'a Expected,
     began: Instant,
     /// When the first list came in.
     first: watch::Sender<Option<Instant>>,
@@ -50,7 +50,7 @@ enum List {
 
 impl<'a> Watch<'a> {
     /// For the dockbridge that is just being started.
-    pub(crate) fn begin(socket: &'a Path, noted: &'a Noted) -> Self {
+    pub(crate) fn begin(socket: &'a Path, noted: &'a Expected) -> Self {
         let (first, end) = (watch::Sender::new(None), CancellationToken::new());
         Self { socket, noted, began: Instant::now(), first, end }
     }

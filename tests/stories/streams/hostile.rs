@@ -11,10 +11,10 @@ use tokio::{
 
 use super::{Scene, bulk::GROWTH};
 use crate::support::{
-    chance::seeded,
     channel::patience,
     failure::{Failure, Outcome, ensure, ensure_eq},
     patience::patient,
+    random::seeded,
     remote::{SPDY, Session, USUAL, Wish, exec_request},
     spdy::{client::Spdy, frame, headers::Deflater},
     upgrade::{self, Place},

@@ -15,9 +15,9 @@ use crate::support::{
 
 pub(crate) mod attach;
 pub(crate) mod bulk;
+pub(crate) mod disconnects;
 pub(crate) mod exec;
 pub(crate) mod hostile;
-pub(crate) mod partings;
 pub(crate) mod tokens;
 
 /// A pod with one container.

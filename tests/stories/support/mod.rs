@@ -2,7 +2,6 @@
 //! engine seen from beside dockbridge, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
-pub(crate) mod chance;
 pub(crate) mod channel;
 pub(crate) mod cri;
 pub(crate) mod cri_log;
@@ -19,6 +18,7 @@ pub(crate) mod pod;
 pub(crate) mod portions;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod random;
 pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod samples;

@@ -42,7 +42,7 @@ fn a_single_plugin_becomes_a_list_of_one() {
 }
 
 #[test]
-fn each_refusal_says_why() {
+fn each_refusal_has_a_reason() {
     let mut cases = vec![
         (json!([]), "not a network configuration"),
         (json!({"name": "x"}), "no plugins"),
@@ -96,7 +96,7 @@ fn flags_come_as_text_or_truth() {
 }
 
 #[test]
-fn a_plugin_is_told_only_what_it_asked_for() {
+fn a_plugin_gets_only_its_capabilities() {
     let list = list(&usual()).unwrap();
     let mut arguments = Map::new();
     arguments.insert("portMappings".to_owned(), json!([{"hostPort": 80}]));

@@ -155,7 +155,7 @@ async fn versions_are_asked_once_per_binary() {
 
 /// The disk of the plugins hangs, as a dead NFS: every thread that looks at it waits for ever.
 #[test]
-fn a_disk_that_hangs_holds_up_nobody_for_ever() {
+fn a_hanging_disk_delays_no_caller_for_ever() {
     let node = TestNode::new();
     node.plugin("p", "");
     let runtime =

@@ -29,7 +29,7 @@ fn a_size_is_read() {
 }
 
 #[test]
-fn what_is_no_size_is_said() {
+fn an_invalid_size_is_an_error() {
     let endless = format!("{{\"Width\":{}", " ".repeat(5000));
     let rows = [
         "x",

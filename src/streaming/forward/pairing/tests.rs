@@ -59,7 +59,7 @@ fn old_clients_are_known_by_the_order_of_their_streams() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn a_wait_has_a_deadline() {
     let mut pairing = Pairing::new(Duration::from_secs(30));
     let begun = Instant::now();
     let later = begun + Duration::from_secs(10);

@@ -162,7 +162,7 @@ async fn our_reset_ends_both_halves() {
 }
 
 #[tokio::test]
-async fn the_peer_hears_of_streams_that_are_dropped() {
+async fn dropped_streams_are_reset() {
     let (mut connection, mut peer) = session();
     peer.open(1, 0).await;
     connection.accept().await.unwrap().refuse();
@@ -250,7 +250,7 @@ async fn a_thousand_streams_and_no_more() {
 }
 
 #[tokio::test]
-async fn streams_nobody_accepts_are_bounded() {
+async fn unaccepted_streams_are_bounded() {
     let (mut connection, mut peer) = session();
     for number in 0..1000 {
         peer.open(2 * number + 1, 0).await;
@@ -264,7 +264,7 @@ async fn streams_nobody_accepts_are_bounded() {
 }
 
 #[tokio::test]
-async fn whoever_breaks_the_protocol_is_told_and_left() {
+async fn a_protocol_error_gets_an_answer_and_a_close() {
     let mut bomb = Deflater::default();
     let bomb = bomb.deflate(&[("bomb", &[&"0".repeat(1_000_000)])]);
     let mut frame = BytesMut::from(&[0x80, 3, 0, 1][..]);

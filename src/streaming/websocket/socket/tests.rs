@@ -17,7 +17,7 @@ use super::{Format, LARGEST_MESSAGE, Socket, route};
 use crate::streaming::{client_connection::ClientConnection, upgrade::Encoding};
 
 #[tokio::test]
-async fn what_nobody_is_done_with_is_bounded_over_all_channels() {
+async fn unread_data_is_bounded_over_all_channels() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());

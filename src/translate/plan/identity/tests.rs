@@ -36,7 +36,7 @@ fn identity(
 type Row<'a> = (RunAs, &'a str, Option<i64>, (u32, u32), &'a [u32], &'a [u32]);
 
 #[test]
-fn every_combination_comes_to_what_cri_says() {
+fn every_combination_follows_cri() {
     let (uid, name) = (RunAs::Uid, |name: &str| RunAs::Name(name.to_owned()));
     let rows: &[Row<'_>] = &[
         (RunAs::Image, "", None, (0, 0), &[0, 2001], &[0]),
@@ -103,7 +103,7 @@ fn engine(who: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> Proce
 
 /// What an operator reads in the engine's inspect stays what was asked, wherever it can.
 #[test]
-fn the_engine_is_told_as_little_as_it_needs() {
+fn the_request_has_only_what_the_engine_needs() {
     let tell = |asked: Identity, image: &str, accounts: &Accounts| {
         let who = resolve(&asked, image, Some(accounts)).unwrap();
         (who.user.unwrap_or_default(), who.groups.unwrap_or_default().join(","))

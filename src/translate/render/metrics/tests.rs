@@ -224,7 +224,7 @@ fn names(answer: &cri::PodSandboxMetrics) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_is_announced_is_told_with_labels_that_fit() {
+fn described_metrics_have_samples_with_their_labels() {
     let announced = descriptors(&machine_sample());
     assert_eq!(announced.len(), rows().count(), "a full machine has everything");
     let answer = pod(&full(), &disks(), PAUSE);
@@ -248,7 +248,7 @@ fn what_is_announced_is_told_with_labels_that_fit() {
 
 /// Prometheus takes no two samples of one name and the same labels.
 #[test]
-fn no_sample_is_told_twice() {
+fn no_sample_is_repeated() {
     let answer = pod(&full(), &disks(), PAUSE);
     let all = samples(&answer);
     let distinct: BTreeSet<_> = all.iter().map(|one| (&one.name, &one.label_values)).collect();
@@ -313,7 +313,7 @@ fn what_is_remembered_has_its_time() {
 }
 
 #[test]
-fn what_nobody_knows_is_not_told_as_nothing() {
+fn unknown_figures_are_absent_and_not_zero() {
     let mut blank = full();
     (blank.group, blank.network) = (GroupReading::default(), None);
     blank.containers[0].group = GroupReading::default();
@@ -342,7 +342,7 @@ fn what_nobody_knows_is_not_told_as_nothing() {
 
 /// Of containers that have no quota nothing is told about one, unless they had one.
 #[test]
-fn periods_are_told_where_there_is_a_quota() {
+fn cfs_periods_are_reported_with_a_quota() {
     for (quota, periods, wanted) in [
         (Some(Limit::At(5)), 0, true),
         (Some(Limit::Unlimited), 0, false),

@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[test]
-fn an_image_mount_tells_the_image_it_came_to() {
+fn an_image_mount_has_its_image() {
     let mut record = container_record(running());
     let document = Arc::make_mut(&mut record.document);
     for mount in &mut document.spec.mounts {

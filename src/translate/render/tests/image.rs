@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn an_image_tells_who_it_runs_as() {
+fn an_image_has_its_user() {
     let user = |user: &str| {
         let record = ImageRecord { user: user.to_owned(), ..image_record(&["nginx:1"]) };
         let shown = image::image(&record, false);

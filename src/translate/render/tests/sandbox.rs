@@ -76,7 +76,7 @@ fn a_sandbox_that_is_not_ready_shows_no_address() {
 }
 
 #[test]
-fn a_host_network_pod_says_so_and_leaves_its_address_to_kubelet() {
+fn a_host_network_pod_has_no_address() {
     let mut record = sandbox_record();
     Arc::make_mut(&mut record.document).network = NetworkMode::Host;
     record.attachment = None;
@@ -99,7 +99,7 @@ fn a_creation_time_is_never_zero() {
 }
 
 #[test]
-fn the_verbose_sandbox_tells_pid_and_network() {
+fn the_verbose_sandbox_status_has_pid_and_network() {
     let record = sandbox_record();
     let info = read_info(&sandbox::info(&record, Some(&engine()), &Default::default()));
     assert_eq!(info["pid"], 4242);

@@ -84,7 +84,7 @@ async fn until_closed(stream: &mut UnixStream) {
 const FOREVER: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn who_never_says_hello_is_let_go_of() {
+async fn a_client_without_a_preface_is_disconnected() {
     let opening = Duration::from_millis(300);
     let served = Served::with(Silence { opening, ping_interval: FOREVER, pong: FOREVER }).await;
     let mut mute = served.connected().await;
@@ -96,7 +96,7 @@ async fn who_never_says_hello_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn who_answers_no_ping_is_let_go_of() {
+async fn a_client_without_a_pong_is_disconnected() {
     let (ping_interval, pong) = (Duration::from_millis(200), Duration::from_millis(200));
     let served = Served::with(Silence { opening: FOREVER, ping_interval, pong }).await;
     let mut dead = served.connected().await;

@@ -1,11 +1,11 @@
-//! Which room may import which. A room knows only rooms below it, so there is no loop.
+//! The levels of the top-level modules. A module imports modules of lower levels only.
 
 use super::{
     hold, shipped,
     source::{File, PathUse},
 };
 
-/// Every room with its level; an import must lead to a lower one.
+/// Every module with its level; an import must lead to a lower one.
 const LEVELS: [(&str, u8); 30] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
@@ -36,13 +36,13 @@ const LEVELS: [(&str, u8); 30] = [
     ("app", 10),
     ("cli", 11),
     ("main", 12),
-    // Declares the rooms.
+    // Declares the modules.
     ("lib", 13),
     // The crate seen from `main`.
     ("dockbridge", 13),
 ];
 
-/// Of `translate`, a room sees only the verbs it needs; whoever is not named here sees none.
+/// Of `translate`, a module sees only the verbs it needs; whoever is not named here sees none.
 const VERBS: [(&str, &[&str]); 7] = [
     ("engine", &["observe"]),
     ("image_files", &["plan"]),
@@ -64,16 +64,20 @@ const NEVER: [(&str, &str, &str); 5] = [
 
 #[test]
 fn every_room_has_a_level() {
-    let unknown = shipped().into_iter().filter(|file| level(&file.room()).is_none()).map(|file| {
-        format!("{}: the room is not in the table of tests/architecture/arrows.rs", file.path)
-    });
-    hold("rooms without a level", &unknown.collect::<Vec<_>>());
+    let unknown =
+        shipped().into_iter().filter(|file| level(&file.module()).is_none()).map(|file| {
+            format!(
+                "{}: the module is not in the table of tests/architecture/module_levels.rs",
+                file.path
+            )
+        });
+    hold("modules without a level", &unknown.collect::<Vec<_>>());
 }
 
 #[test]
 fn imports_lead_down() {
     let breaches = breaches(|file, path| {
-        let (from, to) = (file.room(), room_of(path)?);
+        let (from, to) = (file.module(), module_of(path)?);
         let down = level(to)? < level(&from)?;
         (from != to && !down).then(|| format!("{from} must not know {to}"))
     });
@@ -83,7 +87,7 @@ fn imports_lead_down() {
 #[test]
 fn no_room_takes_an_arrow_that_is_closed_to_it() {
     let breaches = breaches(|file, path| {
-        let (from, to) = (file.room(), room_of(path)?);
+        let (from, to) = (file.module(), module_of(path)?);
         let (.., why) = NEVER.iter().find(|(a, b, _)| *a == from && *b == to)?;
         Some(format!("{from} must not know {to}: {why}"))
     });
@@ -93,20 +97,20 @@ fn no_room_takes_an_arrow_that_is_closed_to_it() {
 #[test]
 fn a_room_sees_only_the_verbs_it_needs() {
     let breaches = breaches(|file, path| {
-        let (from, verb) = (file.room(), verb_of(path)?);
+        let (from, verb) = (file.module(), verb_of(path)?);
         if from == "translate" {
             return None;
         }
-        let allowed = VERBS.iter().find(|(room, _)| *room == from).map_or(&[][..], |row| row.1);
+        let allowed = VERBS.iter().find(|(module, _)| *module == from).map_or(&[][..], |row| row.1);
         (!allowed.contains(&verb)).then(|| format!("{from} must not know translate::{verb}"))
     });
-    hold("verbs of translate in the wrong room", &breaches);
+    hold("verbs of translate in the wrong module", &breaches);
 }
 
 #[test]
 fn the_four_verbs_do_not_know_each_other() {
     let breaches = breaches(|file, path| {
-        let module = file.module();
+        let module = file.module_path();
         let (from, to) = (module.get(1)?, verb_of(path)?);
         (module.first()? == "translate" && from != to)
             .then(|| format!("translate::{from} must not know translate::{to}"))
@@ -126,21 +130,21 @@ fn breaches(judge: impl Fn(&File, &PathUse) -> Option<String>) -> Vec<String> {
     found
 }
 
-/// The room a path leads into, if it is one of ours.
-fn room_of(path: &PathUse) -> Option<&str> {
+/// The module a path leads into, if it is one of ours.
+fn module_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
-        [first, room, ..] if first == "crate" && level(room).is_some() => Some(room),
+        [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),
         _ => None,
     }
 }
 
 fn verb_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
-        [first, room, verb, ..] if first == "crate" && room == "translate" => Some(verb),
+        [first, module, verb, ..] if first == "crate" && module == "translate" => Some(verb),
         _ => None,
     }
 }
 
-fn level(room: &str) -> Option<u8> {
-    LEVELS.iter().find(|(name, _)| *name == room).map(|row| row.1)
+fn level(module: &str) -> Option<u8> {
+    LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -1,4 +1,4 @@
-//! Habits that a reader relies on: every file says why it exists, names mean something, nothing is
+//! Code rules that a reader relies on: every file states its purpose, names mean something, nothing is
 //! re-exported or silenced without a reason.
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -8,7 +8,7 @@ use super::{
     source::{self, File, is_mark, word},
 };
 
-/// Names for rooms that have no name.
+/// Names for modules that have no name.
 const NAMELESS: [&str; 9] =
     ["util", "utils", "helper", "helpers", "common", "misc", "shared", "stuff", "prelude"];
 
@@ -69,7 +69,7 @@ fn every_file_is_part_of_the_crate() {
     let declared: Vec<Vec<String>> = files.iter().flat_map(declarations).collect();
     let orphans = files.iter().filter(|file| {
         let root = matches!(file.path.as_str(), "src/lib.rs" | "src/main.rs");
-        !root && !declared.contains(&file.module())
+        !root && !declared.contains(&file.module_path())
     });
     hold("files that no mod declares", &orphans.map(|file| file.path.clone()).collect::<Vec<_>>());
 }
@@ -81,7 +81,7 @@ fn declarations(file: &File) -> Vec<Vec<String>> {
         word(three.first()).as_deref() == Some("mod") && is_mark(three.get(2), ';')
     });
     let names = named.filter_map(|three| word(three.get(1)));
-    names.map(|name| file.module().into_iter().chain([name]).collect()).collect()
+    names.map(|name| file.module_path().into_iter().chain([name]).collect()).collect()
 }
 
 #[test]

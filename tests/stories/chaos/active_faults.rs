@@ -9,7 +9,7 @@ use crate::support::patience::patient;
 
 /// Shared by those who disturb and those who call.
 #[derive(Debug, Default)]
-pub(super) struct Weather(Mutex<State>);
+pub(super) struct ActiveFaults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,7 +24,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calm(u64);
 
-impl Weather {
+impl ActiveFaults {
     /// Something goes wrong from now on.
     pub(super) fn disturb(&self) {
         let mut state = self.state();

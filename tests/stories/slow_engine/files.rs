@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::noted::shortened;
+use super::expected::shortened;
 use crate::support::{
     failure::{Outcome, fail},
     leftovers::files_below,
@@ -18,7 +18,7 @@ use crate::support::{
 
 /// Files by their paths, and ids of containers.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct Files {
     /// With what they hold; nothing of those that change with time or cannot be read.
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// How far each log is written, where that is known.
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
     containers: BTreeSet<String>,
 }
 
-impl Kept {
+impl Files {
     /// What there is now.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let (world, folders) = (&stage.world, &stage.folders);

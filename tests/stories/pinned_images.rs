@@ -40,8 +40,8 @@ pub(crate) async fn what_is_pinned(world: World) -> Outcome {
 
 /// Kubelet does not know a container somebody made by hand, and would try for ever to remove its
 /// image. It is pinned while the container is there, running or not.
-pub(crate) async fn what_a_stranger_uses(world: World) -> Outcome {
-    let mut stage = Stage::cni(&world, "what_a_stranger_uses").await?;
+pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "used_by_a_foreign_container").await?;
     let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
     until(&stage.cri, &world.image, true).await?;
     stage.cri = stage.bridge.restart().await?;

@@ -11,13 +11,13 @@ use std::{
 use dockbridge::wire::cri;
 use tokio::time::{sleep, timeout};
 
-use super::weather::Weather;
+use super::active_faults::ActiveFaults;
 use crate::support::{cri::Cri, failure::Outcome, patience::patient};
 
 /// Shared by all. Pods and containers alike are known by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) weather: Weather,
+pub(super) struct Recorded {
+    pub(super) weather: ActiveFaults,
     book: Mutex<Book>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Promises {
     gone: BTreeSet<String>,
 }
 
-impl Told {
+impl Recorded {
     /// A create was answered.
     pub(super) fn created(&self, id: &str) {
         self.book().there.insert(id.to_owned(), Standing::Known);

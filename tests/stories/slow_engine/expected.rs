@@ -13,14 +13,14 @@ use crate::support::{
 
 /// All pods and containers by their ids, as lists and as statuses tell them.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct Expected {
     pods: BTreeMap<String, cri::PodSandbox>,
     containers: BTreeMap<String, cri::Container>,
     pod_statuses: BTreeMap<String, cri::PodSandboxStatus>,
     statuses: BTreeMap<String, cri::ContainerStatus>,
 }
 
-impl Noted {
+impl Expected {
     /// Notes everything that is there.
     pub(crate) async fn take(cri: &Cri) -> Outcome<Self> {
         let pods = by_id(cri.sandboxes().await?);

@@ -71,7 +71,7 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
 }
 
 /// The default is the engine's own, whatever the daemon was told to give those who do not ask.
-pub(crate) async fn though_the_daemon_confines_nobody(world: World) -> Outcome {
+pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
     if world.engine == "bookworm" {
         return left_out(Lack::YoungEngine);

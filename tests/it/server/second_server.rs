@@ -144,7 +144,7 @@ async fn all_of_it_shared() {
 }
 
 #[tokio::test]
-async fn who_has_gone_keeps_nobody_out() {
+async fn a_lock_file_of_an_ended_process_is_free() {
     let docker = docker().await;
     for _ in 0..3 {
         let stopped = Bridge::start(&docker).await;

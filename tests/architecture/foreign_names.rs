@@ -1,4 +1,4 @@
-//! Where foreign things may be named. Whatever is not listed for a thing must do without it.
+//! Which modules may use which foreign crates and types.
 
 use super::{hold, shipped, source::PathUse};
 
@@ -81,7 +81,7 @@ const IMPURE: [&str; 12] = [
 fn foreign_things_stay_where_they_belong() {
     let mut breaches = Vec::new();
     for file in shipped() {
-        let module = file.module().join("::");
+        let module = file.module_path().join("::");
         for path in file.paths() {
             for foreign in &FOREIGN {
                 let named = foreign.paths.iter().any(|named| begins(&path, named));
@@ -103,7 +103,7 @@ fn foreign_things_stay_where_they_belong() {
 #[test]
 fn decisions_depend_on_their_arguments_only() {
     let mut breaches = Vec::new();
-    for file in shipped().iter().filter(|file| PURE.contains(&file.room().as_str())) {
+    for file in shipped().iter().filter(|file| PURE.contains(&file.module().as_str())) {
         for path in file.paths() {
             let clock = path.segments.ends_with(&["SystemTime".to_owned(), "now".to_owned()])
                 || path.segments.ends_with(&["Timestamp".to_owned(), "now".to_owned()]);
@@ -117,13 +117,13 @@ fn decisions_depend_on_their_arguments_only() {
             }
         }
     }
-    hold("impure code in a pure room", &breaches);
+    hold("impure code in a pure module", &breaches);
 }
 
 #[test]
 fn only_host_is_unsafe() {
     let mut breaches = Vec::new();
-    for file in shipped().iter().filter(|file| file.room() != "host") {
+    for file in shipped().iter().filter(|file| file.module() != "host") {
         for (_, line) in file.flat().iter().filter(|(token, _)| token == "unsafe") {
             breaches.push(format!("{}:{line}", file.path));
         }
@@ -136,6 +136,6 @@ fn begins(path: &PathUse, prefix: &str) -> bool {
     prefix.split("::").all(|part| segments.next().is_some_and(|segment| segment == part))
 }
 
-fn within(module: &str, room: &str) -> bool {
-    module == room || module.strip_prefix(room).is_some_and(|rest| rest.starts_with("::"))
+fn within(path: &str, module: &str) -> bool {
+    path == module || path.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }

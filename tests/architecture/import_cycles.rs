@@ -8,10 +8,11 @@ use super::{hold, shipped, source::PathUse};
 #[test]
 fn no_file_leads_back_to_itself() {
     let files = shipped();
-    let modules: BTreeSet<Vec<String>> = files.iter().map(super::source::File::module).collect();
+    let modules: BTreeSet<Vec<String>> =
+        files.iter().map(super::source::File::module_path).collect();
     let mut leads: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
     for file in &files {
-        let from = file.module();
+        let from = file.module_path();
         let to = file.paths().iter().filter_map(|path| module_of(path, &modules)).collect();
         leads.insert(from, to);
     }
@@ -28,7 +29,7 @@ fn no_file_leads_back_to_itself() {
             circles.push(circle.join(" <-> "));
         }
     }
-    hold("files of one room that need each other", &circles);
+    hold("files of one module that need each other", &circles);
 }
 
 /// Where paths from a module lead, by any number of steps.
@@ -49,7 +50,7 @@ fn reached(
 }
 
 /// The file a path leads into: the longest module that it begins with. The crate's root and the
-/// file of a room itself name what is in it, and hold nothing.
+/// file of a module itself name what is in it, and hold nothing.
 fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
     let (first, rest) = path.segments.split_first()?;
     if first != "crate" {
