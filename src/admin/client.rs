@@ -66,15 +66,11 @@ pub enum AskError {
 ///
 /// # Errors
 /// See [`AskError`].
-pub fn run(
-    run_dir: &Path,
-    question: &DebugCommand,
-    out: &mut impl Write,
-) -> Result<bool, AskError> {
+pub fn run(run_dir: &Path, command: &DebugCommand, out: &mut impl Write) -> Result<bool, AskError> {
     let socket = run_dir.join(SOCKET);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut good = true;
-    for (method, path, body) in question.requests() {
+    for (method, path, body) in command.requests() {
         let request = Request::builder()
             .method(method)
             .uri(path)

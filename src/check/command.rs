@@ -20,7 +20,7 @@ use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archiv
 
 /// What to check besides the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beyond {
+pub struct Extras {
     /// The pods that are there, and what would become of them.
     pub takeover: bool,
     /// A pod of our own, which is run through the server that the engine has.
@@ -32,17 +32,17 @@ pub struct Beyond {
 ///
 /// # Errors
 /// `out` cannot be written to, or the process cannot wait for anything at all.
-pub fn run(settings: &Settings, beyond: Beyond, out: &mut (impl Write + Send)) -> io::Result<bool> {
+pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let Examined { findings, server } =
-            host::examine(settings, &EngineLocks::default(), beyond.pod).await;
+            host::examine(settings, &EngineLocks::default(), extra.pod).await;
         write!(out, "{findings}")?;
         let mut healthy = findings.worst() < Severity::Fail;
-        if beyond.takeover {
+        if extra.takeover {
             healthy &= tell_takeover(settings, out).await?;
         }
-        if beyond.pod {
+        if extra.pod {
             let there = server.and_then(|server| server.socket);
             let socket = there.as_deref().unwrap_or(&settings.listen);
             healthy &= run_pod(settings, socket, out).await?;

@@ -55,7 +55,7 @@ pub enum Command {
 pub struct DebugArgs {
     /// What to show or set
     #[command(subcommand)]
-    pub question: DebugCommand,
+    pub command: DebugCommand,
 }
 
 /// How thoroughly to check.

@@ -14,7 +14,7 @@ use super::command_line::{Command, Invocation};
 use crate::{
     admin::client::{self, AskError},
     app::{self, environment::Environment},
-    check::command::{self as check, Beyond},
+    check::command::{self as check, Extras},
     config::{
         resolve::resolve,
         settings::{Settings, TracingSettings},
@@ -48,13 +48,13 @@ pub fn execute(
             write!(out, "{resolved}")?;
         }
         Command::Debug(args) => {
-            if !client::run(&resolved.settings.run_dir, &args.question, out)? {
+            if !client::run(&resolved.settings.run_dir, &args.command, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
         Command::Check(args) => {
-            let beyond = Beyond { takeover: args.takeover, pod: args.pod };
-            if !check::run(&resolved.settings, beyond, out)? {
+            let extra = Extras { takeover: args.takeover, pod: args.pod };
+            if !check::run(&resolved.settings, extra, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -94,20 +94,20 @@ fn serve(
         let stop = telemetry::signal::stop()?;
         Ok(app::run(settings.clone(), environment, stop).await?)
     });
-    // A thread may hang for ever, for example on a log directory whose file system does not answer.
+    // A thread may hang forever, for example on a log directory whose file system does not answer.
     runtime.shutdown_timeout(THREAD_TIMEOUT);
     served
 }
 
-/// What records spans and what exports them, if there is a collector.
+/// The span recorder and the exporter; both none without a collector.
 fn tracing(settings: &TracingSettings) -> (Option<SpanRecorder>, Option<Collector>) {
     let Some(endpoint) = settings.endpoint.clone() else { return (None, None) };
-    let (spans, noted) = SpanRecorder::new(settings.per_million);
-    (Some(spans), Some(Collector::new(endpoint, noted)))
+    let (spans, recorded) = SpanRecorder::new(settings.per_million);
+    (Some(spans), Some(Collector::new(endpoint, recorded)))
 }
 
 /// How long the process waits for threads that still read or write files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// For what blocks. File systems that hang may keep 256 for looks at the host, 512 for logs and 512
-/// for directories of logs; the rest is for all other work. None is there until it is needed.
+/// Blocking threads. Hanging file systems can occupy 256 that read the host, 512 that write logs and
+/// 512 that create log directories; the others do all other work. Threads start on demand.
 const THREADS: usize = 2048;

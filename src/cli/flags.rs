@@ -1,6 +1,6 @@
 //! The flags that set something: one for each row of the table of settings, under our name and
-//! under cri-dockerd's. Values are not checked here: `config` reports a wrong one in the same words
-//! wherever it was written.
+//! under cri-dockerd's. Values are not checked here: `config` checks those of every source, so that
+//! its error is the same for all.
 
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ fn flag(key: Key) -> Arg {
     Arg::new(setting.name).long(setting.name).value_name(setting.value).help(help).global(true)
 }
 
-/// cri-dockerd's flags that are spelt differently from ours.
+/// cri-dockerd's flags whose names differ from ours.
 fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
     let flags = Key::ALL.into_iter().map(|key| (key, key.definition().legacy_flag));
     flags.filter(|(_, name)| !name.is_empty())

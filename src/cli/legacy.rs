@@ -13,11 +13,11 @@ pub struct LegacyFlags {
     /// Kubenet only
     #[arg(long, global = true, hide = true)]
     pub hairpin_mode: Option<String>,
-    /// Always on here
+    /// Always on
     #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub ipv6_dual_stack: Option<String>,
-    /// Moved dockerd into a cgroup
+    /// Moved dockerd to a cgroup
     #[arg(long, global = true, hide = true)]
     pub runtime_cgroups: Option<String>,
     /// `version`
@@ -36,7 +36,7 @@ impl LegacyFlags {
             ),
             (&self.hairpin_mode, "--hairpin-mode", "set hairpinMode in the CNI configuration"),
             (&self.ipv6_dual_stack, "--ipv6-dual-stack", "both families are always reported"),
-            (&self.runtime_cgroups, "--runtime-cgroups", "place dockerd with its own service unit"),
+            (&self.runtime_cgroups, "--runtime-cgroups", "set it in dockerd's service unit"),
         ];
         ignored
             .into_iter()

@@ -1,4 +1,4 @@
-//! The command line: its flags, cri-dockerd's flags, and the command that they lead to.
+//! The command line: its flags, cri-dockerd's flags, and the command they select.
 //!
 //! It does not know what a setting means or whether a value is valid. Start with
 //! [`command_line::CommandLine`]; [`flags::Flags`] is made of the table in `config::key`, and

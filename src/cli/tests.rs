@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[test]
-fn the_definition_is_sound() {
+fn the_command_line_is_valid() {
     CommandLine::command().debug_assert();
 }
 
@@ -37,7 +37,7 @@ fn the_other_commands() {
         invocation(&["check", "--pod"]).command,
         Command::Check(CheckArgs { pod: true, takeover: false })
     );
-    let debug = |question| Command::Debug(DebugArgs { question });
+    let debug = |command| Command::Debug(DebugArgs { command });
     assert_eq!(invocation(&["debug", "state"]).command, debug(DebugCommand::State));
     assert_eq!(
         invocation(&["debug", "log-level"]).command,
@@ -120,7 +120,7 @@ fn cri_dockerds_flags_set_the_same_settings() {
 }
 
 #[test]
-fn an_empty_network_plugin_is_the_engines_bridge_and_is_output() {
+fn an_empty_network_plugin_is_the_engines_bridge_with_a_warning() {
     let invocation = invocation(&["--network-plugin="]);
     assert_eq!(
         invocation.values,

@@ -28,9 +28,9 @@ pub enum ConfigError {
     Conflict {
         /// Name of the setting.
         key: &'static str,
-        /// One place.
+        /// One source.
         first: Source,
-        /// The other place.
+        /// The other source.
         second: Source,
     },
     /// The file cannot be read.

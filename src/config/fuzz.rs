@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: the configuration file. A typing error must not be a panic.
+//! Targets of `make fuzz`: the configuration file. No text of it may cause a panic.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! The settings in force: read from flags, environment and file, checked once, each with its source.
+//! The settings: read from flags, environment variables and file, checked once, each with its source.
 //!
-//! It does not know who uses a setting. Start with [`key::Key`]: its table has the name, default and
-//! cri-dockerd flag of every setting. [`resolve::resolve`] lays [`raw::RawValue`]s over each other
-//! and parses them into [`settings::Settings`].
+//! It does not know which module uses a setting. Start with [`key::Key`]: its table has the name,
+//! default and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`]
+//! for each setting by precedence and parses them into [`settings::Settings`].
 //!
 //! To add a setting: a row in [`key`], a field in [`settings::Settings`], a row in
 //! `docs/configuration.md`. Flag, variable and file key follow.

@@ -1,4 +1,4 @@
-//! Lays flags over environment over file over defaults, one setting at a time.
+//! Precedence of the sources, for each setting: flag, environment variable, file, default.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Resolved {
     pub values: Vec<RawValue>,
 }
 
-/// Resolves the settings: flag over environment over file over default.
+/// Resolves the settings. A flag wins over the environment, the environment over the file.
 ///
 /// `flags` are the values typed, `environment` reads a variable, `config` is the path given by
 /// `--config`. An empty environment variable counts as not set: systemd's `EnvironmentFile` has no
@@ -46,7 +46,7 @@ pub fn resolve(
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// A warning about an environment variable that is spelt like a setting and is none.
+/// A warning about an environment variable that has our prefix but names no setting.
 pub fn unknown_variable(name: &str) -> Option<String> {
     let is_ours = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
     let is_known = || {
@@ -93,8 +93,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The default path of Docker's client. `HOME` says little about what the operator wants, so this
-/// counts least. Services have no `HOME`.
+/// The default path of Docker's client. It has the lowest precedence above the built-in default.
+/// Services have no `HOME`.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {
@@ -118,5 +118,5 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
 const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 /// Every variable of ours begins with it.
 const PREFIX: &str = "DOCKBRIDGE_";
-/// Describes the world a test runs in.
+/// Variables of the test environment.
 const TEST_PREFIX: &str = "DOCKBRIDGE_WORLD";

@@ -46,17 +46,17 @@ pub struct Settings {
     pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
-    /// Where serving metrics and health over TCP; none for nowhere.
+    /// Where metrics and health are served over TCP; none for nowhere.
     pub metrics_addr: Option<SocketAddr>,
     /// A pull without progress for this long is cancelled; none never cancels.
     pub pull_progress_deadline: Option<Duration>,
     /// Images that garbage collection must leave alone.
     pub pins: PinnedImages,
-    /// Which images garbage collection may have.
+    /// Which images garbage collection may remove.
     pub collect: CollectImages,
     /// A single engine call may take this long, besides what its request grants it.
     pub request_timeout: Duration,
-    /// What is found at the CRI log path of a container.
+    /// What is at the CRI log path of a container.
     pub container_log_format: ContainerLogFormat,
     /// The log.
     pub log: LogSettings,
@@ -67,7 +67,7 @@ pub struct Settings {
 /// Where CNI finds its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CniSettings {
-    /// Network configurations; the first valid one by file name counts.
+    /// Network configurations; the first valid one by file name is used.
     pub conf_dir: PathBuf,
     /// Plugins, searched in this order.
     pub bin_dirs: Vec<PathBuf>,
@@ -97,7 +97,7 @@ impl Settings {
     /// Parses one text for each setting.
     ///
     /// # Errors
-    /// The first malformed value, with the place it was written.
+    /// The first malformed value, with its source.
     pub(super) fn new(values: &[RawValue]) -> Result<Self, ConfigError> {
         let texts = Texts(values);
         Ok(Self {

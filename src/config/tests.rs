@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[test]
-fn a_variable_that_is_spelt_like_a_setting_and_is_none() {
+fn an_unknown_variable_with_our_prefix_is_warned_about() {
     for name in ["DOCKBRIDGE_NETWROK", "DOCKBRIDGE_"] {
         assert!(unknown_variable(name).unwrap().contains(name), "{name}");
     }
@@ -136,7 +136,7 @@ fn pinned_images_are_lists() {
 }
 
 #[test]
-fn a_refusal_names_the_place_to_edit() {
+fn an_error_names_the_source_to_edit() {
     let of_flag = [(Key::Network, "network-plugin", "kubenet")];
     refused(
         &of_flag,
@@ -160,7 +160,7 @@ fn a_refusal_names_the_place_to_edit() {
 }
 
 #[test]
-fn the_file_refuses_what_it_does_not_know() {
+fn the_file_refuses_unknown_keys() {
     refused(
         &[],
         &[],
@@ -291,7 +291,7 @@ fn ranges_and_images() {
 }
 
 #[test]
-fn cri_dockerds_log_levels_have_a_meaning() {
+fn cri_dockerds_log_levels_are_accepted() {
     for (text, level) in [
         ("panic", LevelFilter::ERROR),
         ("fatal", LevelFilter::ERROR),

@@ -28,7 +28,7 @@ pub enum Invalid {
     /// No path.
     #[error("give at least one path")]
     NoPath,
-    /// Longer than the kernel lets a socket's address be.
+    /// Longer than the kernel's limit for a socket address.
     #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
     LongSocketPath,
     /// A listener that is no unix socket.
@@ -194,7 +194,7 @@ pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid>
     if text.is_empty() { Ok(None) } else { streaming_address(text).map(Some) }
 }
 
-/// A duration; zero means without end.
+/// A duration; zero means no limit.
 pub(super) fn optional_duration(text: &str) -> Result<Option<Duration>, Invalid> {
     Ok(Some(duration(text)?).filter(|duration| !duration.is_zero()))
 }
@@ -222,7 +222,7 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     }
 }
 
-/// Our five levels, and those that only cri-dockerd has.
+/// Our five levels, and those of cri-dockerd.
 pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -256,8 +256,7 @@ pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
     text.parse().ok().filter(|&part| part <= 1_000_000).ok_or(Invalid::PerMillion)
 }
 
-/// Go's notation, which operators know from kubelet's flags: numbers with `h`, `m`, `s`, `ms`,
-/// and a bare `0`.
+/// Go's notation, as in kubelet's flags: numbers with `h`, `m`, `s`, `ms`, and a bare `0`.
 pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -20,7 +20,7 @@ use crate::{
     },
     translate::plan::{
         etc_files::{hostname, hosts, resolv_conf},
-        facts::PodFiles,
+        input::PodFiles,
     },
 };
 

@@ -1,4 +1,4 @@
-//! What the configuration directory last held, and the texts about it for the operator.
+//! The last read of the configuration directory, and the messages about it for the operator.
 
 use std::path::PathBuf;
 

@@ -67,7 +67,7 @@ impl ConfigWatcher {
         next
     }
 
-    /// Refreshes when something changes and periodically, for ever.
+    /// Refreshes when a file changes and periodically; never returns.
     pub(super) async fn watch(&self) {
         let mut watch = self.begin_watch();
         loop {
@@ -127,11 +127,11 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
             info!(network = %selected.list.name, file = %selected.file, "network is ready");
         }
         (Some(selected), Some(error)) => {
-            warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");
+            warn!(network = %selected.list.name, %error, "CNI STATUS failed; the network is not ready");
         }
         (None, _) => {
             warn!(
-                reason = next.reason(),
+                reason = %next.reason(),
                 "no usable network configuration; no pod is connected until there is one"
             );
         }

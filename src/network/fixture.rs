@@ -1,4 +1,4 @@
-//! A node for tests: directories, plugins that are shell scripts, and a namespace if we may.
+//! A node for tests: directories, plugins as shell scripts, and a network namespace where permitted.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ impl TestNode {
         self.dir.path().join(name)
     }
 
-    /// Installs a plugin that notes every call and then does `body`.
+    /// Installs a plugin that records every call and then runs `body`.
     pub(super) fn plugin(&self, name: &str, body: &str) {
         let log = self.path("log");
         let versions = r#"{"supportedVersions":["0.2.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
@@ -52,7 +52,7 @@ impl TestNode {
         );
     }
 
-    /// Installs any script as a plugin. Renamed into place, so that nobody finds it half written.
+    /// Installs any script as a plugin, by a rename, so that no reader sees half of it.
     pub(super) fn script(&self, name: &str, body: &str) {
         let (draft, path) =
             (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
@@ -73,13 +73,13 @@ impl TestNode {
         fs::rename(draft, self.path("conf").join(file)).unwrap();
     }
 
-    /// What was called, in order, without VERSION.
+    /// The calls in order, without VERSION.
     pub(super) fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
         text.lines().filter(|line| !line.ends_with("VERSION")).map(str::to_owned).collect()
     }
 
-    /// How often VERSION was asked.
+    /// The number of VERSION calls.
     pub(super) fn version_calls(&self) -> usize {
         let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
         text.lines().filter(|line| line.ends_with("VERSION")).count()
@@ -138,7 +138,7 @@ impl TestNode {
 pub(super) struct PinnedNamespace(PathBuf);
 
 impl PinnedNamespace {
-    /// None, and a skip, where we may not make one.
+    /// None, and a skip, without the privilege to make one.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
         let resident = Resident::new()?;

@@ -1,4 +1,4 @@
-//! Finds attachments that lost pods left behind, without touching those in use.
+//! Finds the stale attachments of lost pods.
 
 use std::{
     collections::HashSet,
@@ -93,8 +93,8 @@ impl ActiveAttachments {
 
 /// Splits the cached results into those to be released, and the attachments in use (with `live`).
 ///
-/// The cache may be shared with another runtime whose namespaces we may not see. So only an
-/// attachment that a Docker shim made, and whose namespace is gone, is stale.
+/// The cache may be shared with another runtime whose namespaces are not visible here. So only an
+/// attachment that dockbridge or cri-dockerd made, and whose namespace is gone, is stale.
 pub(super) fn split_stale(
     entries: Vec<CachedResult>,
     live: HashSet<AttachmentKey>,
@@ -120,7 +120,7 @@ fn is_abandoned(entry: &CachedResult) -> bool {
     (entry.ours || is_of_process(netns)) && netns::is_gone(Path::new(netns))
 }
 
-/// Only shims over Docker name a namespace by its process; pids are looked up in our view.
+/// Only cri-dockerd and dockershim name a namespace by a pid.
 fn is_of_process(netns: &str) -> bool {
     let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
     pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))

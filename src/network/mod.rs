@@ -1,11 +1,12 @@
-//! Connects a network namespace to the pod network, and disconnects it.
+//! Connects pods to the network with CNI plugins, and disconnects them.
 //!
 //! It does not know Docker, and of a pod only its name, namespace path and ports. Start with
-//! [`service::Network`]: prepare, attach, detach, recall, collect garbage, status. [`cni`] runs the
+//! [`service::Network`]: prepare, attach (ADD), detach (DEL), check, gc, status. [`cni`] runs the
 //! plugins; `config_watcher` keeps [`config_state::ConfigState`] up to date with the configuration
-//! directory; [`arguments`] makes the plugins' arguments of a pod; `gc` finds what a lost pod left.
+//! directory; [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, [`quantity`] parses bandwidths for
+//! it; `gc` finds stale attachments.
 //!
-//! Nothing falls back: a node without a usable configuration connects no pod and reports why.
+//! There is no fallback: a node without a usable configuration connects no pod and reports why.
 
 pub mod arguments;
 pub mod cni;

@@ -189,8 +189,8 @@ impl Network {
         let mut conf = runtime_conf(intent)?;
         let (cache, lookup, path) = (self.cache.clone(), intent.clone(), intent.pod.netns.clone());
         let inspect = move || (has_namespace(&path), cached(&cache, &lookup));
-        let (there, entry) = blocking(&intent.pod.netns, inspect).await?;
-        if !there {
+        let (has_netns, entry) = blocking(&intent.pod.netns, inspect).await?;
+        if !has_netns {
             conf.netns.clear();
         }
         let previous = entry.map(|entry| entry.result);
@@ -205,7 +205,7 @@ impl Network {
         })
         .await??;
         self.active.remove(&key);
-        info!(sandbox = %id, network = %list.name, namespace = there, "pod disconnected");
+        info!(sandbox = %id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
     }
 
@@ -224,8 +224,8 @@ impl Network {
         Ok(self.chain(&list).check(&runtime_conf(intent)?, &entry.result).await?)
     }
 
-    /// The attachment of a pod without a checkpoint, from libcni's cache: written by us or by whoever
-    /// ran the pod before.
+    /// The attachment of a pod without a checkpoint, from libcni's cache: written by dockbridge or by
+    /// the runtime that ran the pod before.
     pub async fn attachment_from_cache(&self, pod: PodNetwork) -> Option<Attachment> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let find = move || cache.find(id.as_str(), INTERFACE);
@@ -275,7 +275,7 @@ impl Network {
         Some(Attachment::Ready { intent, addresses, result, started_at: None })
     }
 
-    /// Releases what lost pods left behind: DEL for cached attachments whose namespace is gone, GC for
+    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, GC for
     /// plugins that support it. Attachments of other runtimes are not touched.
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl Network {
         let state = self.watcher.state();
         let Some(selected) = state.selected() else { return Vec::new() };
         let Some(_paused) = self.active.pause(QUERY_TIMEOUT).await else {
-            debug!("pods are being connected all the time; skipping CNI GC");
+            debug!("pods are being connected all the time; skipping this CNI GC");
             return Vec::new();
         };
         valid.extend(self.active.all());
@@ -408,7 +408,7 @@ fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, N
     Ok(result::primary_first(found, &intent.pod_cidrs))
 }
 
-/// Checks that plugins will work in a namespace of the pod's own, and raises its `lo`.
+/// Checks that the namespace is the pod's own, and raises its `lo`.
 fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
     let refuse = |reason| Err(NetworkError::Namespace { path: path.to_owned(), reason });
     if !netns::is_pinned(path) {

@@ -33,7 +33,7 @@ use crate::{
     },
     telemetry::metric::{Counter, GaugeGuard},
     translate::render::{
-        container::Held,
+        container::ContainerView,
         event::{Pod, event},
     },
     wire::cri,
@@ -196,18 +196,18 @@ pub async fn pod<'a>(
     sandbox: &'a SandboxRecord,
     containers: &Containers,
 ) -> Pod<'a> {
-    let all = now.containers_of(&sandbox.id).iter().map(|record| held(now, record, containers));
+    let all = now.containers_of(&sandbox.id).iter().map(|record| view(now, record, containers));
     Pod { sandbox, containers: join_all(all).await }
 }
 
 /// A container as `now` shows it, with the limits in force.
-pub async fn held<'a>(
+pub async fn view<'a>(
     now: &'a Snapshot,
     record: &'a ContainerRecord,
     containers: &Containers,
-) -> Held<'a> {
+) -> ContainerView<'a> {
     let image = now.image(record.document.image_id.as_str()).map(|image| &**image);
-    Held { record, image, limits: containers.limits(record).await }
+    ContainerView { record, image, limits: containers.limits(record).await }
 }
 
 /// How long inspects may delay events.

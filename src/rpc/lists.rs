@@ -71,7 +71,7 @@ impl RuntimeRpc {
         let all = SandboxFilter::default();
         let read = self.stats.pods(&now, &all, Detail::Everything).await.map_err(failed)?;
         let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
-        Ok(rendered(read, move |pod| render::metrics::answer::pod(pod, &disks, &pause)))
+        Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
     }
 
     /// What [`Self::listed_metrics`] can hold on this machine, now and later.
@@ -79,7 +79,7 @@ impl RuntimeRpc {
         // Kubelet asks once, when it begins: an engine that is late must not leave it without.
         let now = self.described().await;
         let machine_sample = self.stats.machine_sample(&now).await.map_err(failed)?;
-        Ok(render::metrics::answer::descriptors(&machine_sample))
+        Ok(render::metrics::response::descriptors(&machine_sample))
     }
 }
 

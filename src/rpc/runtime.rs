@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{
     chunks::chunks,
     encoded_lists::EncodedLists,
-    events::{Events, held, pod},
+    events::{Events, pod, view},
     layer::about,
     metrics::RpcMetrics,
     status::{failed, status},
@@ -271,7 +271,7 @@ impl RuntimeService for RuntimeRpc {
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
-        let status = render::container::status(&held(&now, container, &self.containers).await);
+        let status = render::container::status(&view(&now, container, &self.containers).await);
         let info = info.unwrap_or_default();
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }

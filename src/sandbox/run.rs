@@ -30,7 +30,7 @@ use crate::{
     },
     network::service::Attached,
     store::settings::SYNC_TIMEOUT,
-    translate::plan::{self, facts::SandboxFacts, sandbox::SandboxPlan},
+    translate::plan::{self, input::SandboxInput, sandbox::SandboxPlan},
 };
 
 impl Sandboxes {
@@ -103,7 +103,7 @@ impl Sandboxes {
         let security = &spec.security;
         let seccomp = seccomp_profile(security.seccomp.as_ref(), security.privileged).await?;
         self.deps.containers.check_sandbox(engine, security).await?;
-        let facts = SandboxFacts {
+        let input = SandboxInput {
             engine,
             seccomp: seccomp.as_deref(),
             pause: &pause,
@@ -112,7 +112,7 @@ impl Sandboxes {
             // Random: a shim of an earlier sandbox of this pod may still be ending.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
-        Ok(plan::sandbox::plan(spec, &facts)?)
+        Ok(plan::sandbox::plan(spec, &input)?)
     }
 
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {

@@ -87,7 +87,7 @@ fn read(place: &Path, version: &str) {
         ..PodReading::blank(&Arc::new(POD.clone()))
     };
     let _ = render::stats::pod(&pod);
-    let _ = render::metrics::answer::pod(&pod, &Disks::default(), "pause");
+    let _ = render::metrics::response::pod(&pod, &Disks::default(), "pause");
 }
 
 /// The directory with the group, gone with the thread.

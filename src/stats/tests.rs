@@ -38,7 +38,7 @@ use crate::{
         },
         time::Nanos,
     },
-    translate::render::{self, metrics::answer::descriptors},
+    translate::render::{self, metrics::response::descriptors},
 };
 
 const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
@@ -205,7 +205,7 @@ fn a_machine_reports_the_described_metrics() {
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
         let disks = disks::read(&collector.proc, Some(Path::new("/")), &mut None);
-        let answer = render::metrics::answer::pod(&reading, &disks, "pause:1");
+        let answer = render::metrics::response::pod(&reading, &disks, "pause:1");
         let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
         let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
         let told: BTreeSet<&str> = told.collect();

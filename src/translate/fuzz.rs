@@ -17,7 +17,7 @@ use super::{
     observe,
     parse::{self, error::ParseError},
     plan::{
-        facts::{ContainerFacts, PodFiles, SandboxFacts},
+        input::{ContainerInput, PodFiles, SandboxInput},
         sandbox::SandboxPlan,
         {cgroup_files, container, sandbox, seccomp, update},
     },
@@ -61,9 +61,9 @@ pub(crate) fn requests(bytes: &[u8]) {
         }
     }
     if let Ok(request) = cri::UpdateContainerResourcesRequest::decode(bytes)
-        && let Some(asked) = accepted(parse::resources::update(&request))
+        && let Some(requested) = accepted(parse::resources::update(&request))
     {
-        planned_update(&asked);
+        planned_update(&requested);
     }
     if let Ok(request) = cri::UpdatePodSandboxResourcesRequest::decode(bytes) {
         accepted(parse::resources::pod_update(&request));
@@ -123,7 +123,7 @@ fn planned_sandbox(spec: &SandboxSpec) {
             panic!("what was planned is no sandbox: {name}")
         };
         assert_eq!((&*record.document, &record.name), (&document, &name));
-        shown_sandbox(&record, Some(engine));
+        check_sandbox(&record, Some(engine));
     }
 }
 
@@ -140,7 +140,7 @@ fn without_nul(others: &impl Serialize) {
 }
 
 fn plan_sandbox(spec: &SandboxSpec, engine: &EngineInfo) -> Option<SandboxPlan> {
-    let facts = SandboxFacts {
+    let input = SandboxInput {
         engine,
         pause: &IMAGE.id,
         network: NetworkMode::Cni,
@@ -148,7 +148,7 @@ fn plan_sandbox(spec: &SandboxSpec, engine: &EngineInfo) -> Option<SandboxPlan> 
         seccomp: Some(PROFILE),
         shim_group: "group",
     };
-    sandbox::plan(spec.clone(), &facts)
+    sandbox::plan(spec.clone(), &input)
         .inspect_err(|error| assert!(error.to_string().len() < LONGEST_REFUSAL, "{error}"))
         .ok()
 }
@@ -158,7 +158,7 @@ fn planned_container(spec: &ContainerSpec) {
     without_nul(&ContainerSpec { annotations: BTreeMap::new(), ..spec.clone() });
     let target = ContainerId::try_from("c".repeat(64)).ok();
     for engine in ENGINES.iter() {
-        let facts = ContainerFacts {
+        let input = ContainerInput {
             engine,
             sandbox: &POD,
             image: &IMAGE,
@@ -171,7 +171,7 @@ fn planned_container(spec: &ContainerSpec) {
             cdi: None,
             image_volumes: &[],
         };
-        let plan = match container::plan(spec.clone(), &facts) {
+        let plan = match container::plan(spec.clone(), &input) {
             Ok(plan) => plan,
             Err(error) => {
                 assert!(error.to_string().len() < LONGEST_REFUSAL, "{error}");
@@ -183,19 +183,19 @@ fn planned_container(spec: &ContainerSpec) {
         };
         assert_eq!((&*record.document, &record.name), (&plan.document, &plan.name));
         let host = plan.body.host_config.unwrap_or_default();
-        assert!(host.oom_score_adj.is_none_or(|score| score >= facts.oom_floor));
+        assert!(host.oom_score_adj.is_none_or(|score| score >= input.oom_floor));
         assert!(host.memory_swap.is_none_or(|swap| swap == -1 || Some(swap) >= host.memory));
-        shown_container(&record);
+        check_container(&record);
     }
 }
 
-fn planned_update(asked: &Resources) {
+fn planned_update(requested: &Resources) {
     for before in
         [Resources::default(), Resources { memory_limit: 1 << 30, ..Resources::default() }]
     {
-        let after = before.updated(asked);
+        let after = before.updated(requested);
         for engine in ENGINES.iter() {
-            let _ = update::update(asked, &after, engine);
+            let _ = update::update(requested, &after, engine);
             let _ = cgroup_files::cgroup_files(&after, engine);
         }
     }
@@ -217,7 +217,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
 /// Any inspect becomes a record, whose document can be stored.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
-        shown(&observe::container::observe(&inspect));
+        check(&observe::container::observe(&inspect));
     }
 }
 
@@ -226,12 +226,12 @@ pub(crate) fn lists(bytes: &[u8]) {
     for text in texts(bytes) {
         let containers: Vec<ContainerSummary> = serde_json::from_str(text).unwrap_or_default();
         for entry in containers {
-            shown(&observe::listed::observe(entry));
+            check(&observe::listed::observe(entry));
         }
         let images: Vec<ImageSummary> = serde_json::from_str(text).unwrap_or_default();
         for image in images.into_iter().filter_map(observe::listed::observe_image) {
-            let shown = render::image::image(&image, false);
-            assert!(shown.size > 0 && !shown.id.is_empty());
+            let check = render::image::image(&image, false);
+            assert!(check.size > 0 && !check.id.is_empty());
             let _ = render::image::info(&image);
         }
     }
@@ -245,15 +245,15 @@ pub(crate) fn profile(bytes: &[u8]) {
     }
 }
 
-fn shown(observed: &Observed) {
+fn check(observed: &Observed) {
     match observed {
-        Observed::Sandbox(record) => shown_sandbox(record, ENGINES.first()),
-        Observed::Container(record) => shown_container(record),
+        Observed::Sandbox(record) => check_sandbox(record, ENGINES.first()),
+        Observed::Container(record) => check_container(record),
         Observed::Foreign(_) => {}
     }
 }
 
-fn shown_sandbox(record: &SandboxRecord, engine: Option<&EngineInfo>) {
+fn check_sandbox(record: &SandboxRecord, engine: Option<&EngineInfo>) {
     let document = serde_json::to_value(&*record.document).expect("a document");
     let again = serde_json::from_value(document).ok();
     assert_eq!(again.as_ref(), Some(&*record.document), "a document is kept as it is");
@@ -262,12 +262,12 @@ fn shown_sandbox(record: &SandboxRecord, engine: Option<&EngineInfo>) {
     let _ = render::sandbox::info(record, engine, &Default::default());
 }
 
-fn shown_container(record: &ContainerRecord) {
+fn check_container(record: &ContainerRecord) {
     let document = serde_json::to_value(&*record.document).expect("a document");
     let again = serde_json::from_value(document).ok();
     assert_eq!(again.as_ref(), Some(&*record.document), "a document is kept as it is");
-    let held = render::container::Held { record, image: Some(&IMAGE), limits: None };
-    let (status, item) = (render::container::status(&held), render::container::item(record));
+    let view = render::container::ContainerView { record, image: Some(&IMAGE), limits: None };
+    let (status, item) = (render::container::status(&view), render::container::item(record));
     assert_eq!((status.id, status.state), (item.id, item.state));
     let _ = render::container::info(record);
 }

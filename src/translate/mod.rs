@@ -1,5 +1,6 @@
-//! The four pure verbs: parse (CRI to model), plan (model and facts to Docker bodies), observe
-//! (Docker to model), render (model to CRI). No I/O, no clock, no random.
+//! Translates between the CRI and the Docker API, in four pure modules: [`parse`] (CRI request to
+//! model), [`plan`] (model to Docker request), [`observe`] (Docker response to model), [`render`]
+//! (model to CRI response). They do no I/O and use neither clock nor random numbers.
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

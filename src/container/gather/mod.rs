@@ -1,12 +1,12 @@
-//! What a container's plan depends on besides its specification: found out before anything is
-//! done, so that what cannot be is refused with nothing to undo.
+//! Gathers the input of a container's plan before anything is created, so that an invalid request is
+//! refused with nothing to undo.
 
 pub mod accounts;
 pub mod cdi;
 mod devices;
-pub mod facts;
 mod host;
 pub(super) mod host_check;
+pub mod input;
 mod mounts;
 pub mod seccomp_profile;
 mod selinux;

@@ -31,7 +31,7 @@ fn intent() -> AttachmentIntent {
     }
 }
 
-fn told(intent: &AttachmentIntent) -> Value {
+fn values(intent: &AttachmentIntent) -> Value {
     Value::Object(capabilities(intent).unwrap())
 }
 
@@ -62,7 +62,7 @@ fn what_cannot_be_quoted_is_refused() {
 fn a_pod_without_values_has_no_capabilities() {
     let mut intent = intent();
     intent.pod.ports = vec![PortMapping { container_port: 80, ..PortMapping::default() }];
-    assert_eq!(told(&intent), json!({}));
+    assert_eq!(values(&intent), json!({}));
     assert!(!wants_host_ports(&intent.pod));
 }
 
@@ -89,7 +89,7 @@ fn all_fields_are_set() {
     intent.pod_cidrs = ["fd00::/64", "10.1.0.0/24", "10.2.0.0/24"].map(str::to_owned).to_vec();
     assert!(wants_host_ports(&intent.pod));
     assert_eq!(
-        told(&intent),
+        values(&intent),
         json!({
             "portMappings": [
                 {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
@@ -108,7 +108,7 @@ fn all_fields_are_set() {
 }
 
 #[test]
-fn a_bad_rate_is_the_callers_fault() {
+fn an_invalid_rate_is_an_invalid_argument() {
     let mut intent = intent();
     let key = "kubernetes.io/ingress-bandwidth".to_owned();
     intent.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);

@@ -1,6 +1,6 @@
 //! Results of ADD in libcni's cache: `<directory>/results/<network>-<container>-<interface>`.
 //!
-//! A shim that served the engine before us left its results there, and one after us finds ours.
+//! cri-dockerd uses the same cache, so each can release the pods of the other.
 
 use std::{
     fs, io,
@@ -132,7 +132,7 @@ impl ResultCache {
         found
     }
 
-    /// Names come from checked parts only: a network's name, an engine's id, an interface.
+    /// All parts are checked before: the network's name, the engine's id, the interface.
     fn path(&self, network: &str, container: &str, interface: &str) -> PathBuf {
         self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))
     }
@@ -181,7 +181,7 @@ impl From<&CachedResult> for Stored {
     }
 }
 
-/// None of what is of another form: a pod is released with as much as can be read.
+/// None for a field of another type: DEL runs with the fields that can be parsed.
 fn usable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

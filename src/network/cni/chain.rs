@@ -1,5 +1,5 @@
-//! Runs the plugins of a configuration in order: ADD forwards, DEL backwards, each with the result of
-//! the one before.
+//! Runs the plugins of a configuration: ADD in order, each with the result of the one before; DEL in
+//! reverse order.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct RuntimeConf {
     pub capabilities: Map<String, Value>,
 }
 
-/// A network whose plugins are to be called, all together within `timeout`.
+/// A network and its plugins. All calls of one command together end within `timeout`.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     /// Where the plugins are.
@@ -55,8 +55,8 @@ impl Chain<'_> {
         Ok(result.unwrap_or_default())
     }
 
-    /// Runs DEL. Every plugin is called, whether the others failed or not; one that hangs leaves the
-    /// others their share of the time. Returns the failures.
+    /// Runs DEL. Every plugin is called, even if others failed. The remaining time is divided among
+    /// the remaining plugins, so that one that hangs cannot use all of it. Returns the failures.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
         let previous = previous.filter(|_| self.list.version >= Version::HAS_CHECK);

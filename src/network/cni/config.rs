@@ -114,14 +114,14 @@ impl NetworkConfigList {
     }
 
     fn from_object(raw: Map<String, Value>) -> Result<Self, ConfigError> {
-        let facts: ListFields = decode(Value::Object(raw.clone()))?;
-        let name = facts.name.unwrap_or_default();
+        let fields: ListFields = decode(Value::Object(raw.clone()))?;
+        let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
             return Err(ConfigError::Name(name));
         }
-        let versions = known_versions(facts.version.as_deref(), &facts.versions)?;
+        let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
         let plugins: Result<Vec<PluginConfig>, ConfigError> =
-            facts.plugins.into_iter().map(PluginConfig::from_object).collect();
+            fields.plugins.into_iter().map(PluginConfig::from_object).collect();
         let plugins = plugins?;
         if plugins.is_empty() {
             return Err(ConfigError::Empty);
@@ -131,8 +131,8 @@ impl NetworkConfigList {
             version: versions.iter().copied().max().unwrap_or(Version::OLDEST),
             versions,
             plugins,
-            check_disabled: facts.check_disabled.is_set(),
-            gc_disabled: facts.gc_disabled.is_set(),
+            check_disabled: fields.check_disabled.is_set(),
+            gc_disabled: fields.gc_disabled.is_set(),
             raw,
         })
     }
@@ -140,13 +140,13 @@ impl NetworkConfigList {
 
 impl PluginConfig {
     fn from_object(body: Map<String, Value>) -> Result<Self, ConfigError> {
-        let facts: PluginFields = decode(Value::Object(body.clone()))?;
-        let kind = facts.kind.unwrap_or_default();
+        let fields: PluginFields = decode(Value::Object(body.clone()))?;
+        let kind = fields.kind.unwrap_or_default();
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
             return Err(ConfigError::PluginType(kind));
         }
-        let wanted = facts.capabilities.unwrap_or_default().into_iter();
-        let capabilities = wanted.filter_map(|(name, on)| on.then_some(name)).collect();
+        let requested = fields.capabilities.unwrap_or_default().into_iter();
+        let capabilities = requested.filter_map(|(name, on)| on.then_some(name)).collect();
         Ok(Self { kind, capabilities, body })
     }
 

@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: what network plugins and the files of other runtimes say.
+//! Targets of `make fuzz`: the output of network plugins, and the files of other runtimes.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{fuzz::texts, network::quantity};
 
-/// The answer of a plugin: to ADD, to VERSION, or why it failed.
+/// The output of a plugin: the result of ADD, the reply to VERSION, or an error.
 pub(crate) fn result(bytes: &[u8]) {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         let found = result::addresses(&value, "eth0");
@@ -51,7 +51,7 @@ pub(crate) fn cache(bytes: &[u8]) {
     assert_eq!(cache::decode(&again), Some(entry));
 }
 
-/// A network configuration: its text is read as the same again, and plugins are told what it says.
+/// A network configuration: its text parses to the same again, and plugins get its name.
 pub(crate) fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for read in [NetworkConfigList::from_list(&text), NetworkConfigList::from_single(&text)] {
@@ -62,8 +62,8 @@ pub(crate) fn configuration(bytes: &[u8]) {
             let input = plugin.input(&list, &Map::new(), Some(&Value::Null));
             assert_eq!(input.get("name"), Some(&Value::from(list.name.clone())));
         }
-        let (wanted, versions) = (list.has_capability("portMappings"), list.versions.clone());
-        let _ = (wanted, list.is_loopback());
+        let (requested, versions) = (list.has_capability("portMappings"), list.versions.clone());
+        let _ = (requested, list.is_loopback());
         for version in Version::KNOWN {
             let agreed = config::negotiate_version(&list, &[("plugin".to_owned(), vec![version])]);
             assert_eq!(agreed.is_ok(), versions.contains(&version));

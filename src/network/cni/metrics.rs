@@ -1,4 +1,4 @@
-//! What is counted of calls to network plugins.
+//! Metrics of calls to network plugins.
 
 use tracing::Span;
 
@@ -16,27 +16,27 @@ use crate::{
 pub struct CniMetrics(Operations<2>);
 
 impl CniMetrics {
-    /// A plugin is called, which `span` shows.
+    /// Starts measuring a call that `span` traces.
     pub(super) fn begin(
         &self,
         plugin: &str,
         command: &'static str,
         container: &str,
         span: &Span,
-    ) -> Run {
+    ) -> RunningCall {
         let what = format!("{command} {plugin} {container}");
-        Run(self.0.begin("cni", what, [command, ""]).shown_by(span))
+        RunningCall(self.0.begin("cni", what, [command, ""]).shown_by(span))
     }
 }
 
-/// A plugin until its end.
+/// A call of a plugin that has not ended.
 #[derive(Debug)]
-pub(super) struct Run(Operation<2>);
+pub(super) struct RunningCall(Operation<2>);
 
-impl Run {
-    /// It has ended.
+impl RunningCall {
+    /// Records its end.
     pub(super) fn finish(self, failure: Option<&Failure>) {
-        self.0.finish(outcome(failure), failure.map(Failure::kind));
+        self.0.finish(result(failure), failure.map(Failure::kind));
     }
 }
 
@@ -51,7 +51,7 @@ impl RegisterMetrics for CniMetrics {
     }
 }
 
-const fn outcome(failure: Option<&Failure>) -> &'static str {
+const fn result(failure: Option<&Failure>) -> &'static str {
     match failure {
         None => OK,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",

@@ -72,7 +72,7 @@ impl Plugins {
     /// The executable of a plugin. Its file system may hang, so the search runs on blocking threads,
     /// and searches that hang occupy only a few of them.
     async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, Stamp), Failure> {
-        let paths: Vec<PathBuf> = self.directories.iter().map(|place| place.join(kind)).collect();
+        let paths: Vec<PathBuf> = self.directories.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
             let permit = Arc::clone(&self.searches).acquire_owned().await;
             let search = move || {
@@ -192,13 +192,13 @@ fn span(kind: &str, call: Call<'_>) -> Span {
 fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {
     if done.ending == Ending::Code(0) {
         if !done.stderr.is_empty() {
-            debug!(plugin = kind, command = call.command, stderr = %done.stderr, "CNI plugin output");
+            debug!(plugin = %kind, command = %call.command, stderr = %done.stderr, "CNI plugin output");
         }
         return Ok(done.stdout);
     }
     if !done.stderr.is_empty() {
         warn!(
-            plugin = kind, command = call.command, container = call.container,
+            plugin = %kind, command = %call.command, container = %call.container,
             stderr = %done.stderr, "CNI plugin failed"
         );
     }
@@ -213,7 +213,7 @@ fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
         && !stderr.is_empty()
     {
         warn!(
-            plugin = kind, command = call.command, container = call.container, %stderr,
+            plugin = %kind, command = %call.command, container = %call.container, %stderr,
             "CNI plugin did not finish in time and was killed"
         );
     }
@@ -224,8 +224,8 @@ fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, Stamp), Option<Path
     let mut not_executable = None;
     for path in paths {
         match fs::metadata(&path) {
-            Ok(facts) if facts.is_file() && facts.mode() & 0o111 != 0 => {
-                return Ok((path, Stamp::of(&facts)));
+            Ok(metadata) if metadata.is_file() && metadata.mode() & 0o111 != 0 => {
+                return Ok((path, Stamp::of(&metadata)));
             }
             Ok(_) => not_executable = not_executable.or(Some(path)),
             Err(_) => {}
@@ -243,9 +243,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(facts: &fs::Metadata) -> Self {
-        let changed = (facts.mtime(), facts.mtime_nsec());
-        Self { inode: facts.ino(), size: facts.size(), changed }
+    fn of(metadata: &fs::Metadata) -> Self {
+        let changed = (metadata.mtime(), metadata.mtime_nsec());
+        Self { inode: metadata.ino(), size: metadata.size(), changed }
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a call of a plugin fails, and what can be done about it.
+//! Errors of plugin calls, and whether a retry helps.
 
 use std::{error::Error as _, path::PathBuf};
 
@@ -33,7 +33,7 @@ pub enum Failure {
         /// The file.
         path: PathBuf,
     },
-    /// Not known: the file system does not answer.
+    /// The search did not end: a file system does not answer.
     #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
     Unsearchable {
         /// The directories, in order.
@@ -63,7 +63,7 @@ pub enum Failure {
         /// The beginning of its output and errors.
         output: String,
     },
-    /// It did not run to its own end.
+    /// It could not be started, was killed, or its exit could not be read.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }

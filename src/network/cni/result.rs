@@ -1,7 +1,7 @@
-//! Parses the result of ADD in every format the specification ever had.
+//! Parses the result of ADD in every format of the specification.
 //!
 //! Until 0.2.0 a result has `ip4` and `ip6`; from 0.3.0 on a list `ips` that may point into a
-//! list `interfaces`. Only addresses are taken out here; the rest is kept as printed.
+//! list `interfaces`. Only addresses are parsed here; the result itself is kept as printed.
 
 use std::net::IpAddr;
 
@@ -48,16 +48,16 @@ impl ResultError {
 /// # Errors
 /// What [`ResultError`] lists.
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
-    let facts =
+    let fields =
         AddResult::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
-    let interfaces = facts.interfaces.unwrap_or_default();
+    let interfaces = fields.interfaces.unwrap_or_default();
     let mut found = Vec::new();
-    for ip in facts.ips.unwrap_or_default() {
+    for ip in fields.ips.unwrap_or_default() {
         if is_of(&ip, &interfaces, interface)? {
             found.push(address(&ip.address)?);
         }
     }
-    for old in [facts.ip4, facts.ip6].into_iter().flatten() {
+    for old in [fields.ip4, fields.ip6].into_iter().flatten() {
         found.push(address(&old.ip)?);
     }
     if found.is_empty() {
@@ -108,7 +108,7 @@ struct Interface {
     sandbox: Option<String>,
 }
 
-fn is_of(ip: &Ip, interfaces: &[Interface], wanted: &str) -> Result<bool, ResultError> {
+fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, ResultError> {
     let Some(index) = ip.interface else { return Ok(true) };
     let found = usize::try_from(index).ok().and_then(|index| interfaces.get(index));
     let Some(found) = found else {
@@ -117,8 +117,8 @@ fn is_of(ip: &Ip, interfaces: &[Interface], wanted: &str) -> Result<bool, Result
     };
     // Some plugins leave the sandbox out; then the name alone decides.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
-    let listed = interfaces.iter().any(|i| i.name == wanted && inside(i));
-    Ok(found.name == wanted && (inside(found) || !listed))
+    let listed = interfaces.iter().any(|i| i.name == requested && inside(i));
+    Ok(found.name == requested && (inside(found) || !listed))
 }
 
 fn address(text: &str) -> Result<IpAddr, ResultError> {

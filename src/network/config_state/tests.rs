@@ -54,7 +54,7 @@ fn a_ready_network_still_lists_refused_files() {
 }
 
 #[test]
-fn a_plugin_or_a_missing_cidr_holds_it_back() {
+fn a_status_error_or_a_missing_pod_cidr_is_not_ready() {
     let selection = Selection { selected: selected("ipRanges"), ..Selection::default() };
     let mut state = state(selection);
     assert_eq!(state.status(&[]).reason, "PodCIDRUnknown");

@@ -58,7 +58,7 @@ fn a_live_pod_is_active_even_without_its_namespace() {
 }
 
 #[tokio::test]
-async fn gc_waits_for_new_attachments_but_not_for_ever() {
+async fn gc_waits_for_new_attachments_up_to_a_timeout() {
     let active = ActiveAttachments::default();
     let key = AttachmentKey {
         network: "pods".to_owned(),

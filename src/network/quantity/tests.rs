@@ -24,7 +24,7 @@ fn reads_suffixes() {
 }
 
 #[test]
-fn refuses_the_rest() {
+fn refuses_other_texts() {
     for text in ["", ".", "M", "1 M", "1kk", "-1M", "1e", "0x10", "1..5", "1.5.5M", "é", "1é"] {
         assert_eq!(rate(text), Err(QuantityError::Malformed), "{text}");
     }

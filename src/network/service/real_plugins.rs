@@ -36,8 +36,8 @@ fn installed() -> Option<PathBuf> {
     found
 }
 
-/// Runs a story with a runtime whose threads, and so its plugins, live in a fresh namespace.
-fn on_a_node_of_its_own(story: impl AsyncFnOnce() + Send + 'static) {
+/// Runs a test on a runtime whose threads, and so its plugins, are in a new network namespace.
+fn in_a_new_namespace(story: impl AsyncFnOnce() + Send + 'static) {
     let node = thread::spawn(move || {
         if !enter_new_namespace() {
             return;
@@ -88,7 +88,7 @@ async fn has_iptables() -> bool {
     process::run(job).await.is_ok_and(|done| done.ending == Ending::Code(0))
 }
 
-/// Answers one connection in the pod with a word.
+/// Accepts one connection in the pod and sends a greeting.
 fn serve(pod: &Path) -> thread::JoinHandle<()> {
     let listener = netns::within(pod, || TcpListener::bind("0.0.0.0:80")).unwrap();
     thread::spawn(move || {
@@ -97,7 +97,7 @@ fn serve(pod: &Path) -> thread::JoinHandle<()> {
     })
 }
 
-fn hear(address: &str) -> std::io::Result<String> {
+fn read_greeting(address: &str) -> std::io::Result<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     let mut text = String::new();
@@ -106,9 +106,9 @@ fn hear(address: &str) -> std::io::Result<String> {
 }
 
 #[test]
-fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
+fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
     let Some(plugins) = installed() else { return };
-    on_a_node_of_its_own(async move || {
+    in_a_new_namespace(async move || {
         let node = TestNode::new();
         node.conf(
             "10-pods.conflist",
@@ -128,12 +128,12 @@ fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
         assert_eq!(reservations(&node), ["10.9.0.2"]);
         for address in ["10.9.0.2:80", "127.0.0.1:12000"] {
             let server = serve(&intent.pod.netns);
-            assert_eq!(hear(address).unwrap(), "hello", "{address}");
+            assert_eq!(read_greeting(address).unwrap(), "hello", "{address}");
             server.join().unwrap();
         }
         network.detach(&intent).await.unwrap();
         assert!(reservations(&node).is_empty());
-        assert!(hear("127.0.0.1:12000").is_err());
+        assert!(read_greeting("127.0.0.1:12000").is_err());
         network.detach(&intent).await.unwrap();
         drop(pinned);
         network.detach(&intent).await.unwrap();
@@ -141,9 +141,9 @@ fn a_pod_gets_an_address_and_a_host_port_and_gives_them_back() {
 }
 
 #[test]
-fn a_pod_that_died_first_still_gives_its_addresses_back() {
+fn a_pod_that_died_still_releases_its_addresses() {
     let Some(plugins) = installed() else { return };
-    on_a_node_of_its_own(async move || {
+    in_a_new_namespace(async move || {
         let node = TestNode::new();
         let ranges = json!([[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]);
         node.conf("10-pods.conflist", &bridge(&node, "0.4.0", &ranges));
@@ -168,7 +168,7 @@ fn a_pod_that_died_first_still_gives_its_addresses_back() {
 #[test]
 fn a_lost_pod_is_found_by_garbage_collection() {
     let Some(plugins) = installed() else { return };
-    on_a_node_of_its_own(async move || {
+    in_a_new_namespace(async move || {
         let node = TestNode::new();
         node.conf(
             "10-pods.conflist",
@@ -191,7 +191,7 @@ fn a_lost_pod_is_found_by_garbage_collection() {
 #[test]
 fn many_failures_in_a_row_leak_nothing() {
     let Some(plugins) = installed() else { return };
-    on_a_node_of_its_own(async move || {
+    in_a_new_namespace(async move || {
         let node = TestNode::new();
         for name in ["bridge", "host-local", "portmap"] {
             std::os::unix::fs::symlink(plugins.join(name), node.path("bin").join(name)).unwrap();

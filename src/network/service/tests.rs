@@ -13,7 +13,7 @@ use crate::{
     network::fixture::{ANSWER, PinnedNamespace, TestNode},
 };
 
-async fn becomes(network: &Network, ready: bool) -> NetworkStatus {
+async fn wait_for(network: &Network, ready: bool) -> NetworkStatus {
     for _ in 0..500 {
         if network.status().ready == ready {
             return network.status();
@@ -36,7 +36,7 @@ fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_pods_whole_life() {
+async fn attach_check_and_detach() {
     let node = usual();
     let network = node.network();
     let pod = node.pod('a');
@@ -101,23 +101,23 @@ async fn without_configuration_the_error_names_the_directory_and_its_files() {
 async fn readiness_follows_the_directory() {
     let node = usual();
     let network = node.network();
-    assert!(becomes(&network, true).await.message.contains("10-pods.conflist"));
+    assert!(wait_for(&network, true).await.message.contains("10-pods.conflist"));
     fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
-    assert_eq!(becomes(&network, false).await.reason, "NetworkPluginNotReady");
+    assert_eq!(wait_for(&network, false).await.reason, "NetworkPluginNotReady");
     node.list("20-late.conflist", "1.0.0", &["late"]);
     sleep(Duration::from_millis(200)).await;
     assert!(network.status().message.contains("late, VERSION: not found"));
     node.plugin("late", ANSWER);
-    becomes(&network, true).await;
+    wait_for(&network, true).await;
     fs::remove_dir_all(node.path("conf")).unwrap();
-    assert!(becomes(&network, false).await.message.contains("it does not exist"));
+    assert!(wait_for(&network, false).await.message.contains("it does not exist"));
     fs::create_dir(node.path("conf")).unwrap();
     node.list("10-pods.conflist", "1.0.0", &["a"]);
-    becomes(&network, true).await;
+    wait_for(&network, true).await;
 }
 
 #[tokio::test]
-async fn status_asks_plugins_that_can_answer() {
+async fn status_is_called_where_plugins_support_it() {
     let node = TestNode::new();
     let flag = node.path("up");
     let report = r#"echo '{"code":50,"msg":"agent is down"}'; exit 1"#;
@@ -131,11 +131,11 @@ async fn status_asks_plugins_that_can_answer() {
     fs::write(flag, "").unwrap();
     // Any change in the directory is reason enough to ask again.
     fs::write(node.path("conf/note"), "").unwrap();
-    becomes(&network, true).await;
+    wait_for(&network, true).await;
 }
 
 #[tokio::test]
-async fn a_wanted_cidr_holds_readiness_back_and_is_handed_out() {
+async fn a_network_that_needs_pod_cidrs_waits_for_them() {
     let node = TestNode::new();
     node.plugin("a", ANSWER);
     let plugins = json!([{"type": "a", "capabilities": {"ipRanges": true}}]);
@@ -161,7 +161,7 @@ async fn a_wanted_cidr_holds_readiness_back_and_is_handed_out() {
 }
 
 #[tokio::test]
-async fn del_works_when_all_else_has_gone() {
+async fn del_works_without_namespace_configuration_and_result() {
     let node = usual();
     let network = node.network();
     let intent = network.prepare(node.pod('a')).await.unwrap();
@@ -177,7 +177,7 @@ async fn del_works_when_all_else_has_gone() {
 }
 
 #[tokio::test]
-async fn del_is_not_given_a_result_that_plugins_cannot_read() {
+async fn del_gets_no_malformed_result() {
     let node = usual();
     node.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
     let network = node.network();
@@ -214,7 +214,7 @@ async fn del_gets_the_arguments_of_add() {
 }
 
 #[tokio::test]
-async fn a_failed_del_keeps_the_memory_and_can_be_repeated() {
+async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     let node = usual();
     let network = node.network();
     let pod = node.pod('a');
@@ -253,7 +253,7 @@ async fn a_result_without_address_is_a_failure_that_del_can_undo() {
 }
 
 #[tokio::test]
-async fn plugins_are_never_let_loose_on_the_host() {
+async fn plugins_never_run_in_the_hosts_namespace() {
     let node = usual();
     let network = node.network();
     let mut pod = node.pod('a');
@@ -271,7 +271,7 @@ async fn plugins_are_never_let_loose_on_the_host() {
 }
 
 #[tokio::test]
-async fn garbage_of_lost_pods_is_collected_and_live_pods_are_named() {
+async fn gc_releases_lost_pods_and_lists_live_ones() {
     let node = TestNode::new();
     node.plugin("a", ANSWER);
     node.list("10-pods.conflist", "1.1.0", &["a"]);
@@ -300,7 +300,7 @@ async fn garbage_of_lost_pods_is_collected_and_live_pods_are_named() {
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_described_is_refused_before_anything_happens() {
+async fn a_pod_with_unquotable_arguments_is_refused_first() {
     let node = usual();
     let network = node.network();
     let mut pod = node.pod('a');
@@ -312,7 +312,7 @@ async fn a_pod_that_cannot_be_described_is_refused_before_anything_happens() {
 }
 
 #[tokio::test]
-async fn a_hanging_plugin_is_bounded_by_the_deadline() {
+async fn a_hanging_plugin_is_killed_at_the_deadline() {
     let node = usual();
     let mut settings = node.settings();
     settings.plugin_timeout = Duration::from_secs(1);
@@ -358,7 +358,7 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     network.detach(intent).await.unwrap();
     assert_eq!(node.calls(), ["portmap DEL", "bridge DEL"]);
     assert_eq!(node.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
-    let told = &node.input("portmap", "DEL")["runtimeConfig"]["portMappings"];
-    assert_eq!(told[0]["hostPort"], 18080, "as that shim told it, not as the pod says");
+    let found = &node.input("portmap", "DEL")["runtimeConfig"]["portMappings"];
+    assert_eq!(found[0]["hostPort"], 18080, "as in the cached result, not as in the pod");
     assert!(!path.exists() && !second.exists());
 }

@@ -1,6 +1,6 @@
 //! Documents for objects without a readable document of ours: made by cri-dockerd, or ours with
-//! the label damaged. Labels, the name and the inspect say as much as they can; what nobody
-//! wrote down (ports, DNS, environment) stays empty.
+//! the label damaged. They are made from labels, the name and the inspect; what is recorded nowhere
+//! (ports, DNS, environment) stays empty.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -22,7 +22,7 @@ use crate::{
 /// The document of a pause container; none when its pod cannot be found out.
 pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     let host = &inspect.host_config;
-    let mut labels = stated_labels(inspect);
+    let mut labels = caller_labels(inspect);
     labels.remove(label::CONTAINER_NAME);
     let spec = SandboxSpec {
         metadata: pod_metadata(inspect)?,
@@ -65,7 +65,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         mounts: mounts(&inspect.mounts),
         devices: Vec::new(),
         cdi_devices: Vec::new(),
-        labels: stated_labels(inspect),
+        labels: caller_labels(inspect),
         annotations: annotations(inspect),
         log_directory: None,
         log_path: log_path(inspect),
@@ -121,7 +121,7 @@ fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Opti
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The attempt, which only the name tells. Names with underscores in them do not split into
+/// The attempt, which is only in the name. Names with underscores in them do not split into
 /// fields, but what comes before the attempt is known by now.
 fn attempt(
     inspect: &ContainerInspect,
@@ -136,7 +136,7 @@ fn attempt(
 }
 
 /// The labels of the CRI request, without the shim's own.
-fn stated_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
+fn caller_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
     labels
         .filter(|(key, _)| !INTERNAL.contains(&key.as_str()))
@@ -155,7 +155,7 @@ fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The host name asked for; the engine's own choice is the short id.
+/// The requested host name; the engine's own choice is the short id.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
     if inspect.id.starts_with(hostname) || inspect.host_config.network_mode == "host" {

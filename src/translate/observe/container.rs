@@ -1,11 +1,11 @@
 //! One container of the engine: a pod's pause container, a pod's container, or a foreign one.
 //!
-//! The type label says which; our document label says everything else. Where the document is
+//! The type label tells which, and our document label has everything else. Where the document is
 //! missing, damaged or newer than we are, well-known labels and the name stand in ([`adopted`]),
 //! which is also how the pods of cri-dockerd are taken over.
 //!
-//! Labels may come from an image that somebody runs by hand, and a document decides where we
-//! write logs as root. So labels count only on a container whose name, which no image can choose,
+//! Labels may come from the image of a container run by hand, and a document decides where we
+//! write logs as root. So labels are read only of a container whose name, which no image can set,
 //! is of the scheme; and a workload's document only when it agrees with the sandbox label, which
 //! cri-dockerd writes too.
 

@@ -1,4 +1,4 @@
-//! The engine itself: `/version` and `/info` as facts.
+//! The engine itself: `/version` and `/info` as [`EngineInfo`].
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use crate::{
     wire::docker::{Info, Runtime, Version},
 };
 
-/// The facts of an engine at the API version `api`.
+/// The engine, at the negotiated API version `api`.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     EngineInfo {
-        version: first_stated(&[&version.version, &info.server_version, "unknown"]),
+        version: first_non_empty(&[&version.version, &info.server_version, "unknown"]),
         api,
         cgroup_driver: cgroup_driver(&info.cgroup_driver),
         cgroup_version: if info.cgroup_version == "2" { 2 } else { 1 },
-        root_dir: first_stated(&[&info.docker_root_dir, DEFAULT_ROOT]).into(),
+        root_dir: first_non_empty(&[&info.docker_root_dir, DEFAULT_ROOT]).into(),
         containerd_store: has_containerd_store(&info.driver_status),
         storage_driver: info.driver.clone(),
         runtimes: runtimes(&info.runtimes),
-        default_runtime: first_stated(&[&info.default_runtime, DEFAULT_RUNTIME]),
+        default_runtime: first_non_empty(&[&info.default_runtime, DEFAULT_RUNTIME]),
         security_options: info.security_options.clone(),
         log_driver: info.logging_driver.clone(),
         live_restore: info.live_restore_enabled,
-        kernel: first_stated(&[&info.kernel_version, &version.kernel_version]),
+        kernel: first_non_empty(&[&info.kernel_version, &version.kernel_version]),
         cdi_spec_dirs: info.cdi_spec_dirs.clone(),
         warnings: info.warnings.clone(),
         daemon_id: info.id.clone(),
     }
 }
 
-fn first_stated(texts: &[&str]) -> String {
+fn first_non_empty(texts: &[&str]) -> String {
     texts.iter().copied().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// An engine that does not say uses plain directories.
+/// Cgroupfs where the engine reports none.
 fn cgroup_driver(word: &str) -> CgroupDriver {
     match word {
         "systemd" => CgroupDriver::Systemd,

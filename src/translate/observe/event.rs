@@ -10,7 +10,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         (_, _) if id.is_empty() => None,
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
-            is_deadly(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
+            is_sigkill(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
         ("container", "oom") => Some(EngineEvent::ContainerOom { id: id.to_owned() }),
         ("container", action) if is_noise(action) => None,
@@ -22,8 +22,8 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
     }
 }
 
-/// Whether the signal is SIGKILL. Of other signals only the die event counts.
-fn is_deadly(event: &Event) -> bool {
+/// Whether the signal is SIGKILL. For other signals the die event is awaited.
+fn is_sigkill(event: &Event) -> bool {
     event.actor.attributes.get("signal").is_some_and(|signal| signal == SIGKILL)
 }
 

@@ -27,7 +27,7 @@ fn tags(names: &[String]) -> Vec<String> {
     named(names).into_iter().filter(|name| !name.contains('@')).collect()
 }
 
-/// The names without Docker's `<none>` place holders.
+/// The names without Docker's `<none>` placeholders.
 fn named(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| !name.is_empty() && !name.contains("<none>")).cloned().collect()
 }

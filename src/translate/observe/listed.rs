@@ -1,9 +1,8 @@
-//! An entry of the engine's list as a record: all that is known of a container until its inspect
-//! has answered.
+//! An entry of the engine's list as a record, which is used until the inspect has answered.
 //!
 //! It goes through [`container::observe`], so that a record of the list and one of the inspect cannot
-//! disagree on what a container is. What a list does not tell stays empty: times but that of the
-//! creation, in whole seconds, and whatever only [`super::adopted`] would read from an inspect.
+//! disagree on what a container is. What a list does not have stays empty: all times but that of the
+//! creation (in whole seconds), and what [`super::adopted`] reads from an inspect.
 
 use super::container;
 use crate::{

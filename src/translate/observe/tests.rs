@@ -24,10 +24,10 @@ use crate::{
 };
 
 #[test]
-fn what_engines_said() {
+fn recorded_inspects() {
     fixtures("observe", 4, |answers| {
         for case in answers["containers"].as_array_mut().unwrap() {
-            case["observed"] = shown(&observe(case["inspect"].clone()));
+            case["observed"] = recorded(&observe(case["inspect"].clone()));
             shorten(case);
         }
         for case in answers["events"].as_array_mut().unwrap() {
@@ -80,7 +80,7 @@ fn lines(text: &str) -> Value {
     text.lines().collect()
 }
 
-fn shown(observed: &Observed) -> Value {
+fn recorded(observed: &Observed) -> Value {
     match observed {
         Observed::Sandbox(record) => shown_sandbox(record),
         Observed::Container(record) => shown_container(record),
@@ -234,7 +234,7 @@ fn instants() {
 
 /// No engine writes one today; from one that did, all its pods would be strangers.
 #[test]
-fn a_label_that_is_no_text_costs_itself_alone() {
+fn a_label_that_is_not_a_string_is_ignored() {
     for odd in [json!(7), json!(null), json!({"a": 1})] {
         let mut inspect = sandbox_inspect();
         inspect["Config"]["Labels"]["odd"] = odd.clone();
@@ -248,7 +248,7 @@ fn a_label_that_is_no_text_costs_itself_alone() {
 
 /// Anybody may run an image by hand, and an image may bring any labels.
 #[test]
-fn labels_alone_make_no_pod() {
+fn labels_without_the_name_are_foreign() {
     let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     for (name, kind) in [
         ("/quirky_hopper", label::TYPE_SANDBOX),
@@ -267,7 +267,7 @@ fn labels_alone_make_no_pod() {
 /// The image of a container that cri-dockerd made brings a document with a log path of its own
 /// choosing. It cannot know the sandbox's id.
 #[test]
-fn a_document_that_disagrees_with_the_sandbox_label_is_not_believed() {
+fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
     let forged = json!({
         "version": 1, "sandbox": id('f'), "image_id": image_id(), "image_ref": "x",
         "spec": {"metadata": {"name": "x", "attempt": 0}, "image": "x", "log_path": "/etc/passwd"},
@@ -280,7 +280,7 @@ fn a_document_that_disagrees_with_the_sandbox_label_is_not_believed() {
 }
 
 #[test]
-fn names_and_labels_stand_in_for_the_document() {
+fn without_a_document_names_and_labels_are_used() {
     let mut inspect = container_inspect();
     inspect["Name"] = json!("/k8s_my_app_web_0_ns_u_12_0badcafe");
     inspect["Config"]["Labels"] = json!({
@@ -305,7 +305,7 @@ fn names_and_labels_stand_in_for_the_document() {
 }
 
 #[test]
-fn nothing_to_go_by_is_foreign() {
+fn a_container_without_name_and_labels_is_foreign() {
     for (pointer, value) in [
         ("/Id", json!("short")),
         ("/Name", json!("/k8s_nonsense")),
@@ -353,7 +353,7 @@ fn addresses_come_from_the_map_or_the_old_fields() {
 }
 
 #[test]
-fn events_that_change_nothing_are_dropped() {
+fn events_that_change_nothing_are_ignored() {
     let seen = |kind: &str, action: &str, id: &str| {
         let event = json!({"Type": kind, "Action": action, "Actor": {"ID": id}});
         event::observe(&serde_json::from_value(event).unwrap())
@@ -392,7 +392,7 @@ fn events_that_change_nothing_are_dropped() {
 }
 
 #[test]
-fn an_engine_that_says_nothing() {
+fn an_empty_info_has_defaults() {
     let engine =
         engine_of(&json!({"version": {}, "info": {"Runtimes": null, "DriverStatus": null}}));
     assert_eq!(engine.version, "unknown");

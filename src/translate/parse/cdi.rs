@@ -1,4 +1,4 @@
-//! Names of CDI devices, in the field for them and in the annotations that were there before it.
+//! Names of CDI devices, from the field and from the older annotations.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wire::cri;
 
-/// The devices of the field, then those that only an annotation names, each once.
+/// The devices of the field, then those of the annotations, without duplicates.
 pub(super) fn devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError> {
     let named = text::each(&config.cdi_devices, |given| device(&given.name).at("name"));
     let mut devices: Vec<String> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn devices(config: &cri::ContainerConfig) -> Result<Vec<String>, Pars
     let sorted: BTreeMap<_, _> = config.annotations.iter().collect();
     for (key, list) in sorted.into_iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
         for name in list.split(',') {
-            add(device(name).at(format!("annotations[{}]", text::shown(key)))?);
+            add(device(name).at(format!("annotations[{}]", text::quoted(key)))?);
         }
     }
     Ok(devices)
@@ -36,11 +36,11 @@ fn device(name: &str) -> Result<String, ParseError> {
             !vendor.is_empty() && !class.is_empty() && !name.is_empty()
         });
     if !qualified {
-        let reason = format!("is no device like vendor.com/class=name: {}", text::shown(name));
+        let reason = format!("is not a device like vendor.com/class=name: {}", text::quoted(name));
         return Err(ParseError::invalid(reason));
     }
     text::word(name)
 }
 
-/// Kubelets before 1.28 knew no field.
+/// Kubelets before 1.28 have no field.
 const ANNOTATION: &str = "cdi.k8s.io/";

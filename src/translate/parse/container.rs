@@ -89,18 +89,18 @@ fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::plain(path);
     }
-    Err(ParseError::invalid(format!("must be an absolute path: {}", text::shown(path))))
+    Err(ParseError::invalid(format!("must be an absolute path: {}", text::quoted(path))))
 }
 
 /// CRI carries the value as bytes, the engine's JSON cannot.
 fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     if given.key.contains('=') {
-        let reason = format!("must not hold '=': {}", text::shown(&given.key));
+        let reason = format!("must not contain '=': {}", text::quoted(&given.key));
         return Err(ParseError::invalid(reason)).at("key");
     }
     let key = text::required(&given.key).at("key")?;
     let value = str::from_utf8(&given.value)
-        .map_err(|_| ParseError::invalid(format!("of {} is not UTF-8", text::shown(&key))))
+        .map_err(|_| ParseError::invalid(format!("of {} is not UTF-8", text::quoted(&key))))
         .and_then(text::plain)
         .at("value")?;
     Ok((key, value))

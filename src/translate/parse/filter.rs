@@ -9,7 +9,7 @@ use crate::{
     wire::cri,
 };
 
-/// Which sandboxes are asked for; no filter asks for all.
+/// The filter of ListPodSandbox; without one, all sandboxes.
 pub fn sandbox_filter(given: Option<&cri::PodSandboxFilter>) -> SandboxFilter {
     let Some(given) = given else { return SandboxFilter::default() };
     let state = given.state.map(|value| sandbox_state(value.state));
@@ -21,7 +21,7 @@ pub fn sandbox_filter(given: Option<&cri::PodSandboxFilter>) -> SandboxFilter {
     }
 }
 
-/// Which containers are asked for; no filter asks for all.
+/// The filter of ListContainers; without one, all containers.
 pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter {
     let Some(given) = given else { return ContainerFilter::default() };
     let state = given.state.map(|value| container_state(value.state));
@@ -34,7 +34,7 @@ pub fn container_filter(given: Option<&cri::ContainerFilter>) -> ContainerFilter
     }
 }
 
-/// Whose statistics are asked for: of containers that run, and no filter asks for all of them.
+/// The filter of ListContainerStats: running containers only; without one, all of them.
 pub fn container_stats_filter(given: Option<&cri::ContainerStatsFilter>) -> ContainerFilter {
     let running =
         ContainerFilter { state: Some(ContainerStateFilter::Running), ..Default::default() };
@@ -47,14 +47,14 @@ pub fn container_stats_filter(given: Option<&cri::ContainerStatsFilter>) -> Cont
     }
 }
 
-/// Of which pods statistics are asked for; no filter asks for all.
+/// The filter of ListPodSandboxStats; without one, all pods.
 pub fn sandbox_stats_filter(given: Option<&cri::PodSandboxStatsFilter>) -> SandboxFilter {
     let Some(given) = given else { return SandboxFilter::default() };
     let labels = given.label_selector.clone();
     SandboxFilter { id: given.id.clone(), labels, ..SandboxFilter::default() }
 }
 
-/// The image asked for, prefixes taken off; none asks for all.
+/// The image name of a ListImages filter, without its prefix; none for all images.
 pub fn image_filter(given: Option<&cri::ImageFilter>) -> Option<String> {
     let name = given?.image.as_ref()?.image.as_str();
     (!name.is_empty()).then(|| image::bare_name(name).to_owned())

@@ -1,20 +1,20 @@
-//! Ids in requests. An id with odd characters is merely one that nothing has; each verb knows
-//! what an unknown object means to it.
+//! Ids in requests. An id with odd characters is not refused here: no object has it, and each call
+//! decides what an unknown id means.
 
 use super::{
     error::{At, ParseError},
     text,
 };
 
-/// The id of a sandbox or container a verb is asked for.
+/// The id of a sandbox or container in a request.
 ///
 /// # Errors
-/// Refuses the empty id: no object could be meant.
+/// Refuses the empty id.
 pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
 }
 
-/// The container whose processes another one wants to see.
+/// The container whose PID namespace another one joins.
 pub(super) fn target_id(text: &str) -> Result<String, ParseError> {
     text::word(text)
 }

@@ -56,7 +56,7 @@ pub(super) fn bare_name(name: &str) -> &str {
 fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseError> {
     let (username, password) = if given.username.is_empty() && !given.auth.is_empty() {
         decode(&given.auth)
-            .ok_or_else(|| ParseError::invalid("is no base64 of user:password"))
+            .ok_or_else(|| ParseError::invalid("is not base64 of user:password"))
             .at("auth")?
     } else {
         (given.username.clone(), given.password.clone())

@@ -1,4 +1,4 @@
-//! Mounts and devices, as stated; whether this engine can do them is for `plan` to say, except
+//! Mounts and devices. `plan` checks whether this engine supports them, except
 //! where no engine can.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
     let mut taken = BTreeSet::new();
     for (at, mount) in given.iter().enumerate() {
         if !taken.insert(parts(&mount.container_path)) {
-            let reason = format!("is mounted twice: {}", text::shown(&mount.container_path));
+            let reason = format!("is mounted twice: {}", text::quoted(&mount.container_path));
             return Err(ParseError::invalid(reason)).at(format_args!("[{at}].container_path"));
         }
     }
@@ -31,7 +31,7 @@ pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
 pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
     let permissions = &given.permissions;
     if !permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm')) || permissions.len() > 3 {
-        let reason = format!("may hold only r, w and m: {}", text::shown(permissions));
+        let reason = format!("may contain only r, w and m: {}", text::quoted(permissions));
         return Err(ParseError::invalid(reason)).at("permissions");
     }
     Ok(Device {
@@ -41,8 +41,8 @@ pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
     })
 }
 
-/// Where a device is in the container. Runtimes take a relative path from the root on, which is said
-/// here: what CDI puts at the same place is told by the text.
+/// Path of a device in the container. Runtimes resolve a relative path from the root. It is made
+/// absolute here, so that it can be compared with the paths of CDI devices.
 fn node(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::path(path);
@@ -51,7 +51,7 @@ fn node(path: &str) -> Result<String, ParseError> {
 }
 
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
-    refuse_inexpressible(given)?;
+    refuse_unsupported(given)?;
     let propagation = propagation(given.propagation).at("propagation")?;
     let image = given.image.as_ref().map(|spec| image::name(spec).at("image")).transpose()?;
     let host_path = match image {
@@ -72,8 +72,8 @@ fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
     })
 }
 
-/// Dropping any of these silently would weaken what was asked for.
-fn refuse_inexpressible(given: &cri::Mount) -> Result<(), ParseError> {
+/// Ignoring any of these would silently weaken the request.
+fn refuse_unsupported(given: &cri::Mount) -> Result<(), ParseError> {
     for (field, mappings) in
         [("uidMappings", &given.uid_mappings), ("gidMappings", &given.gid_mappings)]
     {
@@ -93,7 +93,7 @@ fn propagation(number: i32) -> Result<Propagation, ParseError> {
         Ok(cri::MountPropagation::PropagationPrivate) => Ok(Propagation::Private),
         Ok(cri::MountPropagation::PropagationHostToContainer) => Ok(Propagation::HostToContainer),
         Ok(cri::MountPropagation::PropagationBidirectional) => Ok(Propagation::Bidirectional),
-        Err(_) => Err(ParseError::invalid(format!("is no known propagation: {number}"))),
+        Err(_) => Err(ParseError::invalid(format!("is not a known propagation: {number}"))),
     }
 }
 
@@ -103,7 +103,7 @@ fn image_mount_host_path(given: &cri::Mount) -> Result<String, ParseError> {
             .at("readonly");
     }
     if !given.host_path.is_empty() {
-        return Err(ParseError::invalid("excludes image")).at("host_path");
+        return Err(ParseError::invalid("conflicts with image")).at("host_path");
     }
     Ok(String::new())
 }
@@ -117,7 +117,7 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
         return Err(ParseError::invalid("needs an image"));
     }
     if path.starts_with('/') {
-        return Err(ParseError::invalid(format!("must be relative: {}", text::shown(path))));
+        return Err(ParseError::invalid(format!("must be relative: {}", text::quoted(path))));
     }
     text::no_parent(path)?;
     text::plain(path)

@@ -21,7 +21,7 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
         return Ok(Vec::new());
     }
     if text.split(',').nth(MAX_CIDRS).is_some() {
-        return Err(ParseError::invalid(format!("holds more than {MAX_CIDRS} ranges"))).at(field);
+        return Err(ParseError::invalid(format!("has more than {MAX_CIDRS} ranges"))).at(field);
     }
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
@@ -34,7 +34,7 @@ pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
     if name.is_empty() || valid {
         return Ok(name.to_owned());
     }
-    Err(ParseError::invalid(format!("is no host name: {}", text::shown(name))))
+    Err(ParseError::invalid(format!("is not a host name: {}", text::quoted(name))))
 }
 
 /// DNS configuration. Every value goes into a line of `resolv.conf`, so none may have a line break.
@@ -58,7 +58,7 @@ pub(super) fn port(
         return Err(ParseError::missing()).at("container_port");
     }
     let host_ip = match host_ip(&given.host_ip) {
-        // Kubernetes lets any text through, and this one is of no use to anybody.
+        // Kubernetes does not validate it, and without a host port it is not used.
         Err(_) if host_network || host_port == 0 => String::new(),
         read => read.at("host_ip")?,
     };
@@ -74,7 +74,7 @@ fn is_label(label: &str) -> bool {
 }
 
 fn port_number(number: i32) -> Result<u16, ParseError> {
-    u16::try_from(number).map_err(|_| ParseError::invalid(format!("is no port: {number}")))
+    u16::try_from(number).map_err(|_| ParseError::invalid(format!("is not a port: {number}")))
 }
 
 fn protocol(number: i32) -> Result<Protocol, ParseError> {
@@ -82,7 +82,7 @@ fn protocol(number: i32) -> Result<Protocol, ParseError> {
         Ok(cri::Protocol::Tcp) => Ok(Protocol::Tcp),
         Ok(cri::Protocol::Udp) => Ok(Protocol::Udp),
         Ok(cri::Protocol::Sctp) => Ok(Protocol::Sctp),
-        Err(_) => Err(ParseError::invalid(format!("is no known protocol: {number}"))),
+        Err(_) => Err(ParseError::invalid(format!("is not a known protocol: {number}"))),
     }
 }
 
@@ -90,7 +90,7 @@ fn host_ip(address: &str) -> Result<String, ParseError> {
     if address.is_empty() || address.parse::<IpAddr>().is_ok() {
         return Ok(address.to_owned());
     }
-    Err(ParseError::invalid(format!("is no address: {}", text::shown(address))))
+    Err(ParseError::invalid(format!("is not an address: {}", text::quoted(address))))
 }
 
 fn cidr(range: &str) -> Result<String, ParseError> {
@@ -106,7 +106,7 @@ fn cidr(range: &str) -> Result<String, ParseError> {
     if valid {
         Ok(range.to_owned())
     } else {
-        Err(ParseError::invalid(format!("is no range like 10.0.0.0/24: {}", text::shown(range))))
+        Err(ParseError::invalid(format!("is not a CIDR: {}", text::quoted(range))))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Limits: zero and empty mean "not set" all through CRI, so only what no kernel could mean is
-//! refused here. What the engine itself bounds (minimum memory, CPUs that exist) it says itself.
+//! Limits. In CRI zero and empty mean "not set". Only values outside the kernel's range are refused
+//! here; the engine refuses what it bounds itself (minimum memory, CPUs that exist).
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, Pars
 /// As [`resources`], but -1 lifts the memory limit; and limits of another system.
 pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
     if request.windows.is_some() {
-        return Err(ParseError::invalid("is of another system")).at("windows");
+        return Err(ParseError::invalid("is not supported on Linux")).at("windows");
     }
     request.linux.as_ref().map(changed).transpose().at("linux").map(Option::unwrap_or_default)
 }
@@ -47,7 +47,7 @@ pub fn pod_update(
 
 fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     let unified = text::pairs(&given.unified).and_then(|pairs| {
-        bounded(&pairs)?;
+        check_count(&pairs)?;
         let check = |(key, value): (&String, &String)| {
             cgroup_key(key).and_then(|()| cgroup_value(key, value)).at(format_args!("[{key:?}]"))
         };
@@ -71,11 +71,11 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
         hugepage_limits: text::each(&given.hugepage_limits, hugepages).at("hugepage_limits")?,
         unified: unified.at("unified")?,
     };
-    one_word_on_swap(&read).at("unified").map(|()| read)
+    check_swap(&read).at("unified").map(|()| read)
 }
 
 /// Swap has two fields.
-fn one_word_on_swap(read: &Resources) -> Result<(), ParseError> {
+fn check_swap(read: &Resources) -> Result<(), ParseError> {
     let (memory, together) = (read.memory_limit, read.memory_swap_limit);
     let Some(alone) = read.unified.get(SWAP_MAX).filter(|_| together != 0) else { return Ok(()) };
     let agree = match together {
@@ -93,14 +93,14 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     if value >= least { Ok(value) } else { Err(out_of_range(value)) }
 }
 
-/// What is asked is kept, so it cannot be anything whatever; no kernel has as many files, nor as
-/// long values for them.
-fn bounded(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
-    if pairs.len() > MOST_KEYS {
-        return Err(ParseError::invalid(format!("are more than {MOST_KEYS} keys")));
+/// The request is stored in a label, so its size is limited. No kernel has as many files, nor as long
+/// values for them.
+fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
+    if pairs.len() > MAX_KEYS {
+        return Err(ParseError::invalid(format!("has more than {MAX_KEYS} keys")));
     }
-    match pairs.iter().find(|(key, value)| key.len() + value.len() > LONGEST_KEY) {
-        Some(_) => Err(ParseError::invalid(format!("has one of more than {LONGEST_KEY} bytes"))),
+    match pairs.iter().find(|(key, value)| key.len() + value.len() > MAX_PAIR) {
+        Some(_) => Err(ParseError::invalid(format!("has a pair of more than {MAX_PAIR} bytes"))),
         None => Ok(()),
     }
 }
@@ -116,7 +116,7 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
 
 /// The kernel takes 1 ms and up; -1 lifts the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
-    if matches!(value, -1 | 0) || (1_000..=LARGEST_QUOTA).contains(&value) {
+    if matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value) {
         Ok(value)
     } else {
         Err(out_of_range(value))
@@ -142,7 +142,7 @@ fn cpu_list(list: &str) -> Result<String, ParseError> {
     if valid {
         Ok(list.to_owned())
     } else {
-        Err(ParseError::invalid(format!("is no list like 0-3,8: {}", text::shown(list))))
+        Err(ParseError::invalid(format!("is not a list like 0-3,8: {}", text::quoted(list))))
     }
 }
 
@@ -166,7 +166,7 @@ fn hugepages(given: &cri::HugepageLimit) -> Result<HugepageLimit, ParseError> {
     let unit = size.strip_prefix(number).unwrap_or_default();
     let counted = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     if !counted || !matches!(unit, "KB" | "MB" | "GB") {
-        let reason = format!("is no page size like 2MB: {}", text::shown(size));
+        let reason = format!("is not a page size like 2MB: {}", text::quoted(size));
         return Err(ParseError::invalid(reason)).at("page_size");
     }
     Ok(HugepageLimit { page_size: size.to_owned(), limit: given.limit })
@@ -177,7 +177,7 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
     let valid = key.contains('.')
         && !key.starts_with('.')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-    if valid { Ok(()) } else { Err(ParseError::invalid("is no cgroup file like memory.high")) }
+    if valid { Ok(()) } else { Err(ParseError::invalid("is not a cgroup file like memory.high")) }
 }
 
 /// What the kernel would take, as far as its files are as simple as that.
@@ -194,10 +194,10 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
     if valid {
         return Ok(());
     }
-    Err(ParseError::invalid(format!("cannot be {}", text::shown(value))))
+    Err(ParseError::invalid(format!("cannot be {}", text::quoted(value))))
 }
 
-const MOST_KEYS: usize = 256;
-const LONGEST_KEY: usize = 1024;
+const MAX_KEYS: usize = 256;
+const MAX_PAIR: usize = 1024;
 /// The kernel's own bound, in microseconds.
-const LARGEST_QUOTA: i64 = (1 << 44) - 1;
+const MAX_QUOTA: i64 = (1 << 44) - 1;

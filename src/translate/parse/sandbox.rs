@@ -24,7 +24,7 @@ pub fn sandbox_spec(
     spec(config, handler).at("config")
 }
 
-/// The directory of a pod's logs; none when the caller does not want any.
+/// The directory of a pod's logs; none when the caller sets none.
 pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<PathBuf>, ParseError> {
     match config.log_directory.as_str() {
         "" => Ok(None),
@@ -80,7 +80,7 @@ fn metadata(given: Option<&cri::PodSandboxMetadata>) -> Result<PodMetadata, Pars
     })
 }
 
-/// A cgroup path or a systemd slice; which one the engine wants is for `plan` to say.
+/// A cgroup path or a systemd slice; `plan` checks which one the engine needs.
 fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
     text::no_parent(parent)?;
     text::line(parent)
@@ -91,7 +91,7 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
     for key in pairs.keys() {
         let parts = key.split(['.', '/']).all(|part| !part.is_empty());
         if !parts || !key.bytes().all(|b| b.is_ascii_graphic() && b != b'=') {
-            let reason = format!("is no kernel parameter: {}", text::shown(key));
+            let reason = format!("is not a kernel parameter: {}", text::quoted(key));
             return Err(ParseError::invalid(reason));
         }
     }

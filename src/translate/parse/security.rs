@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn sandbox(
     given: &cri::LinuxSandboxSecurityContext,
 ) -> Result<SandboxSecurity, ParseError> {
-    let asked = Asked {
+    let requested = RequestedUser {
         user: given.run_as_user,
         username: "",
         group: given.run_as_group,
@@ -27,7 +27,7 @@ pub(super) fn sandbox(
         policy: given.supplemental_groups_policy,
     };
     Ok(SandboxSecurity {
-        identity: identity(&asked)?,
+        identity: identity(&requested)?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
         seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
@@ -41,7 +41,7 @@ pub(super) fn sandbox(
 pub(super) fn container(
     given: &cri::LinuxContainerSecurityContext,
 ) -> Result<ContainerSecurity, ParseError> {
-    let asked = Asked {
+    let requested = RequestedUser {
         user: given.run_as_user,
         username: &given.run_as_username,
         group: given.run_as_group,
@@ -50,7 +50,7 @@ pub(super) fn container(
     };
     let paths = |items: &[String]| text::each(items, |item| text::path(item));
     Ok(ContainerSecurity {
-        identity: identity(&asked)?,
+        identity: identity(&requested)?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
         no_new_privs: given.no_new_privs,
@@ -95,7 +95,7 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
 }
 
 /// The user and group fields of either security context.
-struct Asked<'a> {
+struct RequestedUser<'a> {
     user: Option<cri::Int64Value>,
     username: &'a str,
     group: Option<cri::Int64Value>,
@@ -103,25 +103,25 @@ struct Asked<'a> {
     policy: i32,
 }
 
-fn identity(asked: &Asked<'_>) -> Result<Identity, ParseError> {
-    let user = match (asked.user, asked.username) {
+fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
+    let user = match (requested.user, requested.username) {
         (None, "") => RunAs::Image,
         (Some(uid), "") => RunAs::Uid(numeric_id(uid.value).at("run_as_user")?),
         (None, name) => RunAs::Name(user_name(name).at("run_as_username")?),
         (Some(_), _) => {
-            return Err(ParseError::invalid("excludes run_as_user")).at("run_as_username");
+            return Err(ParseError::invalid("conflicts with run_as_user")).at("run_as_username");
         }
     };
-    let group = asked.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
+    let group = requested.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
     if group.is_some() && user == RunAs::Image {
         return Err(ParseError::invalid("needs a user")).at("run_as_group");
     }
-    let supplemental_groups = text::each(asked.supplemental, |gid| numeric_id(*gid));
+    let supplemental_groups = text::each(requested.supplemental, |gid| numeric_id(*gid));
     Ok(Identity {
         user,
         group,
         supplemental_groups: supplemental_groups.at("supplemental_groups")?,
-        groups_policy: groups_policy(asked.policy).at("supplemental_groups_policy")?,
+        groups_policy: groups_policy(requested.policy).at("supplemental_groups_policy")?,
     })
 }
 
@@ -130,14 +130,14 @@ fn numeric_id(id: i64) -> Result<i64, ParseError> {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Ok(id)
     } else {
-        Err(ParseError::invalid(format!("is no user or group id: {id}")))
+        Err(ParseError::invalid(format!("is not a user or group id: {id}")))
     }
 }
 
-/// A colon would smuggle in a group.
+/// The engine would take the text after a colon for a group.
 fn user_name(name: &str) -> Result<String, ParseError> {
     if name.contains(':') {
-        return Err(ParseError::invalid(format!("is no user name: {}", text::shown(name))));
+        return Err(ParseError::invalid(format!("is not a user name: {}", text::quoted(name))));
     }
     text::word(name)
 }
@@ -146,7 +146,7 @@ fn groups_policy(number: i32) -> Result<GroupsPolicy, ParseError> {
     match cri::SupplementalGroupsPolicy::try_from(number) {
         Ok(cri::SupplementalGroupsPolicy::Merge) => Ok(GroupsPolicy::Merge),
         Ok(cri::SupplementalGroupsPolicy::Strict) => Ok(GroupsPolicy::Strict),
-        Err(_) => Err(ParseError::invalid(format!("is no known policy: {number}"))),
+        Err(_) => Err(ParseError::invalid(format!("is not a known policy: {number}"))),
     }
 }
 
@@ -163,12 +163,12 @@ fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseEr
     })
 }
 
-/// Upper case, without `CAP_`. Which ones exist is the engine's to say.
+/// Upper case, without `CAP_`. The engine checks whether it exists.
 fn capability(name: &str) -> Result<String, ParseError> {
     let upper = name.to_ascii_uppercase();
     let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);
     if bare.is_empty() || !bare.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(ParseError::invalid(format!("is no capability: {}", text::shown(name))));
+        return Err(ParseError::invalid(format!("is not a capability: {}", text::quoted(name))));
     }
     Ok(bare.to_owned())
 }
@@ -217,7 +217,7 @@ fn profile(
             localhost(&given.localhost_ref).map(Profile::Localhost).at("localhost_ref")
         }
         Err(_) => {
-            let reason = format!("is no known profile type: {}", given.profile_type);
+            let reason = format!("is not a known profile type: {}", given.profile_type);
             Err(ParseError::invalid(reason)).at("profile_type")
         }
     }
@@ -233,7 +233,7 @@ fn legacy_profile(
         "unconfined" => Ok(Some(Profile::Unconfined)),
         other => match other.strip_prefix(LOCALHOST) {
             Some(rest) => localhost(rest).map(|name| Some(Profile::Localhost(name))),
-            None => Err(ParseError::invalid(format!("is no profile: {}", text::shown(other)))),
+            None => Err(ParseError::invalid(format!("is not a profile: {}", text::quoted(other)))),
         },
     }
 }
@@ -269,7 +269,7 @@ fn pid(number: i32) -> Result<PidMode, ParseError> {
     })
 }
 
-/// The engine maps all containers' users alike or none's, so only the host's users can be asked.
+/// The engine maps users for all containers alike or for none, so only the host's are supported.
 fn user_namespace(given: Option<&cri::UserNamespace>) -> Result<(), ParseError> {
     let Some(given) = given else { return Ok(()) };
     match namespace_mode(given.mode).at("mode")? {
@@ -288,7 +288,7 @@ fn user_namespace(given: Option<&cri::UserNamespace>) -> Result<(), ParseError> 
 
 fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseError> {
     cri::NamespaceMode::try_from(number)
-        .map_err(|_| ParseError::invalid(format!("is no known namespace mode: {number}")))
+        .map_err(|_| ParseError::invalid(format!("is not a known namespace mode: {number}")))
 }
 
 /// Prefix of a profile of this host in the deprecated fields.

@@ -9,7 +9,7 @@ use crate::wire::cri;
 /// Refuses numbers the interface does not know.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
-        .map_err(|_| ParseError::invalid(format!("is no known signal: {number}")))?;
+        .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
     if signal == cri::Signal::RuntimeDefault {
         return Ok(None);
     }

@@ -67,5 +67,5 @@ fn streams(streams: Streams) -> Result<Streams, ParseError> {
 
 fn forwarded(port: i32) -> Result<u16, ParseError> {
     let found = u16::try_from(port).ok().filter(|port| *port != 0);
-    found.ok_or_else(|| ParseError::invalid(format!("is no port: {port}")))
+    found.ok_or_else(|| ParseError::invalid(format!("is not a port: {port}")))
 }

@@ -8,7 +8,7 @@ use super::error::{At, ParseError};
 /// Any text but one with a NUL byte, which would end it early for the kernel.
 pub(super) fn plain(text: &str) -> Result<String, ParseError> {
     if text.contains('\0') {
-        return Err(ParseError::invalid("must not hold a NUL byte"));
+        return Err(ParseError::invalid("must not contain a NUL byte"));
     }
     Ok(text.to_owned())
 }
@@ -22,8 +22,8 @@ pub(super) fn required(text: &str) -> Result<String, ParseError> {
 pub(super) fn line(text: &str) -> Result<String, ParseError> {
     if text.chars().any(char::is_control) {
         return Err(ParseError::invalid(format!(
-            "must not hold control characters: {}",
-            shown(text)
+            "must not contain control characters: {}",
+            quoted(text)
         )));
     }
     Ok(text.to_owned())
@@ -32,7 +32,7 @@ pub(super) fn line(text: &str) -> Result<String, ParseError> {
 /// One token: not empty, neither blanks nor control characters.
 pub(super) fn word(text: &str) -> Result<String, ParseError> {
     if text.is_empty() || text.chars().any(char::is_whitespace) {
-        return Err(ParseError::invalid(format!("must be one word: {}", shown(text))));
+        return Err(ParseError::invalid(format!("must be one word: {}", quoted(text))));
     }
     line(text)
 }
@@ -47,8 +47,8 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     }
     if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
         return Err(ParseError::invalid(format!(
-            "may hold only letters, digits, '-', '_' and '.': {}",
-            shown(text)
+            "may contain only letters, digits, '-', '_' and '.': {}",
+            quoted(text)
         )));
     }
     Ok(text.to_owned())
@@ -67,7 +67,7 @@ pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
         return Err(ParseError::missing());
     }
     if !text.starts_with('/') {
-        return Err(ParseError::invalid(format!("must be an absolute path: {}", shown(text))));
+        return Err(ParseError::invalid(format!("must be an absolute path: {}", quoted(text))));
     }
     plain(text)
 }
@@ -75,7 +75,7 @@ pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
 /// Refuses `..` as a path component.
 pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
     if text.split('/').any(|component| component == "..") {
-        return Err(ParseError::invalid(format!("must not hold '..': {}", shown(text))));
+        return Err(ParseError::invalid(format!("must not contain '..': {}", quoted(text))));
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
-    map.keys().try_for_each(|key| required(key).map(drop).at(format_args!("[{}]", shown(key))))?;
+    map.keys().try_for_each(|key| required(key).map(drop).at(format_args!("[{}]", quoted(key))))?;
     Ok(map.clone())
 }
 
@@ -94,8 +94,8 @@ pub(super) fn pairs(
 ) -> Result<BTreeMap<String, String>, ParseError> {
     map.iter()
         .map(|(key, value)| {
-            let key = required(key).at(format_args!("[{}]", shown(key)))?;
-            let value = plain(value).at(format_args!("[{}]", shown(&key)))?;
+            let key = required(key).at(format_args!("[{}]", quoted(key)))?;
+            let value = plain(value).at(format_args!("[{}]", quoted(&key)))?;
             Ok((key, value))
         })
         .collect()
@@ -109,13 +109,13 @@ pub(super) fn each<T, U>(
     items.iter().enumerate().map(|(at, item)| read(item).at(format_args!("[{at}]"))).collect()
 }
 
-/// The text quoted, its beginning only when it is long: an error is no place for megabytes.
-pub(super) fn shown(text: &str) -> String {
-    let beginning: String = text.chars().take(SHOWN_CHARS).collect();
+/// The text in quotes, cut after [`EXCERPT`] characters, to keep errors short.
+pub(super) fn quoted(text: &str) -> String {
+    let beginning: String = text.chars().take(EXCERPT).collect();
     let dots = if beginning.len() < text.len() { "…" } else { "" };
     format!("{beginning:?}{dots}")
 }
 
 /// The longest name Kubernetes has.
 const MAX_NAME: usize = 253;
-const SHOWN_CHARS: usize = 80;
+const EXCERPT: usize = 80;

@@ -4,14 +4,14 @@ use crate::model::security::Capabilities;
 
 /// What to add: what is not dropped as well. The engine lets an addition win over a drop, other
 /// CRI servers let the drop win, which is also the safer reading.
-pub(super) fn added(asked: &Capabilities) -> Vec<String> {
-    asked.add.iter().filter(|name| !asked.drop.contains(name)).cloned().collect()
+pub(super) fn added(requested: &Capabilities) -> Vec<String> {
+    requested.add.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
 /// The capabilities to drop. With `ALL` the engine accepts no others.
-pub(super) fn dropped(asked: &Capabilities) -> Vec<String> {
-    let all = asked.drop.iter().find(|name| *name == ALL);
-    all.map_or_else(|| asked.drop.clone(), |all| vec![all.clone()])
+pub(super) fn dropped(requested: &Capabilities) -> Vec<String> {
+    let all = requested.drop.iter().find(|name| *name == ALL);
+    all.map_or_else(|| requested.drop.clone(), |all| vec![all.clone()])
 }
 
 const ALL: &str = "ALL";
@@ -33,9 +33,9 @@ mod tests {
             ("ALL CHOWN", "ALL", "CHOWN", "ALL"),
             ("CHOWN", "CHOWN", "", "CHOWN"),
         ] {
-            let asked = Capabilities { add: words(add), drop: words(drop) };
-            assert_eq!(super::added(&asked), words(added), "added by +{add} -{drop}");
-            assert_eq!(super::dropped(&asked), words(dropped), "dropped by +{add} -{drop}");
+            let requested = Capabilities { add: words(add), drop: words(drop) };
+            assert_eq!(super::added(&requested), words(added), "added by +{add} -{drop}");
+            assert_eq!(super::dropped(&requested), words(dropped), "dropped by +{add} -{drop}");
         }
     }
 }

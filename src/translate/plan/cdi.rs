@@ -96,9 +96,9 @@ fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<()
     };
     match mounts.iter().find(same) {
         None => mounts.push(mount),
-        Some(known) if effect(known) == effect(&mount) => {}
+        Some(known) if normalized(known) == normalized(&mount) => {}
         Some(known) => {
-            let (first, second) = (described(known), described(&mount));
+            let (first, second) = (description(known), description(&mount));
             return Err(PlanError::CdiConflict { what: "mount", target, first, second });
         }
     }
@@ -106,7 +106,7 @@ fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<()
 }
 
 /// The mount without its spelling, and without whether its source is made if missing.
-fn effect(mount: &docker::Mount) -> docker::Mount {
+fn normalized(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {
         options.create_mountpoint = None;
@@ -114,17 +114,17 @@ fn effect(mount: &docker::Mount) -> docker::Mount {
     plain
 }
 
-fn described(mount: &docker::Mount) -> String {
+fn description(mount: &docker::Mount) -> String {
     let access = if mount.read_only == Some(true) { "read-only" } else { "writable" };
     format!("{} {access}", mount.source.as_deref().unwrap_or_default())
 }
 
 /// Unlike for other mounts, a missing source is not made: it would be a directory.
-fn bind(wanted: &CdiMount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
-    let mut mount = mounts::bind(&wanted.mount, engine)?;
+fn bind(requested: &CdiMount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
+    let mut mount = mounts::bind(&requested.mount, engine)?;
     if let Some(options) = &mut mount.bind_options {
         options.create_mountpoint = None;
-        options.non_recursive = wanted.non_recursive.then_some(true);
+        options.non_recursive = requested.non_recursive.then_some(true);
     }
     Ok(mount)
 }

@@ -21,7 +21,7 @@ pub struct CgroupFile {
     pub file: String,
     /// The value to write.
     pub value: String,
-    /// What its if_missing means.
+    /// What to do where the kernel does not have it.
     pub if_missing: IfMissing,
     /// The same as properties for `systemctl set-property`, where systemd has them.
     pub properties: Vec<String>,
@@ -41,7 +41,7 @@ pub enum CgroupLimit {
 /// What to do where a file is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
-    /// The limit cannot be had: the container must not run.
+    /// The limit cannot be set: the container must not run.
     Fail,
     /// Log a warning: kubelet sends it always, whether the kernel has it or not.
     Warn,
@@ -155,7 +155,7 @@ fn properties(file: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// `cpu.max` is a quota and a period in microseconds; systemd wants a part of a CPU.
+/// `cpu.max` is a quota and a period in microseconds; systemd takes a percentage of a CPU.
 fn cpu_quota(value: &str) -> Vec<String> {
     let (quota, period) = value.split_once(' ').unwrap_or((value, DEFAULT_PERIOD));
     let period: u64 = period.trim().parse().unwrap_or(0);

@@ -5,7 +5,7 @@ use crate::model::engine::CgroupDriver;
 
 /// The engine's `CgroupParent` for the parent a caller names; none for the engine's default.
 ///
-/// With systemd, kubelet sends the whole path of the slice and the engine wants its last
+/// With systemd, kubelet sends the whole path of the slice and the engine takes its last
 /// component. A parent in the style of the other driver is refused: the pod would land in a
 /// hierarchy that kubelet does not manage, without any error.
 pub(super) fn cgroup_parent(
@@ -29,7 +29,7 @@ pub(super) fn cgroup_parent(
 
 /// How systemd names a cgroup that holds others.
 const SLICE: &str = ".slice";
-const SET_SYSTEMD: &str = "it is no systemd slice; set cgroupDriver: systemd in the kubelet's \
+const SET_SYSTEMD: &str = "it is not a systemd slice; set cgroupDriver: systemd in the kubelet's \
                            configuration and restart it";
 const SET_CGROUPFS: &str = "it is a systemd slice; set \
                             \"exec-opts\": [\"native.cgroupdriver=systemd\"] in the engine's \

@@ -7,8 +7,9 @@ use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     devices,
     error::PlanError,
-    facts::ContainerFacts,
-    identity, image, labels, mounts, name, read_only, resources, runtime, security_options,
+    identity, image,
+    input::ContainerInput,
+    labels, mounts, name, read_only, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -38,44 +39,44 @@ pub struct ContainerPlan {
 /// Plans a workload.
 ///
 /// # Errors
-/// When the engine cannot express something asked for, or a fact that the spec calls for (a
-/// profile's text, a target container) is missing.
-pub fn plan(spec: ContainerSpec, facts: &ContainerFacts<'_>) -> Result<ContainerPlan, PlanError> {
-    let pod = &facts.sandbox.document.spec.metadata;
+/// When the engine cannot express the request, or an input that the spec needs (a profile's text, a
+/// target container) is missing.
+pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, PlanError> {
+    let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
-    let image_ref = image::reference(&spec, facts.image);
-    let identity = identity::resolve(&spec.security.identity, &facts.image.user, facts.accounts)?;
-    let device_groups = facts.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
+    let image_ref = image::reference(&spec, input.image);
+    let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
+    let device_groups = input.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
     let document = ContainerDocument {
         version: VERSION,
         spec,
-        sandbox: facts.sandbox.id.clone(),
-        image_id: facts.image.id.clone(),
+        sandbox: input.sandbox.id.clone(),
+        image_id: input.image.id.clone(),
         image_ref,
         user: identity.process.map(|user| user.in_groups_too(device_groups)),
-        image_volumes: facts.image_volumes.iter().map(ImageVolume::mounted).collect(),
+        image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
-    let handler = &facts.sandbox.document.spec.handler;
-    let of_devices = facts.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
-    let all = document.spec.mounts.iter().chain(of_devices);
-    read_only::check(all, handler, facts.engine)?;
-    let mounts = mounts::mounts(&document.spec.mounts, facts)?;
-    let mut host = host_config(&document.spec, facts)?;
+    let handler = &input.sandbox.document.spec.handler;
+    let cdi_mounts = input.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
+    let all = document.spec.mounts.iter().chain(cdi_mounts);
+    read_only::check(all, handler, input.engine)?;
+    let mounts = mounts::mounts(&document.spec.mounts, input)?;
+    let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
-    let mut body = body(&document.spec, facts);
+    let mut body = body(&document.spec, input);
     body.labels = Some(labels::container(&document, pod)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
-    cdi::add((&mut body, &mut host), &document.spec, facts.cdi, facts.engine)?;
+    cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-fn body(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> ContainerCreateBody {
+fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {
     let listed = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
     let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ContainerCreateBody {
         // By id: a tag may have moved since the caller resolved it.
-        image: Some(facts.image.id.to_string()),
+        image: Some(input.image.id.to_string()),
         entrypoint: listed(&spec.command),
         cmd: listed(&spec.args),
         env: listed(&env),
@@ -92,41 +93,41 @@ fn body(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> ContainerCreateBody
     }
 }
 
-fn host_config(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<HostConfig, PlanError> {
-    let pod = &facts.sandbox.document;
-    let pause = format!("container:{}", facts.sandbox.id);
+fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostConfig, PlanError> {
+    let pod = &input.sandbox.document;
+    let pause = format!("container:{}", input.sandbox.id);
     let mut host = HostConfig {
-        annotations: annotations(pod, facts.engine),
+        annotations: annotations(pod, input.engine),
         cgroup_parent: cgroup_parent::cgroup_parent(
             &pod.spec.cgroup_parent,
-            facts.engine.cgroup_driver,
+            input.engine.cgroup_driver,
         )?,
         init: Some(false),
         ipc_mode: Some(pause.clone()),
-        log_config: Some(log_config(facts.log_format)),
-        pid_mode: pid_mode(spec, facts)?,
+        log_config: Some(log_config(input.log_format)),
+        pid_mode: pid_mode(spec, input)?,
         network_mode: Some(pause),
         restart_policy: Some(never_restart()),
-        runtime: runtime::runtime(&pod.spec.handler, facts.engine)?,
+        runtime: runtime::runtime(&pod.spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
         ..HostConfig::default()
     };
-    resources::limit(&mut host, &spec.resources, facts.oom_floor)?;
+    resources::limit(&mut host, &spec.resources, input.oom_floor)?;
     // What cannot be set later is refused now.
-    cgroup_files::cgroup_files(&spec.resources, facts.engine)?;
+    cgroup_files::cgroup_files(&spec.resources, input.engine)?;
     devices::add(&mut host, spec);
-    security_options::confine_container(&mut host, &spec.security, facts.engine, facts.seccomp)?;
+    security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;
     Ok(host)
 }
 
-fn pid_mode(spec: &ContainerSpec, facts: &ContainerFacts<'_>) -> Result<Option<String>, PlanError> {
+fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<String>, PlanError> {
     Ok(match spec.pid {
-        PidMode::Pod => Some(format!("container:{}", facts.sandbox.id)),
+        PidMode::Pod => Some(format!("container:{}", input.sandbox.id)),
         PidMode::Container => None,
         PidMode::Node => Some("host".to_owned()),
         PidMode::Target => {
-            let target = facts.pid_target.ok_or(PlanError::NoPidTarget)?;
+            let target = input.pid_target.ok_or(PlanError::NoPidTarget)?;
             Some(format!("container:{target}"))
         }
     })

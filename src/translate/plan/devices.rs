@@ -16,11 +16,11 @@ pub(super) fn add(host: &mut HostConfig, spec: &ContainerSpec) {
 pub(super) fn mapping(device: &Device) -> DeviceMapping {
     DeviceMapping {
         path_on_host: Some(device.host_path.clone()),
-        path_in_container: Some(first_stated(&device.container_path, &device.host_path)),
-        cgroup_permissions: Some(first_stated(&device.permissions, "rwm")),
+        path_in_container: Some(first_non_empty(&device.container_path, &device.host_path)),
+        cgroup_permissions: Some(first_non_empty(&device.permissions, "rwm")),
     }
 }
 
-fn first_stated(text: &str, otherwise: &str) -> String {
+fn first_non_empty(text: &str, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }

@@ -51,7 +51,7 @@ pub enum PlanError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The engine cannot confine by seccomp as asked.
+    /// The engine cannot confine by seccomp as requested.
     #[error(
         "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
          unconfined default"
@@ -161,7 +161,7 @@ pub enum PlanError {
         "linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit beside it"
     )]
     SwapWithoutMemory {
-        /// What was asked for, in bytes.
+        /// The requested limit, in bytes.
         together: i64,
     },
     /// A key of cgroup v2, on a host with v1.

@@ -58,7 +58,7 @@ pub(super) fn resolve(
     let planned = if merge && user.group.is_none() && !accounts.disputed {
         as_requested(requested)
     } else {
-        by_number(&process)
+        numeric(&process)
     };
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
@@ -78,7 +78,7 @@ pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
 }
 
 /// Numbers only, so that the engine resolves nothing.
-fn by_number(process: &ProcessUser) -> PlannedIdentity {
+fn numeric(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
     PlannedIdentity {
         user: Some(format!("{}:{}", process.uid, process.gid)),

@@ -1,4 +1,4 @@
-//! Which name of an image a container was made from.
+//! The image reference of a container.
 
 use crate::model::{
     container::ContainerSpec,
@@ -6,12 +6,12 @@ use crate::model::{
     reference::{self, ImageReference},
 };
 
-/// `repository@digest` of the repository the caller asked for, else any, else the image's id.
+/// `repository@digest` of the requested repository, else any, else the image's id.
 pub(super) fn reference(spec: &ContainerSpec, image: &ImageRecord) -> String {
-    let wanted = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
+    let requested = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
     let digests = &image.repo_digests;
-    wanted
-        .and_then(|wanted| digests.iter().find(|text| is_of(text, &wanted)))
+    requested
+        .and_then(|requested| digests.iter().find(|text| is_of(text, &requested)))
         .or_else(|| digests.first())
         .cloned()
         .unwrap_or_else(|| image.id.to_string())
@@ -22,9 +22,9 @@ fn named(text: &str) -> Option<ImageReference> {
 }
 
 /// Whether `repository@digest` is what `wanted` names.
-fn is_of(text: &str, wanted: &ImageReference) -> bool {
+fn is_of(text: &str, requested: &ImageReference) -> bool {
     ImageReference::parse(text).is_ok_and(|known| {
-        known.repository() == wanted.repository()
-            && wanted.digest().is_none_or(|digest| known.digest() == Some(digest))
+        known.repository() == requested.repository()
+            && requested.digest().is_none_or(|digest| known.digest() == Some(digest))
     })
 }

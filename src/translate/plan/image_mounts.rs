@@ -1,8 +1,8 @@
 //! Images mounted into a container.
 //!
 //! The engine (28.0) names such a mount after the text of its source, and refuses two of one name
-//! in a container. Any beginning of an id means the image too, so each further mount of it takes
-//! one digit less. The first is the whole id: by that the engine knows the image is in use.
+//! in a container. Any prefix of an id names the image too, so each further mount of it uses a
+//! prefix that is one digit shorter. The first uses the whole id: the engine counts only that as use.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::{
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
 
-/// Hands out the mounts in the order of the specification.
+/// Yields the image mounts in the order of the specification.
 pub(super) struct ImageMounts<'a> {
     ready: std::slice::Iter<'a, ImageVolume>,
     /// How often each image was mounted already.
@@ -29,7 +29,7 @@ impl<'a> ImageMounts<'a> {
         Self { ready: ready.iter(), used: HashMap::new() }
     }
 
-    /// The next one: `mount` is where it goes, `image` what the caller calls it.
+    /// The next one; `image` is its name in the request, for errors.
     pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
         let failed = |kind, reason| PlanError::ImageVolume {
             image: image.to_owned(),
@@ -50,7 +50,7 @@ impl<'a> ImageMounts<'a> {
             }
             VolumeSource::Engine { sub_path } => {
                 let before = self.used.entry(&volume.image).or_default();
-                let name = spelt(&volume.image, *before)
+                let name = unique_prefix(&volume.image, *before)
                     .ok_or_else(|| refused("the image is mounted too often in one container"))?;
                 *before += 1;
                 by_engine(name, sub_path, mount)
@@ -59,10 +59,10 @@ impl<'a> ImageMounts<'a> {
     }
 }
 
-/// A name of the image that the `before` mounts before this one do not have.
-fn spelt(image: &ImageId, before: usize) -> Option<String> {
+/// The prefix of the image's id for a mount that has `before` mounts of it before itself.
+fn unique_prefix(image: &ImageId, before: usize) -> Option<String> {
     let whole = image.as_str();
-    let left = image.hex().len().checked_sub(before).filter(|left| *left >= SHORTEST)?;
+    let left = image.hex().len().checked_sub(before).filter(|left| *left >= MIN_DIGITS)?;
     let prefix = whole.len() - image.hex().len();
     whole.get(..prefix + left).map(str::to_owned)
 }
@@ -79,8 +79,8 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// The directory is read-only by itself. It must be there: a directory made in its place would be
-/// an empty image.
+/// The directory is read-only by itself. It must exist: one that the engine creates would be an
+/// empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     docker::Mount {
         typ: Some(docker::MountType::BIND),
@@ -96,4 +96,4 @@ fn directory(source: &str, mount: &Mount) -> docker::Mount {
 }
 
 /// Digits of an id that still mean one image only.
-const SHORTEST: usize = 32;
+const MIN_DIGITS: usize = 32;

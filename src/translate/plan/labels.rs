@@ -1,7 +1,7 @@
-//! Docker labels: the document that is our truth, and the well-known ones for everybody else.
+//! Docker labels: our document, and kubelet's well-known labels for other programs.
 //!
 //! The engine adds the image's labels where the request has none of that name. So every key that
-//! means something to us is written, empty if need be: an image cannot pre-set it.
+//! dockbridge reads is written, empty if need be: an image cannot set it.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,5 +1,4 @@
-//! Plan: a specification and facts become a body of the Docker API, exactly what the engine is asked
-//! to make.
+//! Plan: makes the body of a Docker API request from a specification and its [`input`].
 //!
 //! It does no I/O and knows no clock and no randomness: a plan depends on its arguments only, and
 //! what CRI does not state is stated here, so that no configuration of the engine or image decides
@@ -15,10 +14,10 @@ mod defaults;
 mod devices;
 pub mod error;
 pub mod etc_files;
-pub mod facts;
 pub mod identity;
 mod image;
 mod image_mounts;
+pub mod input;
 mod labels;
 mod mounts;
 mod name;

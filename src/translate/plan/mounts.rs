@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{error::PlanError, facts::ContainerFacts, image_mounts::ImageMounts, read_only};
+use super::{error::PlanError, image_mounts::ImageMounts, input::ContainerInput, read_only};
 use crate::{
     model::{
         container::{Mount, Propagation},
@@ -24,10 +24,10 @@ pub(super) struct Mounts {
     pub(super) directories: Vec<PathBuf>,
 }
 
-/// The caller's mounts, and the pod's files where the caller mounts nothing in their place.
-pub(super) fn mounts(stated: &[Mount], facts: &ContainerFacts<'_>) -> Result<Mounts, PlanError> {
-    let (files, engine) = (facts.files, facts.engine);
-    let mut images = ImageMounts::new(facts.image_volumes);
+/// The caller's mounts, and the pod's files where the caller has no mount at their path.
+pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, PlanError> {
+    let (files, engine) = (input.files, input.engine);
+    let mut images = ImageMounts::new(input.image_volumes);
     let mut mounts = Vec::new();
     for mount in stated {
         mounts.push(match &mount.image {
@@ -55,7 +55,7 @@ pub(super) fn mounts(stated: &[Mount], facts: &ContainerFacts<'_>) -> Result<Mou
 
 /// One bind mount; a missing source is made.
 pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
-    refuse_inexpressible(mount, engine.api)?;
+    refuse_unsupported(mount, engine.api)?;
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
         create_mountpoint: (engine.api >= MAKES_SOURCES).then_some(true),
@@ -71,7 +71,7 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
     })
 }
 
-fn refuse_inexpressible(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
+fn refuse_unsupported(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
     let target = mount.container_path.clone();
     if mount.host_path.is_empty() {
         return Err(PlanError::NoMountSource { target });
@@ -106,7 +106,7 @@ fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
 }
 
 /// Writable, as the engine's own files would be. A missing source must fail the create: a
-/// directory in its place would be worse.
+/// directory instead of the file would be worse.
 fn pod_file(source: &Path, target: &str) -> docker::Mount {
     docker::Mount {
         typ: Some(docker::MountType::BIND),

@@ -26,8 +26,8 @@ pub(super) fn limit(
 }
 
 /// The adjustment, raised to what this host lets the engine set.
-pub fn oom_score_adj(wanted: i64, floor: i64) -> i64 {
-    wanted.max(floor).clamp(-1000, 1000)
+pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
+    requested.max(floor).clamp(-1000, 1000)
 }
 
 /// Zero means "not set" in CRI.

@@ -4,8 +4,9 @@ use super::{
     cgroup_parent,
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     error::PlanError,
-    facts::SandboxFacts,
-    identity, labels, name, ports, resources, runtime, security_options,
+    identity,
+    input::SandboxInput,
+    labels, name, ports, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -33,26 +34,26 @@ pub struct SandboxPlan {
 ///
 /// # Errors
 /// When the engine has no such runtime, manages cgroups in another way than the caller, or
-/// cannot express something asked for.
-pub fn plan(spec: SandboxSpec, facts: &SandboxFacts<'_>) -> Result<SandboxPlan, PlanError> {
+/// cannot express the request.
+pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, PlanError> {
     let name = name::checked(sandbox_name(&spec.metadata))?;
-    let network = if spec.namespaces.host_network { NetworkMode::Host } else { facts.network };
-    let annotates = facts.engine.api >= ApiVersion::ANNOTATIONS;
+    let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
+    let annotates = input.engine.api >= ApiVersion::ANNOTATIONS;
     let shim_group =
-        Some(facts.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
+        Some(input.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
     let document = SandboxDocument { version: VERSION, spec, network, shim_group };
-    let body = body(&document, facts)?;
+    let body = body(&document, input)?;
     Ok(SandboxPlan { name, document, body })
 }
 
 fn body(
     document: &SandboxDocument,
-    facts: &SandboxFacts<'_>,
+    input: &SandboxInput<'_>,
 ) -> Result<ContainerCreateBody, PlanError> {
     let spec = &document.spec;
-    let mut host = host_config(document, facts)?;
+    let mut host = host_config(document, input)?;
     let mut body = ContainerCreateBody {
-        image: Some(facts.pause.to_string()),
+        image: Some(input.pause.to_string()),
         labels: Some(labels::sandbox(document)?),
         healthcheck: Some(no_healthcheck()),
         ..ContainerCreateBody::default()
@@ -66,30 +67,30 @@ fn body(
 
 fn host_config(
     document: &SandboxDocument,
-    facts: &SandboxFacts<'_>,
+    input: &SandboxInput<'_>,
 ) -> Result<HostConfig, PlanError> {
     let spec = &document.spec;
     let mut host = HostConfig {
-        annotations: annotations(document, facts.engine),
+        annotations: annotations(document, input.engine),
         cgroup_parent: cgroup_parent::cgroup_parent(
             &spec.cgroup_parent,
-            facts.engine.cgroup_driver,
+            input.engine.cgroup_driver,
         )?,
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
         // The pause container prints nothing.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-        oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, facts.oom_floor)),
+        oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
         restart_policy: Some(never_restart()),
-        runtime: runtime::runtime(&spec.handler, facts.engine)?,
+        runtime: runtime::runtime(&spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         sysctls: Some(spec.sysctls.clone().into_iter().collect()),
         ..HostConfig::default()
     };
     host.sysctls = host.sysctls.filter(|sysctls| !sysctls.is_empty());
-    security_options::confine_sandbox(&mut host, &spec.security, facts.engine, facts.seccomp)?;
+    security_options::confine_sandbox(&mut host, &spec.security, input.engine, input.seccomp)?;
     Ok(host)
 }
 

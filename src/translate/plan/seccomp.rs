@@ -116,7 +116,7 @@ fn known(word: &str, key: &str, words: &[&str]) -> Result<(), String> {
     if words.contains(&word) {
         return Ok(());
     }
-    let beginning: String = word.chars().take(SHOWN_CHARS).collect();
+    let beginning: String = word.chars().take(EXCERPT).collect();
     Err(format!("{key} {beginning:?} is none of {}", words.join(", ")))
 }
 
@@ -163,11 +163,11 @@ struct Argument {
 }
 
 const UNCONFINED: &str = "seccomp=unconfined";
-/// From here `builtin` is a word (23.0); 20.10 takes it for the text of a profile, at start.
+/// From this version (23.0) on `builtin` is known; 20.10 takes it for the text of a profile.
 const HAS_BUILTIN: ApiVersion = ApiVersion::new(42);
 /// A system call has six.
 const HIGHEST_ARGUMENT: u32 = 5;
-const SHOWN_CHARS: usize = 40;
+const EXCERPT: usize = 40;
 const ACTIONS: [&str; 9] = [
     "SCMP_ACT_ALLOW",
     "SCMP_ACT_ERRNO",

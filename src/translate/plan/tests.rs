@@ -1,22 +1,22 @@
-//! Fixture pairs (spec and facts → body) and properties of plan.
+//! Fixture pairs (spec and input → body) and properties of plan.
 //!
-//! A fixture states facts, a sandbox's spec, and a container's spec if the plan is a container's.
+//! A fixture has the input, a sandbox's spec, and a container's spec if the plan is a container's.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod facts;
+mod input;
 mod properties;
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use self::facts::{Facts, image, pod, record, workload};
+use self::input::{TestInput, image, pod, record, workload};
 use super::{
     container,
     error::PlanError,
     etc_files,
-    facts::{ContainerFacts, PodFiles},
+    input::{ContainerInput, PodFiles},
 };
 use crate::{
     error::Kind,
@@ -35,17 +35,17 @@ use crate::{
 #[test]
 fn what_is_planned() {
     fixtures("plan", 20, |case| {
-        let facts: Facts = serde_json::from_value(case["facts"].clone()).unwrap();
+        let input: TestInput = serde_json::from_value(case["input"].clone()).unwrap();
         let pod: SandboxSpec = serde_json::from_value(case["sandbox"].clone()).unwrap();
         let outcome = match case.get("container") {
-            None => facts.sandbox(pod).map(|plan| shown(&plan.name, &plan.body, &[])),
+            None => input.sandbox(pod).map(|plan| recorded(&plan.name, &plan.body, &[])),
             Some(spec) => {
                 let spec: ContainerSpec = serde_json::from_value(spec.clone()).unwrap();
-                facts.container(pod, spec).map(|plan| {
-                    let mut shown = shown(&plan.name, &plan.body, &plan.directories);
-                    shown["image_ref"] = json!(plan.document.image_ref);
-                    shown["user"] = json!(plan.document.user);
-                    shown
+                input.container(pod, spec).map(|plan| {
+                    let mut recorded = recorded(&plan.name, &plan.body, &plan.directories);
+                    recorded["image_ref"] = json!(plan.document.image_ref);
+                    recorded["user"] = json!(plan.document.user);
+                    recorded
                 })
             }
         };
@@ -59,7 +59,7 @@ pub(super) fn refusal(error: &PlanError) -> Value {
 }
 
 /// The plan as a fixture keeps it: the documents have their own tests.
-fn shown(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> Value {
+fn recorded(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> Value {
     let mut body = serde_json::to_value(body).unwrap();
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
         if body["Labels"][key] != "" {
@@ -98,7 +98,7 @@ fn names_the_engine_would_refuse_are_refused_here() {
     for name in ["a b", "ü", "a/../b", "a?x", &"n".repeat(2000)] {
         let mut spec = pod();
         spec.metadata.name = name.to_owned();
-        let error = Facts::default().sandbox(spec).unwrap_err();
+        let error = TestInput::default().sandbox(spec).unwrap_err();
         assert_eq!(error.kind(), Kind::InvalidArgument);
         assert!(error.to_string().len() < 500, "the text repeats the whole name");
     }
@@ -107,8 +107,8 @@ fn names_the_engine_would_refuse_are_refused_here() {
 #[test]
 fn shim_is_shared_only_where_annotations_exist() {
     for (api, group) in [(42, None), (43, Some("group-1".to_owned()))] {
-        let facts = Facts { api, ..Facts::default() };
-        let plan = facts.sandbox(pod()).unwrap();
+        let input = TestInput { api, ..TestInput::default() };
+        let plan = input.sandbox(pod()).unwrap();
         assert_eq!(plan.document.shim_group, group);
         let annotations = plan.body.host_config.unwrap().annotations;
         assert_eq!(annotations.map(|all| all[label::OCI_SHIM_GROUP].clone()), group);
@@ -118,10 +118,10 @@ fn shim_is_shared_only_where_annotations_exist() {
 /// An engine was replaced by an older one while the pod lived.
 #[test]
 fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
-    let record = record(Facts::default().sandbox(pod()).unwrap());
-    let old = Facts { api: 41, ..Facts::default() };
+    let record = record(TestInput::default().sandbox(pod()).unwrap());
+    let old = TestInput { api: 41, ..TestInput::default() };
     let (engine, image, files) = (old.engine(), image(), PodFiles::default());
-    let facts = ContainerFacts {
+    let input = ContainerInput {
         engine: &engine,
         sandbox: &record,
         image: &image,
@@ -134,7 +134,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
         cdi: None,
         image_volumes: &[],
     };
-    let plan = container::plan(workload(), &facts).unwrap();
+    let plan = container::plan(workload(), &input).unwrap();
     assert_eq!(plan.body.host_config.unwrap().annotations, None);
 }
 
@@ -142,8 +142,8 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
 #[test]
 fn cgroup_parents() {
     let parent = |driver: &str, parent: &str| {
-        let facts = Facts { cgroup_driver: driver.to_owned(), ..Facts::default() };
-        let plan = facts.sandbox(SandboxSpec { cgroup_parent: parent.to_owned(), ..pod() })?;
+        let input = TestInput { cgroup_driver: driver.to_owned(), ..TestInput::default() };
+        let plan = input.sandbox(SandboxSpec { cgroup_parent: parent.to_owned(), ..pod() })?;
         Ok::<_, PlanError>(plan.body.host_config.unwrap().cgroup_parent)
     };
     let slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice";
@@ -178,7 +178,7 @@ fn memory_and_swap() {
             ..Resources::default()
         };
         let spec = ContainerSpec { resources, ..workload() };
-        let plan = Facts::default().container(pod(), spec)?;
+        let plan = TestInput::default().container(pod(), spec)?;
         Ok::<_, PlanError>(plan.body.host_config.unwrap().memory_swap)
     };
     for (memory, together, unified, expected) in [
@@ -204,7 +204,7 @@ fn memory_and_swap() {
 
 /// The engine refuses a private bind of anything around or inside its data root.
 #[test]
-fn private_binds_around_the_data_root_leave_propagation_to_the_engine() {
+fn private_binds_around_the_data_root_set_no_propagation() {
     for (source, stated) in [
         ("/", false),
         ("/var", false),
@@ -219,7 +219,7 @@ fn private_binds_around_the_data_root_leave_propagation_to_the_engine() {
             ..Mount::default()
         };
         let spec = ContainerSpec { mounts: vec![mount], ..workload() };
-        let plan = Facts::default().container(pod(), spec).unwrap();
+        let plan = TestInput::default().container(pod(), spec).unwrap();
         let mounts = plan.body.host_config.unwrap().mounts.unwrap();
         let propagation = mounts[0].bind_options.as_ref().unwrap().propagation;
         assert_eq!(propagation.is_some(), stated, "{source}");
@@ -227,15 +227,15 @@ fn private_binds_around_the_data_root_leave_propagation_to_the_engine() {
 }
 
 #[test]
-fn pod_files_give_way_to_mounts_of_the_container() {
+fn mounts_of_the_container_replace_pod_files() {
     let mount = Mount {
         container_path: "/etc//hosts/".to_owned(),
         host_path: "/srv/hosts".to_owned(),
         ..Mount::default()
     };
     let spec = ContainerSpec { mounts: vec![mount], ..workload() };
-    let facts = Facts { files: true, ..Facts::default() };
-    let mounts = facts.container(pod(), spec).unwrap().body.host_config.unwrap().mounts.unwrap();
+    let input = TestInput { files: true, ..TestInput::default() };
+    let mounts = input.container(pod(), spec).unwrap().body.host_config.unwrap().mounts.unwrap();
     let targets: Vec<_> = mounts.iter().map(|mount| mount.target.clone().unwrap()).collect();
     assert_eq!(targets, ["/etc//hosts/", "/etc/resolv.conf", "/etc/hostname"]);
 }

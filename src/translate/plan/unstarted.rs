@@ -1,4 +1,4 @@
-//! A container that is never started: the engine shows the inside of an image only through one.
+//! A container that is never started: the Engine API reads the files of an image only through one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,37 +7,37 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType},
 };
 
-/// A container of `image` that bears `mark`, a label of ours, and is nobody's pod whatever labels
-/// the image brings along. `volumes` is `Config.Volumes` of the image, as far as it is known.
-pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, mark: &str) -> ContainerCreateBody {
-    let labels = [(label::TYPE, ""), (mark, "1")];
+/// A container of `image` with the label `marker`. It belongs to no pod, whatever labels the image
+/// has. `volumes` is `Config.Volumes` of the image, as far as it is known.
+pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> ContainerCreateBody {
+    let labels = [(label::TYPE, ""), (marker, "1")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // The engine refuses two mounts at one place, and any at the root.
-    let places = volumes.iter().map(|path| format!("/{}", parts(path).join("/")));
-    let places: BTreeSet<String> = places.filter(|place| place != "/").collect();
+    // The engine refuses two mounts at one path, and any at the root.
+    let targets = volumes.iter().map(|path| format!("/{}", parts(path).join("/")));
+    let targets: BTreeSet<String> = targets.filter(|place| place != "/").collect();
     ContainerCreateBody {
         image: Some(image.to_string()),
-        // An image need not say what to run, a create has to.
-        entrypoint: Some(vec![NOTHING.to_owned()]),
+        // An image may have no command, but a create needs one.
+        entrypoint: Some(vec![NO_COMMAND.to_owned()]),
         labels: Some(HashMap::from(labels)),
         host_config: Some(HostConfig {
             network_mode: Some("none".to_owned()),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-            mounts: Some(places.into_iter().map(in_place_of).collect()),
+            mounts: Some(targets.into_iter().map(tmpfs).collect()),
             ..HostConfig::default()
         }),
         ..ContainerCreateBody::default()
     }
 }
 
-/// Of a volume: at the create the engine would copy into it what the image has there, be it 50 GB.
-/// What never starts has nothing mounted, so that the image's own files are seen.
-fn in_place_of(volume: String) -> Mount {
+/// Takes the path of a volume: for a volume the engine would copy the image's files at the create,
+/// be it 50 GB. Without a start nothing is mounted, so the image's own files are visible.
+fn tmpfs(volume: String) -> Mount {
     Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }
 
-/// What would be run: a folder, which cannot.
-const NOTHING: &str = "/";
+/// A command that cannot run: a directory.
+const NO_COMMAND: &str = "/";
 
 #[cfg(test)]
 mod tests;

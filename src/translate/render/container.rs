@@ -19,8 +19,8 @@ use crate::{
     wire::cri,
 };
 
-/// A container and what is not in its record.
-pub struct Held<'a> {
+/// A container record, and what ContainerStatus has besides.
+pub struct ContainerView<'a> {
     /// The container.
     pub record: &'a ContainerRecord,
     /// What it was made of, while that exists.
@@ -30,8 +30,8 @@ pub struct Held<'a> {
 }
 
 /// ContainerStatus.
-pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
-    let Held { record, image, limits } = held;
+pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
+    let ContainerView { record, image, limits } = view;
     let spec = &record.document.spec;
     let ending = Ending::of(record);
     cri::ContainerStatus {
@@ -42,7 +42,7 @@ pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
         started_at: started_at(record).0,
         finished_at: ending.finished_at.0,
         exit_code: ending.exit_code,
-        image: Some(image_spec(spec, shown_image(record, *image))),
+        image: Some(image_spec(spec, image_name(record, *image))),
         image_ref: image_ref(record),
         reason: ending.reason.to_owned(),
         message: ending.message.to_owned(),
@@ -58,7 +58,7 @@ pub fn status(held: &Held<'_>) -> cri::ContainerStatus {
 }
 
 /// One item of ListContainers; agrees with [`status`] but for the image's name, which a list
-/// gives as it was asked for.
+/// gives as it was requested.
 pub fn item(record: &ContainerRecord) -> cri::Container {
     let document = &record.document;
     let spec = &document.spec;
@@ -110,7 +110,7 @@ impl<'a> Ending<'a> {
             },
             Process::Listed(Listed::Exited { exit_code }) => Self {
                 finished_at: record.created_at,
-                exit_code: exit_code.unwrap_or(UNKNOWN_END),
+                exit_code: exit_code.unwrap_or(UNKNOWN_EXIT_CODE),
                 reason: if *exit_code == Some(0) {
                     ExitReason::Completed
                 } else {
@@ -126,7 +126,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// The engine's list knows only when a container was created.
+/// The engine's list has only the time of creation.
 fn started_at(record: &ContainerRecord) -> Nanos {
     match record.process {
         Process::Running { started_at, .. } | Process::Exited { started_at, .. } => started_at,
@@ -156,15 +156,15 @@ fn image_spec(spec: &ContainerSpec, image: String) -> cri::ImageSpec {
     }
 }
 
-/// A name a person recognises: the tag that was asked for if the image still has it, else its
-/// first name, else what was asked for. Never empty, also when the image has gone.
-fn shown_image(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
+/// The requested tag if the image still has it, else its first name, else the requested name. Never
+/// empty, also when the image is gone.
+fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     let spec = &record.document.spec;
-    let asked = [&spec.user_image, &spec.image];
+    let requested = [&spec.user_image, &spec.image];
     let names = image.map_or(&[] as &[String], |image| &image.repo_tags);
     let tag = names
         .iter()
-        .find(|name| asked.iter().any(|text| same_image(text, name)))
+        .find(|name| requested.iter().any(|text| same_image(text, name)))
         .or_else(|| names.first())
         .or_else(|| image.and_then(|image| image.repo_digests.first()));
     let fallback = record.document.image_id.as_str();
@@ -212,7 +212,7 @@ fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     document.spec.mounts.iter().map(&mut one).collect()
 }
 
-/// As it was asked for: paths unresolved, and none of the engine's own.
+/// As requested, with unresolved paths.
 fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
     cri::Mount {
         container_path: given.container_path.clone(),
@@ -241,7 +241,7 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
     }
 }
 
-/// Limits, as they were asked for or as they are in force.
+/// Limits, requested or in force.
 pub fn resources(given: &Resources) -> cri::ContainerResources {
     let hugepage = |limit: &crate::model::resources::HugepageLimit| cri::HugepageLimit {
         page_size: limit.page_size.clone(),
@@ -262,6 +262,6 @@ pub fn resources(given: &Resources) -> cri::ContainerResources {
     cri::ContainerResources { linux: Some(linux), windows: None }
 }
 
-/// What kubelet writes where it does not know how a container ended: 128 and SIGKILL.
-const UNKNOWN_END: i32 = 137;
+/// The exit code kubelet uses where it is not known: 128 and SIGKILL.
+const UNKNOWN_EXIT_CODE: i32 = 137;
 const NOT_INSPECTED: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it";

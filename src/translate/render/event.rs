@@ -1,7 +1,7 @@
-//! What happened to a pod, with everything that is known of it.
+//! Container events, each with the status of its pod and all containers.
 
 use super::{
-    container::{self, Held},
+    container::{self, ContainerView},
     sandbox,
 };
 use crate::{
@@ -14,18 +14,18 @@ pub struct Pod<'a> {
     /// The pod itself; as it was last seen, when it is gone.
     pub sandbox: &'a SandboxRecord,
     /// Its containers.
-    pub containers: Vec<Held<'a>>,
+    pub containers: Vec<ContainerView<'a>>,
 }
 
-/// One event, its statuses encoded. `now` is when the pod was as told, which kubelet takes for the
-/// age of all of it.
+/// One event, its statuses encoded. `now` is the time of the statuses: kubelet takes it for the age of
+/// its cache.
 pub fn event(
     id: &str,
-    step: ContainerEventType,
+    event: ContainerEventType,
     pod: &Pod<'_>,
     now: Nanos,
 ) -> cri::ContainerEventResponse {
-    let kind = match step {
+    let kind = match event {
         ContainerEventType::Created => cri::ContainerEventType::ContainerCreatedEvent,
         ContainerEventType::Started => cri::ContainerEventType::ContainerStartedEvent,
         ContainerEventType::Stopped => cri::ContainerEventType::ContainerStoppedEvent,

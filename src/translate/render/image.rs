@@ -10,8 +10,7 @@ use crate::{
     wire::cri,
 };
 
-/// One image. It does not say how it was asked for: callers compare answers obtained by tag, by
-/// digest and by id, and expect them equal.
+/// One image. `spec` is unset: callers expect the same response for a tag, a digest and an id.
 pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     let (uid, username) = user(&record.user);
     cri::Image {
@@ -41,9 +40,8 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
 }
 
 /// ImageFsInfo. Images and writable layers are on one file system: two mount points would make
-/// kubelet believe in a split disk. Inodes are the whole file system's, as kubelet counts them where
-/// it looks itself. `layers` is what containers wrote, in bytes; `now` dates figures that carry no time
-/// of their own.
+/// kubelet assume a split disk. Inodes are the whole file system's, as kubelet counts them itself.
+/// `layers` is the size of all writable layers in bytes; `now` is the time of values that have none.
 pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();

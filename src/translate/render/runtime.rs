@@ -57,7 +57,7 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
         .collect()
 }
 
-/// The handlers to name before the engine has been asked: kubelet looks up the empty one.
+/// The handlers before the engine's list is known: kubelet needs the empty one.
 pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
     vec![handler("", false), handler(DEFAULT_HANDLER, false)]
 }
@@ -74,7 +74,7 @@ pub fn features() -> cri::RuntimeFeatures {
     }
 }
 
-/// The engine's facts in a verbose Status, as JSON text.
+/// The engine's entry in a verbose Status, as JSON text.
 pub fn engine_info(engine: &EngineInfo) -> String {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => "systemd",

@@ -47,7 +47,7 @@ pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
     }
 }
 
-/// What a verbose status adds, for people (`crictl inspectp`) and for tools that want the pid.
+/// What a verbose status adds, for people (`crictl inspectp`) and for tools that read the pid.
 pub fn info(
     record: &SandboxRecord,
     engine: Option<&EngineInfo>,
@@ -94,7 +94,7 @@ fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     }
 }
 
-/// Addresses only while the pod is ready: what it had before may be another pod's by now.
+/// Addresses only while the pod is ready: afterwards another pod may have them.
 fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     let addresses = match record.state() {
         SandboxState::Ready => record.addresses(),

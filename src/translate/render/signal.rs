@@ -20,7 +20,7 @@ fn named(spelling: &str) -> Option<Signal> {
 fn numbered(spelling: &str) -> Option<Signal> {
     let number: usize = spelling.parse().ok()?;
     let name = match number {
-        1..=31 => (*CLASSIC.get(number - 1)?).to_owned(),
+        1..=31 => (*SIGNALS.get(number - 1)?).to_owned(),
         34 => "RTMIN".to_owned(),
         35..=49 => format!("RTMIN+{}", number - 34),
         50..=63 => format!("RTMAX-{}", 64 - number),
@@ -31,7 +31,7 @@ fn numbered(spelling: &str) -> Option<Signal> {
 }
 
 /// Signals 1 to 31 as x86-64 and arm64 number them.
-const CLASSIC: [&str; 31] = [
+const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",

@@ -84,7 +84,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// CRI has only pressure here; without it there is nothing to say.
+/// CRI has only pressure here; none without it.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })
@@ -136,7 +136,7 @@ fn stall(reading: &Stall) -> cri::PsiData {
     }
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "what is known is told apart from what is 0")]
+#[allow(clippy::unnecessary_wraps, reason = "an unknown value is not 0")]
 const fn known(value: u64) -> Option<cri::UInt64Value> {
     Some(cri::UInt64Value { value })
 }

@@ -55,7 +55,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn reads_what_the_reference_library_wrote() {
+fn reads_entries_of_libcni() {
     let (dir, cache) = cache();
     let results = dir.path().join("cache/results");
     fs::create_dir_all(&results).unwrap();
@@ -69,7 +69,7 @@ fn reads_what_the_reference_library_wrote() {
 }
 
 #[test]
-fn the_oldest_form_is_the_bare_result() {
+fn the_oldest_format_is_a_bare_result() {
     let (dir, cache) = cache();
     let results = dir.path().join("cache/results");
     fs::create_dir_all(&results).unwrap();
@@ -82,7 +82,7 @@ fn the_oldest_form_is_the_bare_result() {
 }
 
 #[test]
-fn broken_files_are_as_good_as_none() {
+fn damaged_files_are_ignored() {
     let (dir, cache) = cache();
     let results = dir.path().join("cache/results");
     fs::create_dir_all(results.join("directory")).unwrap();
@@ -104,7 +104,7 @@ fn broken_files_are_as_good_as_none() {
 
 /// Released without ports is better than not at all: the configuration is what counts.
 #[test]
-fn what_is_damaged_costs_nothing_but_itself() {
+fn a_field_of_another_type_is_ignored() {
     let whole = json!({
         "kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "pods",
         "config": "e30=", "netns": "/run/n", "cniArgs": [["a", "b"]],
@@ -131,7 +131,7 @@ fn what_is_damaged_costs_nothing_but_itself() {
 }
 
 #[test]
-fn drafts_of_processes_that_are_no_more_are_swept() {
+fn drafts_of_ended_processes_are_removed() {
     let (dir, cache) = cache();
     cache.write(&entry()).unwrap();
     let mut gone = std::process::Command::new("true").spawn().unwrap();

@@ -50,7 +50,7 @@ fn link() -> RuntimeConf {
 }
 
 #[tokio::test]
-async fn add_goes_forwards_and_hands_results_on() {
+async fn add_runs_in_order_and_passes_results_on() {
     let second = r#"echo '{"ips":[{"address":"10.9.0.3/24"}],"mine":1}'"#;
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", second)]);
     let result = scene.chain(PATIENCE).add(&link()).await.unwrap();
@@ -76,7 +76,7 @@ async fn add_stops_at_the_first_failure() {
 }
 
 #[tokio::test]
-async fn del_goes_backwards_and_calls_everyone() {
+async fn del_runs_in_reverse_order_and_calls_every_plugin() {
     let scene = Scene::new("0.4.0", &[("a", "exit 1"), ("b", ""), ("c", "exit 2")]);
     let previous = json!({"ips": []});
     let failures = scene.chain(PATIENCE).del(&link(), Some(&previous)).await;
@@ -103,7 +103,7 @@ async fn a_hanging_del_leaves_time_for_the_others() {
 }
 
 #[tokio::test]
-async fn plugins_of_an_add_have_one_time_together() {
+async fn plugins_of_an_add_share_one_timeout() {
     let slow = format!("sleep 2.5; {ANSWER}");
     let scene = Scene::new("1.0.0", &[("a", &slow), ("b", &slow)]);
     let error = scene.chain(Duration::from_secs(4)).add(&link()).await.unwrap_err();
@@ -111,7 +111,7 @@ async fn plugins_of_an_add_have_one_time_together() {
 }
 
 #[tokio::test]
-async fn del_takes_a_gone_namespace_for_done() {
+async fn del_succeeds_when_the_namespace_is_gone() {
     let gone = r#"echo '{"code":999,"msg":"Statfs /run/n: no such file or directory"}'; exit 1"#;
     let scene = Scene::new("1.0.0", &[("a", gone)]);
     assert!(scene.chain(PATIENCE).del(&link(), None).await.is_empty());
@@ -119,7 +119,7 @@ async fn del_takes_a_gone_namespace_for_done() {
 }
 
 #[tokio::test]
-async fn check_gc_and_status_only_where_they_exist() {
+async fn check_gc_and_status_are_called_from_their_version_on() {
     let old = Scene::new("0.3.1", &[("a", "exit 1")]);
     old.chain(PATIENCE).check(&link(), &json!({})).await.unwrap();
     let older = Scene::new("1.0.0", &[("a", "exit 1")]);

@@ -72,7 +72,7 @@ fn each_refusal_has_a_reason() {
 }
 
 #[test]
-fn no_version_is_the_oldest_and_of_several_the_highest_known_leads() {
+fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
     let plugins = json!([{"type": "a"}]);
     let one = list(&json!({"name": "x", "plugins": plugins})).unwrap();
     assert_eq!(one.version, Version::OLDEST);
@@ -88,7 +88,7 @@ fn no_version_is_the_oldest_and_of_several_the_highest_known_leads() {
 }
 
 #[test]
-fn flags_come_as_text_or_truth() {
+fn flags_are_strings_or_booleans() {
     for (value, set) in [(json!(true), true), (json!("True"), true), (json!("false"), false)] {
         let text = json!({"name": "x", "disableCheck": value, "plugins": [{"type": "a"}]});
         assert_eq!(list(&text).unwrap().check_disabled, set);
@@ -113,7 +113,7 @@ fn a_plugin_gets_only_its_capabilities() {
 }
 
 #[test]
-fn agreement_is_the_highest_common_version() {
+fn the_highest_common_version_is_negotiated() {
     let mut text = usual();
     text["cniVersions"] = json!(["0.4.0", "1.1.0"]);
     let list = list(&text).unwrap();

@@ -16,7 +16,7 @@ fn reasons(selection: &Selection) -> String {
 }
 
 #[tokio::test]
-async fn the_first_usable_by_name_wins() {
+async fn the_first_usable_file_by_name_is_selected() {
     let node = TestNode::new();
     node.plugin("bridge", "");
     node.list("20-b.conflist", "1.0.0", &["bridge"]);
@@ -30,7 +30,7 @@ async fn the_first_usable_by_name_wins() {
 }
 
 #[tokio::test]
-async fn every_refusal_is_kept() {
+async fn every_refused_file_is_reported() {
     let node = TestNode::new();
     node.plugin("good", "");
     node.script("old", r#"echo '{"supportedVersions":["0.3.1"]}'"#);
@@ -83,7 +83,7 @@ async fn versions_are_negotiated() {
 }
 
 #[tokio::test]
-async fn an_absent_directory_is_a_problem_of_its_own() {
+async fn a_missing_directory_is_reported() {
     let node = TestNode::new();
     assert_eq!(select_from(&node).await, Selection::default());
     fs::remove_dir(node.path("conf")).unwrap();

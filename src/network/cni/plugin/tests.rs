@@ -25,7 +25,7 @@ async fn failure(body: &str) -> PluginError {
 }
 
 #[tokio::test]
-async fn sees_its_whole_environment() {
+async fn a_plugin_gets_all_cni_variables() {
     let node = TestNode::new();
     node.plugin("p", "echo ok");
     let call = Call {
@@ -50,7 +50,7 @@ async fn sees_its_whole_environment() {
 }
 
 #[tokio::test]
-async fn absent_and_not_executable() {
+async fn a_missing_and_a_non_executable_plugin() {
     let node = TestNode::new();
     let error = run_as(&node, PATIENCE).await.unwrap_err();
     assert!(matches!(*error.failure, Failure::Missing { .. }));
@@ -66,7 +66,7 @@ async fn absent_and_not_executable() {
 }
 
 #[tokio::test]
-async fn a_reported_error_is_understood() {
+async fn a_reported_error_is_parsed() {
     let error = failure(r#"echo '{"code": 7, "msg": "bad", "details": "very"}'; exit 1"#).await;
     assert_eq!(error.to_string(), "network plugin p, ADD: bad: very (code 7)");
     assert_eq!(error.kind(), Kind::Unknown);
@@ -96,7 +96,7 @@ async fn an_exit_without_report_keeps_the_output() {
 }
 
 #[tokio::test]
-async fn hang_flood_and_nonsense_binary() {
+async fn hanging_flooding_and_invalid_plugins() {
     let node = TestNode::new();
     node.script("p", "sleep 100");
     let error = run_as(&node, Duration::from_millis(300)).await.unwrap_err();
@@ -111,7 +111,7 @@ async fn hang_flood_and_nonsense_binary() {
 }
 
 #[tokio::test]
-async fn a_gone_namespace_is_recognised() {
+async fn a_missing_namespace_is_recognised() {
     let gone = |message: &str| PluginError {
         plugin: "p".to_owned(),
         command: "DEL",
@@ -134,7 +134,7 @@ async fn a_gone_namespace_is_recognised() {
 }
 
 #[tokio::test]
-async fn versions_are_asked_once_per_binary() {
+async fn versions_are_queried_once_per_binary() {
     let node = TestNode::new();
     node.plugin("p", "");
     let plugins = plugins(&node);

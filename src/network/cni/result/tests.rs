@@ -9,7 +9,7 @@ fn texts(result: &Value) -> Vec<String> {
 }
 
 #[test]
-fn reads_every_shape() {
+fn reads_every_format() {
     let v020 =
         json!({"cniVersion": "0.2.0", "ip4": {"ip": "10.1.0.2/16"}, "ip6": {"ip": "fd00::2/64"}});
     assert_eq!(texts(&v020), ["10.1.0.2", "fd00::2"]);
@@ -74,7 +74,7 @@ fn each_malformed_result_has_its_own_error() {
 }
 
 #[test]
-fn the_nodes_first_family_leads() {
+fn the_nodes_primary_family_comes_first() {
     let both: Vec<IpAddr> = vec!["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
     let six = ["fd00::/64".to_owned(), "10.0.0.0/24".to_owned()];
     assert_eq!(primary_first(both.clone(), &[]), both);

@@ -114,7 +114,7 @@ fn limits_arrive_as_stated() {
 }
 
 #[test]
-fn confinement_arrives_normalised() {
+fn security_context_is_normalised() {
     let security = container(&sample::container()).security;
     assert_eq!(
         security.identity,
@@ -151,7 +151,7 @@ fn mounts_keep_their_order_and_their_paths() {
 }
 
 #[test]
-fn the_least_that_is_valid_gets_the_defaults_of_the_interface() {
+fn a_minimal_request_has_the_defaults_of_cri() {
     let config = cri::PodSandboxConfig {
         metadata: sample::sandbox().metadata,
         ..cri::PodSandboxConfig::default()
@@ -187,7 +187,7 @@ fn a_log_stays_below_its_directory() {
 }
 
 #[test]
-fn the_newer_profile_field_wins_and_the_older_is_read() {
+fn the_newer_profile_field_wins_over_the_deprecated_one() {
     let with = |apparmor: Option<cri::SecurityProfile>, old: &str| {
         let mut config = sample::container();
         let context = config.linux.as_mut().unwrap().security_context.as_mut().unwrap();
@@ -343,7 +343,7 @@ fn only_the_empty_id_is_refused() {
 }
 
 #[test]
-fn specs_survive_their_durable_form() {
+fn specs_are_the_same_after_serialisation() {
     let spec = sandbox(&sample::sandbox());
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<SandboxSpec>(&text).unwrap(), spec);

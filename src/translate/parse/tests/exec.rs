@@ -12,7 +12,7 @@ fn request(words: &[&str], timeout: i64) -> cri::ExecSyncRequest {
 }
 
 #[test]
-fn what_is_asked_is_taken() {
+fn valid_requests() {
     let spec = exec_sync_spec(&request(&["sh", "-c", "", "two words\nand a line"], 5)).unwrap();
     assert_eq!(spec.container, "abcd");
     assert_eq!(spec.command, ["sh", "-c", "", "two words\nand a line"]);
@@ -36,7 +36,7 @@ fn every_limit_has_a_meaning() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_under_its_name() {
+fn malformed_fields_are_named() {
     let cases = [
         (
             "container_id",

@@ -106,7 +106,7 @@ fn check_refusal(error: &ParseError) -> Result<(), TestCaseError> {
 }
 
 /// Never repeats what was sent: it is a secret.
-const NO_AUTH: &str = "is no base64 of user:password";
+const NO_AUTH: &str = "is not base64 of user:password";
 
 const ODD: &[&str] = &[
     "",

@@ -18,7 +18,7 @@ fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError>
 /// Of `mountPath` Kubernetes only asks that there is one, and kubelet finds the termination message by
 /// the path it asked for.
 #[test]
-fn a_mount_may_go_back_on_its_way() {
+fn a_container_path_may_contain_parents() {
     for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
         let mut config = sample::container();
         config.mounts[0].container_path = path.to_owned();
@@ -29,7 +29,7 @@ fn a_mount_may_go_back_on_its_way() {
         ("/../..", "must not be the root"),
         ("/x/../shared", "is mounted twice"),
         ("data/../srv", "must be an absolute path"),
-        ("/data/\0/../srv", "must not hold a NUL byte"),
+        ("/data/\0/../srv", "must not contain a NUL byte"),
     ] {
         let mut config = sample::container();
         config.mounts[0].container_path = path.to_owned();
@@ -40,11 +40,11 @@ fn a_mount_may_go_back_on_its_way() {
 
 /// Of a block volume's `devicePath` Kubernetes does not ask that it is absolute.
 #[test]
-fn a_device_without_a_root_is_below_the_root() {
-    for (path, wanted) in [("xvda", "/xvda"), ("dev/xvda", "/dev/xvda"), ("/dev/a", "/dev/a")] {
+fn a_relative_device_path_starts_at_the_root() {
+    for (path, expected) in [("xvda", "/xvda"), ("dev/xvda", "/dev/xvda"), ("/dev/a", "/dev/a")] {
         let mut config = sample::container();
         config.devices[0].container_path = path.to_owned();
-        assert_eq!(container(&config).unwrap().devices[0].container_path, wanted);
+        assert_eq!(container(&config).unwrap().devices[0].container_path, expected);
     }
     for path in ["", "../xvda", "/dev/../../x"] {
         let mut config = sample::container();
@@ -91,7 +91,7 @@ fn an_annotation_holds_anything() {
 /// Kubernetes does not look at `hostIP`, and kubelet sends all ports, those of a pod on the host's
 /// network too. What is published nowhere is published at no wrong address.
 #[test]
-fn the_address_of_a_port_that_is_not_published_is_nothing() {
+fn the_host_ip_of_an_unpublished_port_is_ignored() {
     let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {
         let mut config = sample::sandbox();
         config.port_mappings[0].host_port = host_port;

@@ -67,7 +67,7 @@ fn profile(kind: i32, name: &str) -> Option<cri::SecurityProfile> {
 }
 
 #[test]
-fn what_is_absent_is_named() {
+fn missing_fields_are_named() {
     let field = |error: ParseError| error.field;
     assert_eq!(field(sandbox_spec(None, "").unwrap_err()), "config");
     assert_eq!(
@@ -367,6 +367,6 @@ fn pulls() {
     for auth in ["%%%", "bm9jb2xvbg==", "//79"] {
         let auth = cri::AuthConfig { auth: auth.to_owned(), ..Default::default() };
         let error = image::pull_request(Some(&spec("busybox")), Some(&auth)).unwrap_err();
-        assert_eq!(error.to_string(), "auth.auth: is no base64 of user:password");
+        assert_eq!(error.to_string(), "auth.auth: is not base64 of user:password");
     }
 }

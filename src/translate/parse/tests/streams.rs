@@ -28,7 +28,7 @@ fn forward(port: &[i32]) -> cri::PortForwardRequest {
 }
 
 #[test]
-fn what_is_asked_is_taken() {
+fn valid_requests() {
     let all = Streams { stdin: true, stdout: true, stderr: true, tty: false };
     let spec = exec_spec(&exec()).unwrap();
     assert_eq!((spec.container.as_str(), spec.command.len(), spec.streams), ("abcd", 3, all));
@@ -57,7 +57,7 @@ fn every_mix_of_streams_is_taken_or_refused() {
 }
 
 #[test]
-fn what_is_malformed_is_refused_under_its_name() {
+fn malformed_fields_are_named() {
     let none = String::new;
     let errors = [
         exec_spec(&cri::ExecRequest { container_id: none(), ..exec() }).unwrap_err(),
@@ -71,7 +71,7 @@ fn what_is_malformed_is_refused_under_its_name() {
         forward_spec(&forward(&[65536])).unwrap_err(),
     ];
     let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
-    let wanted = [
+    let expected = [
         "container_id",
         "cmd",
         "cmd[1]",
@@ -81,6 +81,6 @@ fn what_is_malformed_is_refused_under_its_name() {
         "port[0]",
         "port[0]",
     ];
-    assert_eq!(fields, wanted);
+    assert_eq!(fields, expected);
     assert!(errors.iter().all(|error| error.kind() == Kind::InvalidArgument));
 }

@@ -61,23 +61,23 @@ fn every_combination_follows_cri() {
         for added in [&[][..], &[5000], &[2000, 5000, 5000]] {
             for (policy, groups) in [(GroupsPolicy::Merge, merged), (GroupsPolicy::Strict, strict)]
             {
-                let asked = identity(user, *group, added, policy);
+                let requested = identity(user, *group, added, policy);
                 let more = added.iter().map(|gid| u32::try_from(*gid).unwrap());
                 let groups: BTreeSet<u32> = groups.iter().copied().chain(more).collect();
-                let wanted =
+                let expected =
                     ProcessUser { uid: *uid, gid: *gid, groups: groups.into_iter().collect() };
-                let who = resolve(&asked, image, Some(&accounts())).unwrap();
-                assert_eq!(who.process.as_ref(), Some(&wanted), "{asked:?} {image}");
-                assert_eq!(engine(&who, image, &accounts()), wanted, "{asked:?} {image} {who:?}");
+                let user = resolve(&requested, image, Some(&accounts())).unwrap();
+                assert_eq!(user.process.as_ref(), Some(&expected), "{requested:?} {image}");
+                assert_eq!(engine(&user, image, &accounts()), expected, "{requested:?} {image}");
             }
         }
     }
 }
 
 /// What the engine comes to, lists without their repetitions.
-fn engine(who: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> ProcessUser {
-    let spelt = who.user.as_deref().unwrap_or(image_user);
-    let (user, group) = spelt.split_once(':').unwrap_or((spelt, ""));
+fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> ProcessUser {
+    let text = planned.user.as_deref().unwrap_or(image_user);
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
     let user = if user.is_empty() { "0" } else { user };
     let number = user.parse::<u32>().ok();
     let account = match number {
@@ -97,35 +97,35 @@ fn engine(who: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> Proce
         }
     };
     groups.insert(gid);
-    groups.extend(who.groups.iter().flatten().map(|gid| gid.parse::<u32>().unwrap()));
+    groups.extend(planned.groups.iter().flatten().map(|gid| gid.parse::<u32>().unwrap()));
     ProcessUser { uid, gid, groups: groups.into_iter().collect() }
 }
 
 /// What an operator reads in the engine's inspect stays what was asked, wherever it can.
 #[test]
 fn the_request_has_only_what_the_engine_needs() {
-    let tell = |asked: Identity, image: &str, accounts: &Accounts| {
-        let who = resolve(&asked, image, Some(accounts)).unwrap();
-        (who.user.unwrap_or_default(), who.groups.unwrap_or_default().join(","))
+    let plan = |requested: Identity, image: &str, accounts: &Accounts| {
+        let user = resolve(&requested, image, Some(accounts)).unwrap();
+        (user.user.unwrap_or_default(), user.groups.unwrap_or_default().join(","))
     };
     let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
     let app = RunAs::Name("app".to_owned());
-    let told = |user: &str, groups: &str| (user.to_owned(), groups.to_owned());
+    let planned = |user: &str, groups: &str| (user.to_owned(), groups.to_owned());
     let clear = accounts();
-    assert_eq!(tell(Identity::default(), "app", &clear), told("", ""));
-    assert_eq!(tell(identity(&app, None, &[9], merge), "", &clear), told("app", "9"));
-    assert_eq!(tell(identity(&app, None, &[9], strict), "", &clear), told("1000:1001", "9"));
-    let asked = identity(&app, Some(7), &[], merge);
-    assert_eq!(tell(asked, "", &clear), told("1000:7", "2000,2001"));
+    assert_eq!(plan(Identity::default(), "app", &clear), planned("", ""));
+    assert_eq!(plan(identity(&app, None, &[9], merge), "", &clear), planned("app", "9"));
+    assert_eq!(plan(identity(&app, None, &[9], strict), "", &clear), planned("1000:1001", "9"));
+    let requested = identity(&app, Some(7), &[], merge);
+    assert_eq!(plan(requested, "", &clear), planned("1000:7", "2000,2001"));
     // The engine would add none for an image that states a group; CRI's Merge does.
-    assert_eq!(tell(Identity::default(), "app:app", &clear), told("1000:1001", "2000,2001"));
+    assert_eq!(plan(Identity::default(), "app:app", &clear), planned("1000:1001", "2000,2001"));
 
     let odd = Accounts::parse(format!("odd:x:?:?::/:\n{PASSWD}").as_bytes(), GROUP.as_bytes());
-    assert_eq!(tell(Identity::default(), "", &odd), told("0:0", "2001"));
+    assert_eq!(plan(Identity::default(), "", &odd), planned("0:0", "2001"));
 }
 
 #[test]
-fn strangers_are_refused_by_name() {
+fn unknown_users_and_groups_are_refused() {
     let name = |name: &str| RunAs::Name(name.to_owned());
     for (user, image, needle) in [
         (name("nobody"), "", "run_as_username: the image's /etc/passwd has no user \"nobody\""),
@@ -134,8 +134,8 @@ fn strangers_are_refused_by_name() {
         (RunAs::Image, "-1", "no user \"-1\""),
         (RunAs::Image, "app:staff", "the image's User: the image's /etc/group has no group"),
     ] {
-        let asked = identity(&user, None, &[], GroupsPolicy::Merge);
-        let error = resolve(&asked, image, Some(&accounts())).unwrap_err();
+        let requested = identity(&user, None, &[], GroupsPolicy::Merge);
+        let error = resolve(&requested, image, Some(&accounts())).unwrap_err();
         assert_eq!(error.kind(), Kind::InvalidArgument);
         assert!(error.to_string().contains(needle), "{error}");
     }
@@ -143,11 +143,11 @@ fn strangers_are_refused_by_name() {
 
 /// runc before 1.2 takes a group's number for its name.
 #[test]
-fn a_group_called_by_the_number_of_another_is_refused() {
+fn a_group_named_by_the_number_of_another_is_refused() {
     let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");
     let ask = |gid: i64| {
-        let asked = identity(&RunAs::Uid(1000), None, &[gid], GroupsPolicy::Merge);
-        resolve(&asked, "", Some(&trap))
+        let requested = identity(&RunAs::Uid(1000), None, &[gid], GroupsPolicy::Merge);
+        resolve(&requested, "", Some(&trap))
     };
     assert!(matches!(ask(2500), Err(PlanError::AmbiguousGroup { gid: 2500 })));
     assert_eq!(ask(2600).unwrap().process.unwrap().groups, [1001, 2600]);
@@ -157,7 +157,7 @@ fn a_group_called_by_the_number_of_another_is_refused() {
 fn without_accounts_only_what_needs_none_is_planned() {
     let (uid, none) = (&RunAs::Uid(1000), &RunAs::Image);
     let (merge, strict) = (GroupsPolicy::Merge, GroupsPolicy::Strict);
-    for (user, image, group, policy, told) in [
+    for (user, image, group, policy, planned) in [
         (uid, "", None, merge, Some(Some("1000"))),
         (uid, "", Some(7), strict, Some(Some("1000:7"))),
         (uid, "", Some(7), merge, None),
@@ -168,12 +168,12 @@ fn without_accounts_only_what_needs_none_is_planned() {
         (none, "app:staff", None, merge, None),
         (none, ":7", None, merge, None),
     ] {
-        let asked = identity(user, group, &[9], policy);
-        assert_eq!(needs_accounts(&asked, image), told.is_none());
-        match (resolve(&asked, image, None), told) {
-            (Ok(who), Some(told)) => {
-                assert_eq!(who.user.as_deref(), told);
-                assert_eq!((who.groups, who.process), (Some(vec!["9".to_owned()]), None));
+        let requested = identity(user, group, &[9], policy);
+        assert_eq!(needs_accounts(&requested, image), planned.is_none());
+        match (resolve(&requested, image, None), planned) {
+            (Ok(user), Some(planned)) => {
+                assert_eq!(user.user.as_deref(), planned);
+                assert_eq!((user.groups, user.process), (Some(vec!["9".to_owned()]), None));
             }
             (Err(PlanError::NoAccounts), None) => {}
             (outcome, _) => panic!("{outcome:?}"),
@@ -200,10 +200,10 @@ proptest! {
         let policy = if strict { GroupsPolicy::Strict } else { GroupsPolicy::Merge };
         let accounts =
             Accounts::parse(users.join("\n").as_bytes(), groups.join("\n").as_bytes());
-        let asked = identity(&user, group.filter(|_| user != RunAs::Image), &added, policy);
-        if let Ok(who) = resolve(&asked, &image, Some(&accounts)) {
-            let wanted = who.process.clone();
-            prop_assert_eq!(Some(engine(&who, &image, &accounts)), wanted);
+        let requested = identity(&user, group.filter(|_| user != RunAs::Image), &added, policy);
+        if let Ok(user) = resolve(&requested, &image, Some(&accounts)) {
+            let expected = user.process.clone();
+            prop_assert_eq!(Some(engine(&user, &image, &accounts)), expected);
         }
     }
 }

@@ -39,7 +39,7 @@ fn none() {
         let args = json!([{"index": index, "value": 1, "op": op}]);
         with(json!([{"name": "a", "action": "SCMP_ACT_ALLOW", "args": args}]))
     };
-    for (text, said) in [
+    for (text, expected) in [
         (String::new(), "EOF"),
         ("unconfined".to_owned(), "expected"),
         (r#"["SCMP_ACT_ALLOW",null,null,null]"#.to_owned(), "sequence"),
@@ -63,7 +63,7 @@ fn none() {
         ),
     ] {
         let reason = check(&text).unwrap_err();
-        assert!(reason.contains(said), "{text}: {reason}");
+        assert!(reason.contains(expected), "{text}: {reason}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{AccountFiles, Facts, image_id, workload};
+use super::input::{AccountFiles, TestInput, image_id, workload};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof};
 use serde_json::json;
 
@@ -26,8 +26,8 @@ proptest::proptest! {
     /// Whatever is asked for, plan answers; and what it wrote down is what observe reads, even
     /// when the image brings labels of the same names.
     #[test]
-    fn sandbox_documents_come_back(spec in sandbox_spec(), facts in facts(), image in labels()) {
-        let Ok(plan) = facts.sandbox(spec) else { return Ok(()) };
+    fn sandbox_documents_come_back(spec in sandbox_spec(), input in input(), image in labels()) {
+        let Ok(plan) = input.sandbox(spec) else { return Ok(()) };
         let Observed::Sandbox(record) = observed(&plan.name, &plan.body, image) else {
             return Err(proptest::test_runner::TestCaseError::fail("not a sandbox"));
         };
@@ -39,16 +39,16 @@ proptest::proptest! {
     fn container_documents_come_back(
         pod in sandbox_spec(),
         spec in container_spec(),
-        facts in facts(),
+        input in input(),
         image in labels(),
     ) {
-        let Ok(plan) = facts.container(pod, spec) else { return Ok(()) };
+        let Ok(plan) = input.container(pod, spec) else { return Ok(()) };
         let Observed::Container(record) = observed(&plan.name, &plan.body, image) else {
             return Err(proptest::test_runner::TestCaseError::fail("not a container"));
         };
         prop_assert_eq!(&*record.document, &plan.document);
         let host = plan.body.host_config.unwrap();
-        prop_assert!(host.oom_score_adj.unwrap() >= facts.oom_floor);
+        prop_assert!(host.oom_score_adj.unwrap() >= input.oom_floor);
         prop_assert!(host.memory_swap.is_none_or(|swap| swap == -1 || Some(swap) >= host.memory));
     }
 }
@@ -69,12 +69,12 @@ fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, Stri
     observe::container::observe(&inspect)
 }
 
-fn facts() -> impl Strategy<Value = Facts> {
+fn input() -> impl Strategy<Value = TestInput> {
     let driver = prop_oneof![Just("cgroupfs"), Just("systemd"), Just("none")];
     let mode = prop_oneof![Just(NetworkMode::Cni), Just(NetworkMode::Docker)];
     let flags = any::<(bool, bool, bool)>();
     (41..54u16, driver, mode, -1000..=0i64, flags).prop_map(
-        |(api, driver, network, oom_floor, (files, pid_target, all))| Facts {
+        |(api, driver, network, oom_floor, (files, pid_target, all))| TestInput {
             cgroup_version: 2,
             api,
             cgroup_driver: driver.to_owned(),

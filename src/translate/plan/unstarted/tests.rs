@@ -6,7 +6,7 @@ use super::unstarted;
 use crate::{model::id::ImageId, wire::docker::MountType};
 
 #[test]
-fn nothing_is_copied_into_volumes() {
+fn volumes_are_replaced_by_tmpfs() {
     let image = ImageId::try_from(format!("sha256:{}", "a".repeat(64))).unwrap();
     let volumes = ["/data", "/data/", "/models//big/../7b", "/"].map(str::to_owned);
     let body = unstarted(&image, &BTreeSet::from(volumes), "mark");

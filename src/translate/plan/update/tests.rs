@@ -1,4 +1,4 @@
-//! Fixture pairs: limits before, limits asked for → what the engine is told, what is written beside
+//! Fixture pairs: limits before and requested limits → the update call, and the files written beside
 //! it, and how both are undone.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -24,7 +24,7 @@ use crate::{
 struct Case {
     cgroup_version: u8,
     before: Resources,
-    asked: Resources,
+    requested: Resources,
     /// The CPUs it has, as the kernel lists them.
     #[serde(default)]
     cpus: Option<String>,
@@ -38,15 +38,15 @@ impl Case {
 
 #[test]
 fn what_is_planned() {
-    fixtures("update", 8, |shown| {
-        let case: Case = serde_json::from_value(shown.clone()).unwrap();
-        shown["plan"] = planned(&case).unwrap_or_else(|error| refusal(&error));
+    fixtures("update", 8, |recorded| {
+        let case: Case = serde_json::from_value(recorded.clone()).unwrap();
+        recorded["plan"] = planned(&case).unwrap_or_else(|error| refusal(&error));
     });
 }
 
 fn planned(case: &Case) -> Result<Value, PlanError> {
-    let after = case.before.updated(&case.asked);
-    let plan = update(&case.asked, &after, &engine(case.cgroup_version))?;
+    let after = case.before.updated(&case.requested);
+    let plan = update(&case.requested, &after, &engine(case.cgroup_version))?;
     let settings: Vec<Value> = plan
         .files
         .iter()

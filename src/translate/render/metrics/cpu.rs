@@ -7,58 +7,58 @@ pub(super) const ROWS: &[Row] = &[
     Row::counter(
         "container_cpu_usage_seconds_total",
         "Processor time used, in seconds, over all processors.",
-        |subject, told| told.by(&["total"], cpu(subject).map(|cpu| seconds(cpu.usage))),
+        |subject, out| out.labelled(&["total"], cpu(subject).map(|cpu| seconds(cpu.usage))),
     )
-    .by(&["cpu"]),
+    .labels(&["cpu"]),
     Row::counter(
         "container_cpu_user_seconds_total",
         "Processor time used in user mode, in seconds.",
-        |subject, told| told.value(cpu(subject).and_then(|cpu| cpu.user).map(seconds)),
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.user).map(seconds)),
     ),
     Row::counter(
         "container_cpu_system_seconds_total",
         "Processor time used in the kernel, in seconds.",
-        |subject, told| told.value(cpu(subject).and_then(|cpu| cpu.system).map(seconds)),
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.system).map(seconds)),
     ),
     Row::counter(
         "container_cpu_cfs_periods_total",
         "Periods of the CPU quota in which it wanted to run.",
-        |subject, told| told.value(limited(subject).and_then(|cpu| cpu.periods)),
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.periods)),
     ),
     Row::counter(
         "container_cpu_cfs_throttled_periods_total",
         "Periods of the CPU quota in which it was held back.",
-        |subject, told| told.value(limited(subject).and_then(|cpu| cpu.throttled_periods)),
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled_periods)),
     ),
     Row::counter(
         "container_cpu_cfs_throttled_seconds_total",
         "Time for which it was held back by the CPU quota, in seconds.",
-        |subject, told| told.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds)),
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds)),
     ),
     Row::gauge(
         "container_spec_cpu_period",
         "Length of a period of the CPU quota, in microseconds.",
-        |subject, told| told.value(cpu(subject).and_then(|cpu| cpu.period)),
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.period)),
     ),
     Row::gauge(
         "container_spec_cpu_quota",
         "CPU quota: what it may use in each period, in microseconds. Absent without a quota.",
-        |subject, told| told.value(cpu(subject).and_then(|cpu| cpu.quota?.value())),
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.quota?.value())),
     ),
     Row::gauge(
         "container_spec_cpu_shares",
         "Share of the CPU, usually 1024; weights of cgroup v2 are translated.",
-        |subject, told| told.value(cpu(subject).and_then(|cpu| cpu.shares)),
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.shares)),
     ),
     Row::counter(
         "container_pressure_cpu_waiting_seconds_total",
         "Time in which at least one task waited for a processor, in seconds.",
-        |subject, told| told.value(waiting(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
+        |subject, out| out.value(waiting(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
     ),
     Row::counter(
         "container_pressure_cpu_stalled_seconds_total",
         "Time in which all tasks waited for a processor, in seconds.",
-        |subject, told| told.value(stalled(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
+        |subject, out| out.value(stalled(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
     ),
 ];
 
@@ -66,8 +66,7 @@ fn cpu<'a>(subject: &Subject<'a>) -> Option<&'a CpuReading> {
     subject.group?.cpu.as_ref()
 }
 
-/// One with a quota, or that had one: of others there is nothing to tell, and three samples of 0
-/// for each container of a node.
+/// The reading of a container that has a quota or had one; for others there are no samples.
 fn limited<'a>(subject: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));

@@ -7,102 +7,102 @@ pub(super) const ROWS: &[Row] = &[
     Row::gauge(
         "container_memory_usage_bytes",
         "Memory in use, in bytes, page cache included.",
-        |subject, told| told.value(memory(subject).map(|memory| memory.usage)),
+        |subject, out| out.value(memory(subject).map(|memory| memory.usage)),
     ),
     Row::gauge(
         "container_memory_working_set_bytes",
         "Memory in use without page cache that nobody used lately, in bytes.",
-        |subject, told| told.value(memory(subject).map(|memory| memory.working_set)),
+        |subject, out| out.value(memory(subject).map(|memory| memory.working_set)),
     ),
-    Row::gauge("container_memory_rss", "Anonymous memory, in bytes.", |subject, told| {
-        told.value(memory(subject).and_then(|memory| memory.rss));
+    Row::gauge("container_memory_rss", "Anonymous memory, in bytes.", |subject, out| {
+        out.value(memory(subject).and_then(|memory| memory.rss));
     }),
-    Row::gauge("container_memory_cache", "Page cache, in bytes.", |subject, told| {
-        told.value(memory(subject).and_then(|memory| memory.cache));
+    Row::gauge("container_memory_cache", "Page cache, in bytes.", |subject, out| {
+        out.value(memory(subject).and_then(|memory| memory.cache));
     }),
     Row::gauge(
         "container_memory_mapped_file",
         "Files mapped into memory, in bytes.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.mapped_file)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.mapped_file)),
     ),
     Row::gauge(
         "container_memory_total_active_file_bytes",
         "Page cache used lately, in bytes.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.active_file)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.active_file)),
     ),
     Row::gauge(
         "container_memory_total_inactive_file_bytes",
         "Page cache not used lately, in bytes.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.inactive_file)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.inactive_file)),
     ),
-    Row::gauge("container_memory_swap", "Swap in use, in bytes.", |subject, told| {
+    Row::gauge("container_memory_swap", "Swap in use, in bytes.", |subject, out| {
         let swap = subject.group.and_then(|group| group.swap.as_ref());
-        told.value(swap.map(|swap| swap.usage));
+        out.value(swap.map(|swap| swap.usage));
     }),
     Row::gauge(
         "container_memory_kernel_usage",
         "Memory the kernel uses on its behalf, in bytes.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.kernel)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.kernel)),
     ),
     Row::gauge(
         "container_memory_max_usage_bytes",
         "The most memory that ever was in use, in bytes.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.peak)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.peak)),
     ),
     Row::counter(
         "container_memory_failcnt",
         "How often the memory limit was met.",
-        |subject, told| told.value(memory(subject).and_then(|memory| memory.limit_hits)),
+        |subject, out| out.value(memory(subject).and_then(|memory| memory.limit_hits)),
     ),
     Row::counter(
         "container_memory_failures_total",
         "Page faults, and those among them that needed the disk.",
-        |subject, told| {
+        |subject, out| {
             let Some(memory) = memory(subject) else { return };
             let own = (memory.own_faults, memory.own_major_faults);
-            told.by(&["pgfault", "container"], own.0.or(memory.faults));
-            told.by(&["pgmajfault", "container"], own.1.or(memory.major_faults));
-            told.by(&["pgfault", "hierarchy"], memory.faults);
-            told.by(&["pgmajfault", "hierarchy"], memory.major_faults);
+            out.labelled(&["pgfault", "container"], own.0.or(memory.faults));
+            out.labelled(&["pgmajfault", "container"], own.1.or(memory.major_faults));
+            out.labelled(&["pgfault", "hierarchy"], memory.faults);
+            out.labelled(&["pgmajfault", "hierarchy"], memory.major_faults);
         },
     )
-    .by(&["failure_type", "scope"]),
+    .labels(&["failure_type", "scope"]),
     Row::counter(
         "container_oom_events_total",
         "Processes killed for lack of memory.",
-        |subject, told| {
+        |subject, out| {
             // Version 1 counts in the group itself alone: a pod's would be 0 whatever happened.
             let memory = subject.container.and_then(|_| memory(subject));
-            told.value(memory.and_then(|memory| memory.oom_kills));
+            out.value(memory.and_then(|memory| memory.oom_kills));
         },
     ),
     Row::gauge(
         "container_spec_memory_limit_bytes",
         "Memory limit, in bytes; 0 without one.",
-        |subject, told| told.value(memory(subject).and_then(|memory| zero(memory.limit))),
+        |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.limit))),
     ),
     Row::gauge(
         "container_spec_memory_swap_limit_bytes",
         "Limit of memory and swap together, in bytes; 0 without one.",
-        |subject, told| told.value(memory(subject).and_then(|memory| zero(memory.swap_limit))),
+        |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.swap_limit))),
     ),
     Row::gauge(
         "container_spec_memory_reservation_limit_bytes",
         "Memory it keeps when memory is short, in bytes; 0 without a reservation.",
-        |subject, told| told.value(memory(subject).and_then(|memory| zero(memory.reserved))),
+        |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.reserved))),
     ),
     Row::counter(
         "container_pressure_memory_waiting_seconds_total",
         "Time in which at least one task waited for memory, in seconds.",
-        |subject, told| {
-            told.value(waiting(memory(subject).and_then(|memory| memory.pressure.as_ref())));
+        |subject, out| {
+            out.value(waiting(memory(subject).and_then(|memory| memory.pressure.as_ref())));
         },
     ),
     Row::counter(
         "container_pressure_memory_stalled_seconds_total",
         "Time in which all tasks waited for memory, in seconds.",
-        |subject, told| {
-            told.value(stalled(memory(subject).and_then(|memory| memory.pressure.as_ref())));
+        |subject, out| {
+            out.value(stalled(memory(subject).and_then(|memory| memory.pressure.as_ref())));
         },
     ),
 ];

@@ -1,14 +1,14 @@
-//! The kernel's figures as CRI's metrics, under the names cAdvisor made known.
+//! The kernel's values as CRI metrics, under cAdvisor's names.
 //!
-//! One table is both: what is announced, and how each sample is had from a reading. A row that
-//! finds nothing in a [`crate::model::stats::MachineSample`] of this machine is not announced; one that
-//! finds nothing in a reading has no sample, and never 0 for an unknown figure.
+//! One table has the descriptors, and how each sample is made from a reading. A row without a sample
+//! for a [`crate::model::stats::MachineSample`] of this machine has no descriptor. An unknown value
+//! has no sample, never one of 0.
 //!
 //! ```text
-//! answer ── table: what a row is ── cpu, memory, disk, network, tasks, time: the rows
+//! response ── table: what a row is ── cpu, memory, disk, network, tasks, time: the rows
 //! ```
 
-pub mod answer;
+pub mod response;
 
 mod cpu;
 mod disk;

@@ -1,68 +1,64 @@
 //! Traffic of a pod's interfaces, without loopback.
 
-use super::table::{Row, Subject, Told};
+use super::table::{Row, SampleWriter, Subject};
 use crate::model::stats::InterfaceReading;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::counter("container_network_receive_bytes_total", "Bytes received.", |subject, told| {
-        each(subject, told, |one| one.received.bytes);
+    Row::counter("container_network_receive_bytes_total", "Bytes received.", |subject, out| {
+        each(subject, out, |one| one.received.bytes);
     })
-    .by(&["interface"]),
-    Row::counter(
-        "container_network_receive_packets_total",
-        "Packets received.",
-        |subject, told| {
-            each(subject, told, |one| one.received.packets);
-        },
-    )
-    .by(&["interface"]),
+    .labels(&["interface"]),
+    Row::counter("container_network_receive_packets_total", "Packets received.", |subject, out| {
+        each(subject, out, |one| one.received.packets);
+    })
+    .labels(&["interface"]),
     Row::counter(
         "container_network_receive_errors_total",
         "Packets received with errors.",
-        |subject, told| {
-            each(subject, told, |one| one.received.errors);
+        |subject, out| {
+            each(subject, out, |one| one.received.errors);
         },
     )
-    .by(&["interface"]),
+    .labels(&["interface"]),
     Row::counter(
         "container_network_receive_packets_dropped_total",
         "Packets dropped that were to be received.",
-        |subject, told| {
-            each(subject, told, |one| one.received.dropped);
+        |subject, out| {
+            each(subject, out, |one| one.received.dropped);
         },
     )
-    .by(&["interface"]),
-    Row::counter("container_network_transmit_bytes_total", "Bytes sent.", |subject, told| {
-        each(subject, told, |one| one.sent.bytes);
+    .labels(&["interface"]),
+    Row::counter("container_network_transmit_bytes_total", "Bytes sent.", |subject, out| {
+        each(subject, out, |one| one.sent.bytes);
     })
-    .by(&["interface"]),
-    Row::counter("container_network_transmit_packets_total", "Packets sent.", |subject, told| {
-        each(subject, told, |one| one.sent.packets);
+    .labels(&["interface"]),
+    Row::counter("container_network_transmit_packets_total", "Packets sent.", |subject, out| {
+        each(subject, out, |one| one.sent.packets);
     })
-    .by(&["interface"]),
+    .labels(&["interface"]),
     Row::counter(
         "container_network_transmit_errors_total",
         "Packets sent with errors.",
-        |subject, told| {
-            each(subject, told, |one| one.sent.errors);
+        |subject, out| {
+            each(subject, out, |one| one.sent.errors);
         },
     )
-    .by(&["interface"]),
+    .labels(&["interface"]),
     Row::counter(
         "container_network_transmit_packets_dropped_total",
         "Packets dropped that were to be sent.",
-        |subject, told| {
-            each(subject, told, |one| one.sent.dropped);
+        |subject, out| {
+            each(subject, out, |one| one.sent.dropped);
         },
     )
-    .by(&["interface"]),
+    .labels(&["interface"]),
 ];
 
-fn each(subject: &Subject<'_>, told: &mut Told<'_>, figure: fn(&InterfaceReading) -> u64) {
+fn each(subject: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&InterfaceReading) -> u64) {
     let Some(network) = subject.network else { return };
     let all = std::iter::once(&network.default).chain(&network.others);
     for interface in all.filter(|one| one.name != LOOPBACK) {
-        told.by(&[&interface.name], Some(figure(interface)));
+        out.labelled(&[&interface.name], Some(value(interface)));
     }
 }
 

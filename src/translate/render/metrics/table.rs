@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// One metric: how it is announced, and how its samples are had.
+/// One metric: its descriptor, and how its samples are made.
 #[derive(Debug)]
 pub(super) struct Row {
     /// As cAdvisor names it.
@@ -21,33 +21,33 @@ pub(super) struct Row {
     pub(super) help: &'static str,
     /// Whether it may fall.
     pub(super) kind: cri::MetricType,
-    /// Labels beside those that say whose figure it is.
+    /// Labels besides [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
     /// Adds a sample for each value of those labels.
-    pub(super) tell: fn(&Subject<'_>, &mut Told<'_>),
+    pub(super) write: fn(&Subject<'_>, &mut SampleWriter<'_>),
 }
 
 impl Row {
-    /// A figure that only grows.
+    /// A value that only grows.
     pub(super) const fn counter(
         name: &'static str,
         help: &'static str,
-        tell: fn(&Subject<'_>, &mut Told<'_>),
+        write: fn(&Subject<'_>, &mut SampleWriter<'_>),
     ) -> Self {
-        Self { name, help, kind: cri::MetricType::Counter, keys: &[], tell }
+        Self { name, help, kind: cri::MetricType::Counter, keys: &[], write }
     }
 
-    /// A figure that rises and falls.
+    /// A value that rises and falls.
     pub(super) const fn gauge(
         name: &'static str,
         help: &'static str,
-        tell: fn(&Subject<'_>, &mut Told<'_>),
+        write: fn(&Subject<'_>, &mut SampleWriter<'_>),
     ) -> Self {
-        Self { name, help, kind: cri::MetricType::Gauge, keys: &[], tell }
+        Self { name, help, kind: cri::MetricType::Gauge, keys: &[], write }
     }
 
     /// With further labels.
-    pub(super) const fn by(self, keys: &'static [&'static str]) -> Self {
+    pub(super) const fn labels(self, keys: &'static [&'static str]) -> Self {
         Self { keys, ..self }
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
     /// Set for containers only.
-    pub(super) container: Option<Own<'a>>,
+    pub(super) container: Option<ContainerParts<'a>>,
     /// Of a pod's network only.
     pub(super) network: Option<&'a NetworkReading>,
     pub(super) disks: &'a Disks,
@@ -66,7 +66,7 @@ pub(super) struct Subject<'a> {
 
 /// What containers have and pods have not.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Own<'a> {
+pub(super) struct ContainerParts<'a> {
     pub(super) processes: Option<&'a ProcessReading>,
     pub(super) layer: Option<&'a LayerReading>,
 }
@@ -78,7 +78,7 @@ impl<'a> Subject<'a> {
         Self {
             group: Some(&reading.group),
             started: reading.record.process.started_at(),
-            container: Some(Own { processes, layer }),
+            container: Some(ContainerParts { processes, layer }),
             network: None,
             disks,
         }
@@ -108,7 +108,7 @@ impl<'a> Subject<'a> {
         Self {
             group: Some(&machine_sample.group),
             started: Some(Nanos(1)),
-            container: Some(Own { processes, layer }),
+            container: Some(ContainerParts { processes, layer }),
             network: Some(&machine_sample.network),
             disks: &machine_sample.disks,
         }
@@ -116,16 +116,16 @@ impl<'a> Subject<'a> {
 }
 
 /// Collects the samples of a row, each with the labels of its subject.
-pub(super) struct Told<'a> {
+pub(super) struct SampleWriter<'a> {
     row: &'static Row,
-    base: &'a Base<'a>,
+    base: &'a BaseLabels<'a>,
     at: Nanos,
     metrics: &'a mut Vec<cri::Metric>,
 }
 
-/// Whose figures they are.
+/// The labels of every sample of a subject.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Base<'a> {
+pub(super) struct BaseLabels<'a> {
     pub(super) pod: &'a str,
     pub(super) namespace: &'a str,
     /// Empty for a whole pod.
@@ -136,35 +136,35 @@ pub(super) struct Base<'a> {
     pub(super) name: &'a str,
 }
 
-impl<'a> Base<'a> {
-    /// In the order of [`BASE_KEYS`].
+impl<'a> BaseLabels<'a> {
+    /// In the order of [`BASE_LABELS`].
     const fn values(&self) -> [&'a str; 6] {
         [self.pod, self.namespace, self.container, self.id, self.image, self.name]
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> SampleWriter<'a> {
     /// Samples of `row`.
-    pub(super) const fn of(
+    pub(super) const fn new(
         row: &'static Row,
-        base: &'a Base<'a>,
+        base: &'a BaseLabels<'a>,
         metrics: &'a mut Vec<cri::Metric>,
     ) -> Self {
         Self { row, base, at: Nanos::UNSET, metrics }
     }
 
-    /// What follows was read a while ago; else it is live.
+    /// Sets the time of the next samples; without it they are live.
     pub(super) const fn read_at(&mut self, at: Nanos) {
         self.at = at;
     }
 
-    /// The only sample, if there is a figure.
+    /// Adds the only sample, if there is a value.
     pub(super) fn value(&mut self, value: Option<u64>) {
-        self.by(&[], value);
+        self.labelled(&[], value);
     }
 
-    /// The sample with these values of the row's further labels, if there is a figure.
-    pub(super) fn by(&mut self, labels: &[&str], value: Option<u64>) {
+    /// Adds the sample with these values of the row's labels, if there is a value.
+    pub(super) fn labelled(&mut self, labels: &[&str], value: Option<u64>) {
         let Some(value) = value else { return };
         debug_assert_eq!(labels.len(), self.row.keys.len(), "{}", self.row.name);
         let values = self.base.values().into_iter().chain(labels.iter().copied());
@@ -194,5 +194,5 @@ pub(super) fn stalled(pressure: Option<&Pressure>) -> Option<u64> {
 }
 
 /// The labels of every sample.
-pub(super) const BASE_KEYS: [&str; 6] = ["pod", "namespace", "container", "id", "image", "name"];
+pub(super) const BASE_LABELS: [&str; 6] = ["pod", "namespace", "container", "id", "image", "name"];
 const MICROS: u64 = 1_000_000;

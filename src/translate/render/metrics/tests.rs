@@ -1,4 +1,4 @@
-//! The table: what is announced is told, with labels that fit, and holes stay holes.
+//! The table: what is announced is out, with labels that fit, and holes stay holes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,8 +8,8 @@ use std::{
 use serde_json::json;
 
 use super::{
-    answer::{descriptors, pod, rows},
-    table::BASE_KEYS,
+    response::{descriptors, pod, rows},
+    table::BASE_LABELS,
 };
 use crate::{
     model::{
@@ -228,10 +228,12 @@ fn described_metrics_have_samples_with_their_labels() {
     let announced = descriptors(&machine_sample());
     assert_eq!(announced.len(), rows().count(), "a full machine has everything");
     let answer = pod(&full(), &disks(), PAUSE);
-    let told = names(&answer);
+    let out = names(&answer);
     for one in &announced {
-        assert!(told.contains(one.name.as_str()), "{} is never told", one.name);
-        assert!(!one.help.is_empty() && one.label_keys.starts_with(&BASE_KEYS.map(str::to_owned)));
+        assert!(out.contains(one.name.as_str()), "{} is never out", one.name);
+        assert!(
+            !one.help.is_empty() && one.label_keys.starts_with(&BASE_LABELS.map(str::to_owned))
+        );
         assert!(one.name.starts_with("container_"), "{}", one.name);
         let counts = one.name.ends_with("_total") && one.name != "container_fs_inodes_total"
             || one.name == "container_memory_failcnt";
@@ -256,7 +258,7 @@ fn no_sample_is_repeated() {
 }
 
 #[test]
-fn whose_figures_they_are() {
+fn samples_have_the_labels_of_pod_and_container() {
     let answer = pod(&full(), &disks(), PAUSE);
     let labels = |metrics: &[cri::Metric], name: &str| {
         let found = metrics.iter().find(|one| one.name == name);
@@ -289,26 +291,26 @@ fn figures() {
         one.value.unwrap().value
     };
     let (own, whole) = (&answer.container_metrics[0].metrics, &answer.metrics);
-    for (name, labels, wanted) in OF_BOTH {
-        assert_eq!(value(own, name, labels), 100_000 + wanted, "{name} {labels:?}");
-        assert_eq!(value(whole, name, labels), 200_000 + wanted, "{name} {labels:?} of the pod");
+    for (name, labels, expected) in OF_BOTH {
+        assert_eq!(value(own, name, labels), 100_000 + expected, "{name} {labels:?}");
+        assert_eq!(value(whole, name, labels), 200_000 + expected, "{name} {labels:?} of the pod");
     }
-    for (name, labels, wanted) in OF_CONTAINERS {
-        assert_eq!(value(own, name, labels), *wanted, "{name} {labels:?}");
+    for (name, labels, expected) in OF_CONTAINERS {
+        assert_eq!(value(own, name, labels), *expected, "{name} {labels:?}");
     }
-    for (name, labels, wanted) in OF_PODS {
-        assert_eq!(value(whole, name, labels), *wanted, "{name} {labels:?}");
+    for (name, labels, expected) in OF_PODS {
+        assert_eq!(value(whole, name, labels), *expected, "{name} {labels:?}");
     }
     assert!(samples(&answer).iter().all(|one| !one.label_values.contains(&"lo".to_owned())));
 }
 
 /// Kubelet takes 0 for live; only what was measured a while ago has a time.
 #[test]
-fn what_is_remembered_has_its_time() {
+fn only_cached_values_have_a_time() {
     let answer = pod(&full(), &disks(), PAUSE);
     for sample in samples(&answer) {
-        let wanted = if sample.name == "container_fs_usage_bytes" { 77 } else { 0 };
-        assert_eq!(sample.timestamp, wanted, "{}", sample.name);
+        let expected = if sample.name == "container_fs_usage_bytes" { 77 } else { 0 };
+        assert_eq!(sample.timestamp, expected, "{}", sample.name);
     }
 }
 
@@ -332,18 +334,18 @@ fn unknown_figures_are_absent_and_not_zero() {
         ..GroupReading::default()
     };
     let answer = pod(&sparse, &disks(), PAUSE);
-    let told: BTreeSet<&str> =
+    let out: BTreeSet<&str> =
         answer.container_metrics[0].metrics.iter().map(|one| one.name.as_str()).collect();
     for hole in ["cpu_user", "cpu_cfs", "spec_", "pressure", "memory_rss", "memory_fail", "oom"] {
         let hole = format!("container_{hole}");
-        assert!(!told.iter().any(|name| name.starts_with(&hole)), "{hole} is told: {told:?}");
+        assert!(!out.iter().any(|name| name.starts_with(&hole)), "{hole} is out: {out:?}");
     }
 }
 
-/// Of containers that have no quota nothing is told about one, unless they had one.
+/// Of containers that have no quota there are no samples of it, unless they had one.
 #[test]
 fn cfs_periods_are_reported_with_a_quota() {
-    for (quota, periods, wanted) in [
+    for (quota, periods, expected) in [
         (Some(Limit::At(5)), 0, true),
         (Some(Limit::Unlimited), 0, false),
         (Some(Limit::Unlimited), 3, true),
@@ -354,8 +356,8 @@ fn cfs_periods_are_reported_with_a_quota() {
         (cpu.quota, cpu.periods) = (quota, Some(periods));
         let answer = pod(&reading, &disks(), PAUSE);
         let own = &answer.container_metrics[0].metrics;
-        let told = own.iter().any(|one| one.name == "container_cpu_cfs_periods_total");
-        assert_eq!(told, wanted, "{quota:?} {periods}");
+        let out = own.iter().any(|one| one.name == "container_cpu_cfs_periods_total");
+        assert_eq!(out, expected, "{quota:?} {periods}");
     }
 }
 

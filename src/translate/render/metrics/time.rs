@@ -7,12 +7,12 @@ pub(super) const ROWS: &[Row] = &[
     Row::gauge(
         "container_last_seen",
         "When it was last seen, in seconds since 1970.",
-        |subject, told| told.value(seen(subject).and_then(since_1970)),
+        |subject, out| out.value(seen(subject).and_then(since_1970)),
     ),
     Row::gauge(
         "container_start_time_seconds",
         "When it was started, in seconds since 1970.",
-        |subject, told| told.value(subject.started.and_then(since_1970)),
+        |subject, out| out.value(subject.started.and_then(since_1970)),
     ),
 ];
 

@@ -37,17 +37,17 @@ fn an_image_mount_has_its_image() {
 }
 
 #[test]
-fn a_container_shows_what_was_asked_back() {
-    let asked = sample::container();
+fn a_container_status_has_the_fields_of_the_request() {
+    let requested = sample::container();
     let status = status_of(&container_record(running()), None);
-    assert_eq!(status.metadata, asked.metadata);
-    assert_eq!((status.labels, status.annotations), (asked.labels, asked.annotations));
-    assert_eq!(status.mounts, asked.mounts);
-    assert_eq!(status.resources.unwrap().linux, asked.linux.unwrap().resources);
+    assert_eq!(status.metadata, requested.metadata);
+    assert_eq!((status.labels, status.annotations), (requested.labels, requested.annotations));
+    assert_eq!(status.mounts, requested.mounts);
+    assert_eq!(status.resources.unwrap().linux, requested.linux.unwrap().resources);
     assert_eq!(status.log_path, "/var/log/pods/shop_web-0_6f2a/nginx/2.log");
     assert_eq!(status.image_id, image_id().as_str());
     assert_eq!(status.image_ref, "nginx@sha256:00");
-    assert_eq!(status.stop_signal, asked.stop_signal);
+    assert_eq!(status.stop_signal, requested.stop_signal);
     assert_eq!(status.image.unwrap().user_specified_image, "nginx:1.27");
     let user = status.user.unwrap().linux.unwrap();
     assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
@@ -55,7 +55,7 @@ fn a_container_shows_what_was_asked_back() {
 
 /// Documents of older versions do not say who the process is.
 #[test]
-fn an_unknown_user_is_not_shown() {
+fn an_unknown_user_is_unset() {
     let mut record = container_record(running());
     Arc::make_mut(&mut record.document).user = None;
     assert_eq!(status_of(&record, None).user, None);
@@ -63,7 +63,7 @@ fn an_unknown_user_is_not_shown() {
 }
 
 #[test]
-fn a_process_is_shown_by_its_times() {
+fn a_process_has_its_state_and_times() {
     let times = |process: Process| {
         let status = status_of(&container_record(process), None);
         (status.state(), status.started_at, status.finished_at, status.exit_code, status.reason)
@@ -80,7 +80,7 @@ fn a_process_is_shown_by_its_times() {
 }
 
 #[test]
-fn an_image_is_shown_by_a_name_people_know() {
+fn an_image_has_its_requested_name() {
     let record = container_record(running());
     let name = |record: &ContainerRecord, image: Option<&ImageRecord>| {
         status_of(record, image).image.unwrap().image
@@ -111,7 +111,7 @@ fn the_verbose_container_keeps_the_keys_tools_read() {
 
 #[test]
 fn what_is_rendered_reads_back_the_same() {
-    let (asked, record) = (sample::container(), container_record(running()));
+    let (requested, record) = (sample::container(), container_record(running()));
     let status = status_of(&record, None);
     let again = cri::ContainerConfig {
         metadata: status.metadata,
@@ -121,9 +121,9 @@ fn what_is_rendered_reads_back_the_same() {
         stop_signal: status.stop_signal,
         linux: Some(cri::LinuxContainerConfig {
             resources: status.resources.unwrap().linux,
-            security_context: asked.linux.clone().unwrap().security_context,
+            security_context: requested.linux.clone().unwrap().security_context,
         }),
-        ..asked
+        ..requested
     };
     let spec = container_spec(Some(&again), Some(&sample::sandbox())).unwrap();
     assert_eq!(spec, record.document.spec);

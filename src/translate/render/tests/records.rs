@@ -17,7 +17,7 @@ use crate::{
     },
     translate::{
         parse::{container::container_spec, sandbox::sandbox_spec, tests::sample},
-        render::container::{Held, status},
+        render::container::{ContainerView, status},
     },
     wire::cri,
 };
@@ -154,5 +154,5 @@ pub(super) fn status_of(
 ) -> cri::ContainerStatus {
     let spec = &record.document.spec;
     let limits = spec.resources_stated.then(|| spec.resources.clone());
-    status(&Held { record, image, limits })
+    status(&ContainerView { record, image, limits })
 }

@@ -20,17 +20,17 @@ use crate::{
 };
 
 #[test]
-fn a_ready_sandbox_shows_what_was_asked_and_what_it_got() {
-    let (record, asked) = (sandbox_record(), sample::sandbox());
+fn a_ready_sandbox_has_its_request_and_its_addresses() {
+    let (record, requested) = (sandbox_record(), sample::sandbox());
     let status = sandbox::status(&record);
     assert_eq!(status.id, "5".repeat(64));
-    assert_eq!(status.metadata, asked.metadata);
+    assert_eq!(status.metadata, requested.metadata);
     assert_eq!(status.state(), cri::PodSandboxState::SandboxReady);
     assert_eq!(status.created_at, 1_000_000_001);
     let network = status.network.unwrap();
     assert_eq!(network.ip, "10.1.0.7");
     assert_eq!(network.additional_ips, [cri::PodIp { ip: "fd00::7".to_owned() }]);
-    assert_eq!((status.labels, status.annotations), (asked.labels, asked.annotations));
+    assert_eq!((status.labels, status.annotations), (requested.labels, requested.annotations));
     assert_eq!(status.runtime_handler, "kata");
     let options = status.linux.unwrap().namespaces.unwrap().options.unwrap();
     assert_eq!(options.network(), cri::NamespaceMode::Pod);
@@ -62,7 +62,7 @@ fn a_list_and_a_status_agree() {
 }
 
 #[test]
-fn a_sandbox_that_is_not_ready_shows_no_address() {
+fn a_sandbox_that_is_not_ready_has_no_address() {
     let ready = sandbox_record();
     let dead = SandboxRecord { process: Some(exited()), ..ready.clone() };
     let gone = SandboxRecord { process: None, ..ready.clone() };

@@ -57,7 +57,7 @@ const fn value(of: Option<cri::UInt64Value>) -> Option<u64> {
 }
 
 #[test]
-fn statistics_show_what_was_read() {
+fn statistics_have_every_reading() {
     let layer = LayerReading { at: Nanos(8), mountpoint: "/layers".into(), bytes: 4096, inodes: 2 };
     let shown = stats::container(&container_reading(full_group(), Some(layer)));
     let (cpu, memory) = (shown.cpu.unwrap(), shown.memory.unwrap());
@@ -85,7 +85,7 @@ fn statistics_show_what_was_read() {
 
 /// Kubelet follows these without looking.
 #[test]
-fn statistics_always_have_what_kubelet_follows() {
+fn statistics_always_have_the_fields_kubelet_needs() {
     let nothing = container_reading(GroupReading::default(), None);
     let shown = stats::container(&nothing);
     let attributes = shown.attributes.unwrap();

@@ -1,4 +1,4 @@
-//! All facts of a plan, gathered one after the other, the cheap ones first.
+//! Gathers the input of a plan, cheap parts first.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
         volume::ImageVolume,
     },
     store::snapshot::Snapshot,
-    translate::plan::{self, container::ContainerPlan, facts::ContainerFacts},
+    translate::plan::{self, container::ContainerPlan, input::ContainerInput},
 };
 
 impl Containers {
-    /// Gathers the facts and plans.
+    /// Gathers the input and plans.
     pub(in crate::container) async fn plan(
         &self,
         snapshot: &Snapshot,
@@ -36,7 +36,7 @@ impl Containers {
         let accounts = self.accounts(&image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec).await?;
         let files = self.files.ensure(sandbox).await?;
-        let facts = ContainerFacts {
+        let input = ContainerInput {
             engine,
             sandbox,
             image: &image,
@@ -49,7 +49,7 @@ impl Containers {
             cdi: cdi.as_ref(),
             image_volumes,
         };
-        Ok(plan::container::plan(spec, &facts)?)
+        Ok(plan::container::plan(spec, &input)?)
     }
 
     /// The image by any of its names. One that was built a moment ago may not have reached the

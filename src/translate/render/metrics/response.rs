@@ -1,8 +1,8 @@
-//! What is announced, and the samples of pods.
+//! The responses: the metric descriptors, and the samples of a pod.
 
 use super::{
     cpu, disk, memory, network,
-    table::{BASE_KEYS, Base, Row, Subject, Told},
+    table::{BASE_LABELS, BaseLabels, Row, SampleWriter, Subject},
     tasks, time,
 };
 use crate::{
@@ -17,34 +17,34 @@ use crate::{
 pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor> {
     let subject = Subject::machine_sample(machine_sample);
     let mut found = Vec::new();
-    let mut can_tell = |row: &'static Row| {
+    let mut has_sample = |row: &'static Row| {
         found.clear();
-        (row.tell)(&subject, &mut Told::of(row, &Base::default(), &mut found));
+        (row.write)(&subject, &mut SampleWriter::new(row, &BaseLabels::default(), &mut found));
         !found.is_empty()
     };
-    rows().filter(|row| can_tell(row)).map(descriptor).collect()
+    rows().filter(|row| has_sample(row)).map(descriptor).collect()
 }
 
 /// All samples of a pod. `pause` is the image of the container that holds its network.
 pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxMetrics {
     let record = &reading.record;
     let whole = base(record);
-    let holder = Base { container: HOLDER, image: pause, name: &record.name, ..whole };
-    let mut metrics = Vec::with_capacity(USUAL_SAMPLES);
-    tell(&Subject::pod(reading, disks), &whole, &mut metrics);
-    tell(&Subject::network(reading, disks), &holder, &mut metrics);
+    let holder = BaseLabels { container: PAUSE_NAME, image: pause, name: &record.name, ..whole };
+    let mut metrics = Vec::with_capacity(SAMPLES_CAPACITY);
+    write(&Subject::pod(reading, disks), &whole, &mut metrics);
+    write(&Subject::network(reading, disks), &holder, &mut metrics);
     cri::PodSandboxMetrics {
         pod_sandbox_id: record.id.to_string(),
         metrics,
         container_metrics: reading
             .containers
             .iter()
-            .map(|container| of_container(container, record, disks))
+            .map(|container| container_metrics(container, record, disks))
             .collect(),
     }
 }
 
-fn of_container(
+fn container_metrics(
     reading: &ContainerReading,
     pod: &SandboxRecord,
     disks: &Disks,
@@ -52,33 +52,33 @@ fn of_container(
     let record = &reading.record;
     let spec = &record.document.spec;
     let image = if spec.user_image.is_empty() { &spec.image } else { &spec.user_image };
-    let names = Base {
+    let names = BaseLabels {
         container: &spec.metadata.name,
         id: record.id.as_str(),
         image,
         name: &record.name,
         ..base(pod)
     };
-    let mut metrics = Vec::with_capacity(USUAL_SAMPLES);
-    tell(&Subject::container(reading, disks), &names, &mut metrics);
+    let mut metrics = Vec::with_capacity(SAMPLES_CAPACITY);
+    write(&Subject::container(reading, disks), &names, &mut metrics);
     cri::ContainerMetrics { container_id: record.id.to_string(), metrics }
 }
 
 /// Labels of a whole pod.
-fn base(pod: &SandboxRecord) -> Base<'_> {
+fn base(pod: &SandboxRecord) -> BaseLabels<'_> {
     let metadata = &pod.document.spec.metadata;
     let (name, namespace) = (metadata.name.as_str(), metadata.namespace.as_str());
-    Base { pod: name, namespace, id: pod.id.as_str(), ..Base::default() }
+    BaseLabels { pod: name, namespace, id: pod.id.as_str(), ..BaseLabels::default() }
 }
 
-fn tell(subject: &Subject<'_>, base: &Base<'_>, metrics: &mut Vec<cri::Metric>) {
+fn write(subject: &Subject<'_>, base: &BaseLabels<'_>, metrics: &mut Vec<cri::Metric>) {
     for row in rows() {
-        (row.tell)(subject, &mut Told::of(row, base, metrics));
+        (row.write)(subject, &mut SampleWriter::new(row, base, metrics));
     }
 }
 
 fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
-    let keys = BASE_KEYS.iter().chain(row.keys);
+    let keys = BASE_LABELS.iter().chain(row.keys);
     cri::MetricDescriptor {
         name: row.name.to_owned(),
         help: row.help.to_owned(),
@@ -95,6 +95,6 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// What the pause is called where containers are named: so cAdvisor did with Docker, and
 /// dashboards of that time ask for the network by it.
-const HOLDER: &str = "POD";
+const PAUSE_NAME: &str = "POD";
 /// Of a subject, so that nothing has to be moved.
-const USUAL_SAMPLES: usize = 64;
+const SAMPLES_CAPACITY: usize = 64;

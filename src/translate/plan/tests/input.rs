@@ -1,4 +1,4 @@
-//! What plans are made from: the facts a fixture states, and a plain pod.
+//! The input of a plan from a fixture, and a plain pod.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::translate::plan::{
     container::{self, ContainerPlan},
     error::PlanError,
-    facts::{ContainerFacts, PodFiles, SandboxFacts},
+    input::{ContainerInput, PodFiles, SandboxInput},
     sandbox::{self, SandboxPlan},
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 /// What a fixture says of the world.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Facts {
+pub(super) struct TestInput {
     pub(super) api: u16,
     pub(super) cgroup_driver: String,
     pub(super) cgroup_version: u8,
@@ -79,7 +79,7 @@ impl Volume {
     }
 }
 
-impl Default for Facts {
+impl Default for TestInput {
     fn default() -> Self {
         Self {
             api: 45,
@@ -102,7 +102,7 @@ impl Default for Facts {
     }
 }
 
-impl Facts {
+impl TestInput {
     pub(super) fn engine(&self) -> EngineInfo {
         let info = json!({
             "CgroupDriver": self.cgroup_driver,
@@ -121,7 +121,7 @@ impl Facts {
         let (engine, pause) = (self.engine(), pause());
         sandbox::plan(
             spec,
-            &SandboxFacts {
+            &SandboxInput {
                 engine: &engine,
                 pause: &pause,
                 network: self.network,
@@ -151,7 +151,7 @@ impl Facts {
         let files = if self.files { pod_files() } else { PodFiles::default() };
         container::plan(
             spec,
-            &ContainerFacts {
+            &ContainerInput {
                 engine: &engine,
                 sandbox: &sandbox,
                 image: &image,

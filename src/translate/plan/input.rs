@@ -1,5 +1,4 @@
-//! What a plan depends on besides the specification: gathered by the caller, so that planning is
-//! pure.
+//! The input of a plan besides the specification. The caller gathers it, so that planning is pure.
 
 use std::path::PathBuf;
 
@@ -16,7 +15,7 @@ use crate::model::{
 
 /// What a sandbox's plan depends on besides its spec.
 #[derive(Clone, Copy, Debug)]
-pub struct SandboxFacts<'a> {
+pub struct SandboxInput<'a> {
     /// The engine.
     pub engine: &'a EngineInfo,
     /// The pause image, present in the engine.
@@ -33,7 +32,7 @@ pub struct SandboxFacts<'a> {
 
 /// What a container's plan depends on besides its spec.
 #[derive(Clone, Copy, Debug)]
-pub struct ContainerFacts<'a> {
+pub struct ContainerInput<'a> {
     /// The engine.
     pub engine: &'a EngineInfo,
     /// The pod.
@@ -46,7 +45,7 @@ pub struct ContainerFacts<'a> {
     pub files: &'a PodFiles,
     /// With `PidMode::Target`: the container whose processes it sees.
     pub pid_target: Option<&'a ContainerId>,
-    /// What will be at the log path.
+    /// The format of the log path.
     pub log_format: ContainerLogFormat,
     /// Text of the seccomp profile, when it is one of the host's.
     pub seccomp: Option<&'a str>,
@@ -54,12 +53,12 @@ pub struct ContainerFacts<'a> {
     pub accounts: Option<&'a Accounts>,
     /// What its CDI devices come to; none where the engine reads their specification itself.
     pub cdi: Option<&'a CdiEdits>,
-    /// Where its image mounts come from, in the order of the specification.
+    /// The prepared image mounts, in the order of the specification.
     pub image_volumes: &'a [ImageVolume],
 }
 
-/// Files of ours that are bound into every container of a pod, writable, unless the container
-/// brings a mount of its own for the path.
+/// The pod's files that are mounted writable into each of its containers, unless the container has
+/// its own mount at the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
     /// For `/etc/resolv.conf`.
