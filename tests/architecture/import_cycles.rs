@@ -1,5 +1,4 @@
-//! Inside a module, too, no file leads back to itself: what two files need of each other belongs into
-//! a third.
+//! No import cycles among the files of a module: what two files share belongs into a third.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Processor time that daemons use while a kubelet asks its questions, and while nobody does.
+//! CPU time of the daemons while a kubelet polls, and while none does.
 
 use std::{
     collections::BTreeMap,

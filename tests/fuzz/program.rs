@@ -1,5 +1,5 @@
-//! The program behind `make fuzz`: one decoder of the crate (`dockbridge::fuzz`) under LLVM's
-//! libFuzzer, which changes bytes and keeps those that reach code nobody reached before.
+//! The program of `make fuzz`: one decoder of the crate (`dockbridge::fuzz`) under LLVM's
+//! libFuzzer, which mutates inputs and keeps those that reach new code.
 //!
 //! `fuzz --list` names the decoders; `fuzz --target=NAME …` hands everything else to libFuzzer, which
 //! starts the program again with the same words. A panic, an input that takes too long and one that

@@ -1,4 +1,4 @@
-//! Two processes never share what only one can look after.
+//! Two processes never share a state directory.
 
 use std::{path::Path, process::Stdio, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Pod verbs against the fake dockerd: what Docker lost, and who has a name.
+//! Pod calls against the fake dockerd: lost containers and name conflicts.
 
 use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The operator's window beside a pod's life on a real engine.
+//! Metrics and debug endpoints during a pod's life on a real engine.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! What kubelet is told the moment it happens: every step of every life, once, in order, and
-//! never before a status shows it.
+//! Container events: every step of every container, once, in order, and never before a status shows
+//! it.
 
 use std::{collections::BTreeMap, time::Duration};
 

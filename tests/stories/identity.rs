@@ -1,5 +1,4 @@
-//! Who a container's process is: what CRI says, what the status tells and what the kernel holds
-//! are the same.
+//! Users and groups of a container's process: request, status and kernel agree.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Stories: whole lives of pods, told to a dockbridge process in front of a real engine.
+//! Stories: end-to-end tests with pods of a dockbridge process in front of a real engine.
 //!
 //! They need a world (`tests/env/world.sh -- cargo test --test stories`) and are left out without
 //! one. One story at a time: each ends with a search for leftovers, and a neighbour's half-made pod

@@ -1,5 +1,5 @@
-//! Port-forward, told to independent clients of every protocol. The servers in the pods are the
-//! stories' own, so that both ends of each connection can be watched.
+//! Port-forward with independent clients of every protocol. The servers in the pods are the
+//! stories' own, so that both ends of each connection are checked.
 
 use std::{
     sync::{Arc, atomic::Ordering},

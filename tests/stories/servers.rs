@@ -1,5 +1,5 @@
-//! One server for one engine: a second dockbridge is refused and told who was first, whatever the
-//! two share, and a killed one keeps nobody out.
+//! One server for one engine: a second dockbridge is refused and names the first, whatever the two
+//! share, and a killed one leaves no lock.
 
 use std::{
     fs,

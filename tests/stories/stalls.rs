@@ -1,5 +1,5 @@
-//! Commands in containers while Docker stands still, or its containerd: who waits hears of it in time,
-//! and nothing is left running that nobody waits for.
+//! Commands in containers while Docker or its containerd is stopped: callers get an error in time,
+//! and no process is left.
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The pods of cri-dockerd, taken over: made here as it makes them, by raw engine calls, plugins run
-//! by hand, and files of the published formats. Nobody must notice the change.
+//! Taking over pods of cri-dockerd, created here as it creates them: by raw engine calls, plugins
+//! run by hand, and files of the published formats. No pod may be interrupted.
 
 use std::{
     fs,

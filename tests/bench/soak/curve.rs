@@ -1,4 +1,4 @@
-//! One measured thing over time, and what is said of it.
+//! One measured value over time, and its verdict.
 
 use super::verdict::{Judgement, Sample, Slack, Verdict};
 

@@ -1,4 +1,4 @@
-//! What dockbridge holds, looked at again and again while pods come and go.
+//! Samples the memory, descriptors and threads of dockbridge while pods are created and removed.
 
 use std::{
     fs::File,

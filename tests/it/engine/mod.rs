@@ -1,5 +1,5 @@
-//! The engine client against the fake dockerd: what it says, and what it makes of every way a
-//! daemon can fail.
+//! The engine client against the fake dockerd: its requests, and its errors for every failure of a
+//! daemon.
 
 mod calls;
 mod faults;

@@ -1,5 +1,5 @@
-//! The operator's window: what is counted is what was called, health is not readiness, and
-//! whoever means ill gets nothing and holds up nobody.
+//! Metrics, health and debug endpoints: calls are counted, health is not readiness, and hostile
+//! clients block no others.
 
 use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, time::Duration};
 

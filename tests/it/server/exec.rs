@@ -1,5 +1,5 @@
-//! ExecSync in front of an engine that does as it is told: what is asked, what is answered, and
-//! what is left when it goes wrong. Killing needs real processes: see the stories.
+//! ExecSync with a working engine: requests, answers, and clean-up after failures. Killing needs
+//! real processes: see the stories.
 
 use std::time::Duration;
 

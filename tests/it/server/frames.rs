@@ -1,4 +1,4 @@
-//! Bytes that are no CRI: every RPC of the interface says so, and the server goes on.
+//! Invalid messages: every RPC answers with an error, and the server goes on.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};

@@ -1,4 +1,4 @@
-//! Log directories and mounts on file systems that answer nobody, as a dead NFS.
+//! Log directories and mounts on file systems that hang, like a dead NFS.
 
 use std::{
     fs,

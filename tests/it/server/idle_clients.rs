@@ -1,5 +1,4 @@
-//! Callers of the CRI's socket who say nothing: those who are gone are let go of, and those who are
-//! only quiet are not.
+//! Idle clients of the CRI socket: dead ones are disconnected, and quiet ones are not.
 
 use std::{
     path::Path,

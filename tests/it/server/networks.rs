@@ -1,5 +1,5 @@
-//! Plugins that fail, crash, hang, babble or are missing, at ADD and at DEL: the pod is told
-//! why, and in the end nothing holds a namespace, an address or a file.
+//! Plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL: the pod's error
+//! has the reason, and in the end no namespace, address or file is left.
 
 use std::{
     fs,

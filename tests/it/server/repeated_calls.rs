@@ -1,4 +1,4 @@
-//! Callers that give up, come again, overtake one another, or come all at once.
+//! Callers that cancel, repeat, overtake one another, or call all at once.
 
 use std::time::{Duration, Instant};
 

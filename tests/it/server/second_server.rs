@@ -1,4 +1,4 @@
-//! One server for one engine: whoever comes second is told who was first, and does nothing.
+//! One server for one engine: a second one names the first, and does nothing.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Statistics beside an engine that is never asked for them. Its containers have no control groups
-//! of their own here: what is left is who they are.
+//! Statistics without calls to the engine. The containers here have no cgroups of their own, so
+//! only their attributes are tested.
 
 use dockbridge::wire::cri;
 use tonic::Code;

@@ -1,5 +1,5 @@
-//! Exec, attach and port-forward up to the moment their streams begin: who is promised one, what
-//! a token is worth, which protocol is agreed upon, and what noise on the address does: nothing.
+//! Exec, attach and port-forward up to the start of their streams: tokens, protocol negotiation,
+//! and garbage on the address.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a container ended: what is shown first stays, whoever knew it.
+//! Exit reasons of containers: the first one shown stays, whatever its source.
 
 use std::{fs, path::Path, time::Duration};
 

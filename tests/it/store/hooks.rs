@@ -1,4 +1,4 @@
-//! Workloads are shown once they have passed the gate, and nobody else waits for them.
+//! A container is shown as ended when its hook has finished, and nothing else waits for it.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! A whole dockbridge in this process, on temporary directories, driven over its own socket.
+//! A complete dockbridge in this process, in temporary directories, driven over its own socket.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Whether something was wrong while a call was under way: then it may fail.
+//! Whether a fault was active during a call: then it may fail.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One of several callers: makes pods, uses them, ends them, as chance will have it. What fails is
-//! asked for again, as kubelet does.
+//! One of several callers: creates, uses and removes pods at random. Failed calls are repeated, as
+//! by kubelet.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What callers were told: it holds until they change it themselves, or the engine ends it with
-//! itself. Lists are compared with it all the time.
+//! What callers were answered: it must stay true until they change it, or until the engine ends.
+//! Lists are compared with it all the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

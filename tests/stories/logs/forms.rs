@@ -1,5 +1,5 @@
-//! What a log looks like: the CRI's form, whatever the container wrote and however the engine kept
-//! it, and the link to the engine's own file.
+//! The format of logs: the CRI's, whatever the container wrote and however the engine stored it,
+//! and the link to the engine's own file.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What an operator is shown of pods and containers that the engine lists and does not describe.
+//! The debug state of pods and containers that the engine lists but does not inspect.
 
 use serde_json::Value;
 use tokio::process::Command;

@@ -1,4 +1,4 @@
-//! What lists and statuses told while the engine was quick, and how an answer differs from it.
+//! The answers of lists and statuses while the engine was quick, and how a later answer differs.
 
 use std::{collections::BTreeMap, time::Duration};
 

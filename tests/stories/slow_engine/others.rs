@@ -1,4 +1,4 @@
-//! One container of which the engine says nothing is nobody else's trouble.
+//! One container without inspects does not affect others.
 
 use std::{collections::BTreeSet, slice, time::Duration};
 

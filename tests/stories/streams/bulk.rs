@@ -1,4 +1,4 @@
-//! Much at once: every byte arrives, and whoever does not take them makes the other side wait.
+//! Large amounts: every byte arrives, and a slow reader blocks the writer.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Somebody leaves in the middle: the client, the container, dockbridge, the engine.
+//! One side disconnects in the middle: the client, the container, dockbridge, the engine.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bytes that no client sends: whoever speaks properly is served as if nothing had been.
+//! Garbage from clients: other clients are served.
 
 use std::time::Duration;
 

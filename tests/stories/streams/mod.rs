@@ -1,4 +1,4 @@
-//! Exec and attach, told to independent clients of every protocol.
+//! Exec and attach with independent clients of every protocol.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The streaming server's door: who may come in, how often, and in which protocol.
+//! Access to the streaming server: tokens, how often they are valid, and protocols.
 
 use std::time::Duration;
 

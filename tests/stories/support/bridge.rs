@@ -1,4 +1,4 @@
-//! dockbridge as a child process, with folders of its own, to be killed and started again.
+//! dockbridge as a child process, with its own directories, to be killed and started again.
 
 use std::{
     fs::{self, OpenOptions},

@@ -1,5 +1,5 @@
-//! What the kernel says of a container, looked up as an operator would: its process's control
-//! group by hand, the file, the line.
+//! A container's values in the kernel, read as an operator would: the cgroup of its process, the
+//! file, the line.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What a pod must not leave behind, looked for where it would lie.
+//! Searches for leftovers of a pod.
 
 use std::{
     fs,

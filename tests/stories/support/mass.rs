@@ -1,4 +1,4 @@
-//! A hundred megabytes that cannot be mistaken: every place has its own byte, checked on arrival.
+//! A hundred megabytes in which every position has its own byte, checked on arrival.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! What a process holds, by the kernel's word.
+//! A process's resources, as in `/proc`.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 

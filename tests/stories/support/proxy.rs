@@ -1,5 +1,4 @@
-//! A socket in front of the engine's that passes everything on, but for words it was told to
-//! change, and counts the requests.
+//! A proxy in front of the engine's socket that replaces given texts and counts requests.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Chance that can be had again: a story that draws says from what seed.
+//! Reproducible random numbers: a story prints its seed.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 

@@ -1,4 +1,4 @@
-//! Samples of pods as ListPodSandboxMetrics tells them, looked up by name and labels.
+//! Samples of ListPodSandboxMetrics by name and labels.
 
 use dockbridge::wire::cri;
 

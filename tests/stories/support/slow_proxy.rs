@@ -1,5 +1,5 @@
-//! A socket in front of the engine's whose answers to inspects of containers come late, never, or
-//! are failures, once it was told so; everything else passes as it comes.
+//! A proxy in front of the engine's socket that delays, holds or fails inspects on request; other
+//! requests pass unchanged.
 //!
 //! A connection here is one to the engine, so what is held holds nobody else. It is the answer
 //! that is held, not the question: it tells what was true when it was asked for. Requests are

@@ -1,4 +1,4 @@
-//! Where one story plays: folders of its own, a dockbridge on them, the engine beside it.
+//! The setting of one story: its own directories, a dockbridge, the engine.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Processes in the fake's containers: made, started over a connection taken over, looked at.
+//! Exec processes in the fake's containers: create, start over a hijacked connection, inspect.
 
 use std::{io, sync::Mutex, time::Duration};
 

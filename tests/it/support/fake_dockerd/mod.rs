@@ -1,5 +1,5 @@
-//! A dockerd made for tests: a real HTTP server on a temporary unix socket, in front of a small
-//! model of containers, images and events, that fails in whatever way it is told.
+//! A fake dockerd: a real HTTP server on a temporary unix socket with a small model of containers,
+//! images and events, and faults on request.
 //!
 //! ```ignore
 //! let docker = FakeDockerd::start().await;

@@ -1,4 +1,4 @@
-//! What each end point does to the world, in Docker's words.
+//! The effect of each endpoint, with Docker's messages.
 
 use std::{
     sync::{Mutex, MutexGuard},
