@@ -1,20 +1,20 @@
-//! Every decoder of bytes that are not ours, under doors of one kind: `make fuzz` throws bytes at
-//! them, and a test reads the committed ones again (`tests/fuzz/corpus`).
+//! The targets of `make fuzz`: every decoder of foreign bytes. A test runs the committed inputs again
+//! (`tests/fuzz/corpus`).
 //!
-//! What a door does lies in its room (`fuzz.rs` there): it feeds a decoder and holds it to what
-//! must be true of any bytes. It fails by panicking. No part of a build that ships.
+//! An entry point is in the `fuzz.rs` of its module: it calls a decoder and checks what must hold for
+//! any bytes. It fails by panicking. Not part of a release build.
 
 use crate::{
     cdi, checkpoint, config, container, engine, host, image, logs, model, network, stats,
     streaming, telemetry, translate,
 };
 
-/// One decoder, or several of the same bytes.
+/// One decoder, or several for the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The word for it on a command line, and its folder of inputs.
+    /// Its name on the command line, and the directory of its inputs.
     pub name: &'static str,
-    /// Has it read some bytes.
+    /// Runs it.
     pub read: fn(&[u8]),
 }
 

@@ -78,7 +78,7 @@ pub async fn examine(settings: &Settings) -> Findings {
 /// Another shim that still runs would change the same pods.
 async fn others() -> Finding {
     let found =
-        spawn_blocking(|| Processes::new("/proc").named("cri-dockerd")).await.unwrap_or_default();
+        spawn_blocking(|| Processes::new("/proc").find("cri-dockerd")).await.unwrap_or_default();
     match found.first() {
         None => Finding::ok("other shims", "no cri-dockerd runs"),
         Some(pid) => Finding::warn(

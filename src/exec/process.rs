@@ -18,7 +18,7 @@ use crate::{
         exec::{Ending, ExecRequest, ExecState},
         hijack::Hijacked,
     },
-    host::pidfd::Message,
+    host::pidfd::ProcessSignal,
     model::{
         record::ContainerRecord,
         stream::{Streams, TerminalSize},
@@ -253,9 +253,9 @@ impl Exec {
     /// process if it stays.
     pub async fn hang_up(&self) {
         let Lookup::Found(found) = self.lookup().await else { return };
-        signal(&self.shared.finder, Some(Arc::clone(&found)), Message::HangUp).await;
+        signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
         if timeout(HANG_UP_PATIENCE, found.held.ended()).await.is_err()
-            && let Err(error) = found.held.signal(Message::Kill)
+            && let Err(error) = found.held.signal(ProcessSignal::Kill)
         {
             warn!(exec = self.shared.id, %error, "cannot kill an exec process whose client disconnected");
         }
@@ -348,7 +348,7 @@ pub(super) async fn end_all(
     let (mut pause, mut still, mut scans) = (FIRST_PAUSE, 0, 0);
     // A child started between a scan and its parent's end is found by the next scan.
     loop {
-        let signalled = signal(finder, main.clone(), Message::Kill).await;
+        let signalled = signal(finder, main.clone(), ProcessSignal::Kill).await;
         (scans, met) = (scans + 1, met + signalled.signalled);
         let enough = if signalled.unclear == 0 { EMPTY_SCANS } else { UNCLEAR_SCANS };
         still = if signalled.signalled == 0 { still + 1 } else { 0 };
@@ -367,7 +367,7 @@ pub(super) async fn end_all(
 async fn signal(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
-    message: Message,
+    message: ProcessSignal,
 ) -> Signalled {
     let (container, finder) = (finder.container.clone(), finder.clone());
     // It is never closed. More at once than there are processors only hold up each other.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     host::{
         cgroup::Cgroups,
-        pidfd::{Message, ProcessHandle},
+        pidfd::{ProcessHandle, ProcessSignal},
         processes::{Identity, Process, Processes},
     },
     model::record::ContainerRecord,
@@ -130,7 +130,11 @@ impl ProcessFinder {
 
     /// Signals everything that the message concerns, ended ones not counted. One that cannot be
     /// signalled does not spare the others.
-    pub(super) fn signal(&self, main: Option<&Main>, message: Message) -> io::Result<Signalled> {
+    pub(super) fn signal(
+        &self,
+        main: Option<&Main>,
+        message: ProcessSignal,
+    ) -> io::Result<Signalled> {
         let all = self.members(main.map(|main| main.who.pid))?;
         let since = main.map_or(0, |main| main.who.started);
         let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
@@ -139,8 +143,8 @@ impl ProcessFinder {
             candidates.extend(self.candidate(process, main, &mut unclear));
         }
         let found = match message {
-            Message::Kill => members(main, &candidates),
-            Message::HangUp => session(main, &candidates),
+            ProcessSignal::Kill => members(main, &candidates),
+            ProcessSignal::HangUp => session(main, &candidates),
         };
         let mut outcome = Ok(());
         for who in &found {
@@ -181,7 +185,7 @@ impl ProcessFinder {
 
     /// The cgroup was read before the process was held, and the pid may be another process's since: it
     /// is checked again while it is held.
-    fn signal_one(&self, who: Identity, message: Message) -> io::Result<()> {
+    fn signal_one(&self, who: Identity, message: ProcessSignal) -> io::Result<()> {
         match ProcessHandle::take(&self.processes, who)? {
             Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {
                 held.signal(message)

@@ -39,7 +39,7 @@ impl Capability {
     }
 }
 
-/// The required capabilities that this process lacks. An unreadable `/proc` counts as none.
+/// The required capabilities that this process lacks. All of them if `/proc` cannot be read.
 pub fn missing() -> Vec<Capability> {
     missing_in(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }

@@ -30,13 +30,13 @@ pub mod weight;
 pub struct Cgroups {
     proc: PathBuf,
     mounts: Arc<Mutex<Option<Table>>>,
-    found: Arc<Mutex<HashMap<String, Found>>>,
+    found: Arc<Mutex<HashMap<String, CachedGroup>>>,
     limit: OpenFileLimit,
 }
 
 /// A cgroup that was found, and its process.
 #[derive(Debug)]
-struct Found {
+struct CachedGroup {
     pid: u32,
     group: Arc<Cgroup>,
 }
@@ -101,14 +101,14 @@ impl Cgroups {
     /// which waits while cgroups are created or removed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the process contains gone, or is in no such group.
+    /// [`io::ErrorKind::NotFound`] when the process has ended, or is in no such group.
     pub fn find(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
         let group = self.find_uncached(pid, owner)?;
         // The cached one is kept, with its open files.
         let cached = self.cached(pid, owner).filter(|it| it.has_same_directories(&group));
         Ok(cached.unwrap_or_else(|| {
             let group = Arc::new(group);
-            self.found().insert(owner.to_owned(), Found { pid, group: Arc::clone(&group) });
+            self.found().insert(owner.to_owned(), CachedGroup { pid, group: Arc::clone(&group) });
             group
         }))
     }
@@ -136,9 +136,9 @@ impl Cgroups {
         })
     }
 
-    /// The group that was found for this process and this owner before; asks nobody, so it may
-    /// have gone since, or be empty. Its path holds the owner's name: as long as it
-    /// [`Cgroup::exists`] it is the owner's, whoever contains the pid by now.
+    /// The cgroup that was found for this process and owner before, without reading anything: it
+    /// may be removed or empty by now. Its path contains the owner's name, so as long as it
+    /// [`Cgroup::exists`] it is the owner's, even if the pid was reused.
     pub fn cached(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
         let found = self.found();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
@@ -157,7 +157,7 @@ impl Cgroups {
         self.found().retain(|owner, _| is_owner(owner));
     }
 
-    fn found(&self) -> MutexGuard<'_, HashMap<String, Found>> {
+    fn found(&self) -> MutexGuard<'_, HashMap<String, CachedGroup>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -322,7 +322,7 @@ impl Mount {
 /// # Errors
 /// There is no such file, or it cannot be read.
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
-    let opened = File::open(directory.join(plain(file)?))?;
+    let opened = File::open(directory.join(file_name(file)?))?;
     let mut text = String::with_capacity(USUAL);
     // Such files report no size.
     opened.take(u64::MAX).read_to_string(&mut text)?;
@@ -337,14 +337,14 @@ pub fn read(directory: &Path, file: &str) -> io::Result<String> {
 pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
     let path = directory.join(file);
     // One write: the kernel takes each as a value. The file is never created.
-    let written = plain(file)
+    let written = file_name(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
     written.map_err(|source| HostError::new("write", &path, source))
 }
 
 /// Checks that a name has no path separator.
-fn plain(file: &str) -> io::Result<&str> {
+fn file_name(file: &str) -> io::Result<&str> {
     let mut parts = Path::new(file).components();
     match (parts.next(), parts.next()) {
         (Some(Component::Normal(_)), None) => Ok(file),

@@ -1,4 +1,4 @@
-//! MountInfo points for `make fuzz`: tables of the kernel, and what a lock's file says.
+//! Entry points for `make fuzz`: tables of the kernel, and what a lock's file says.
 
 use std::path::Path;
 

@@ -19,7 +19,7 @@ pub struct MountInfo<'a> {
     pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
-    /// MountPropagation of mounts below it.
+    /// Propagation of mounts below it.
     pub propagation: MountPropagation,
     /// The file system's type.
     pub kind: &'a str,

@@ -229,7 +229,7 @@ fn interface_request(name: &[u8]) -> libc::ifreq {
     libc::ifreq { ifr_name: field, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 } }
 }
 
-mod door {
+mod ioctl {
     //! The two raw calls.
     #![allow(unsafe_code, reason = "generated wrappers of two ioctls")]
     #![allow(missing_docs, reason = "generated")]
@@ -239,7 +239,7 @@ mod door {
     nix::ioctl_readwrite_bad!(read_flags, libc::SIOCGIFFLAGS, libc::ifreq);
     nix::ioctl_write_ptr_bad!(write_flags, libc::SIOCSIFFLAGS, libc::ifreq);
 }
-use door::{read_flags, write_flags};
+use ioctl::{read_flags, write_flags};
 
 const OWN: &str = "/proc/self/ns/net";
 const LOOPBACK: &[u8] = b"lo";

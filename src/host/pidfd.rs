@@ -27,7 +27,7 @@ pub struct ProcessHandle {
 
 /// A signal to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum ProcessSignal {
     /// SIGHUP: the terminal has gone.
     HangUp,
     /// SIGKILL.
@@ -55,10 +55,10 @@ impl ProcessHandle {
     ///
     /// # Errors
     /// Not permitted.
-    pub fn signal(&self, message: Message) -> io::Result<()> {
+    pub fn signal(&self, message: ProcessSignal) -> io::Result<()> {
         let signal = match message {
-            Message::HangUp => Signal::HUP,
-            Message::Kill => Signal::KILL,
+            ProcessSignal::HangUp => Signal::HUP,
+            ProcessSignal::Kill => Signal::KILL,
         };
         let sent = match &self.descriptor {
             Some(descriptor) => pidfd_send_signal(descriptor.get(), signal),
@@ -79,7 +79,7 @@ impl ProcessHandle {
             return;
         }
         while self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.lives) {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -94,7 +94,7 @@ fn pid(number: u32) -> Result<Pid, Errno> {
 }
 
 /// Interval of polling without a pidfd.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

@@ -110,7 +110,7 @@ pub enum ProcessError {
         limit: usize,
     },
     /// Its end could not be observed.
-    #[error("cannot follow {}", program.display())]
+    #[error("cannot communicate with {}", program.display())]
     Follow {
         /// The executable.
         program: PathBuf,
@@ -130,7 +130,7 @@ impl ProcessError {
     }
 }
 
-/// Runs `job` and waits for its end. Dropping the future kills it.
+/// Runs `program` and waits for its end. Dropping the future kills it.
 ///
 /// # Errors
 /// It could not be started, or was killed: see [`ProcessError`]. A failing exit is no error here.
@@ -224,7 +224,7 @@ impl ProcessGroup {
             status = self.child.wait() => {
                 // Its output is complete in the pipes; only a process it left behind can
                 // keep them open.
-                if let Ok(done) = timeout(LEFTOVERS, &mut pipes).await { done?; }
+                if let Ok(done) = timeout(DRAIN_TIMEOUT, &mut pipes).await { done?; }
                 status
             }
         };
@@ -271,7 +271,7 @@ async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = Vec::with_capacity(4096);
     while pipe.read_buf(&mut piece).await.map_err(Stop::Lost)? > 0 {
-        let room = NOTES_LIMIT.saturating_sub(into.len());
+        let room = STDERR_LIMIT.saturating_sub(into.len());
         into.extend(piece.drain(..).take(room));
     }
     Ok(())
@@ -290,8 +290,8 @@ fn is_busy(error: &io::Error) -> bool {
 
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-const LEFTOVERS: Duration = Duration::from_secs(1);
-const NOTES_LIMIT: usize = 16 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+const STDERR_LIMIT: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

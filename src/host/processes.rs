@@ -45,7 +45,7 @@ impl Processes {
     }
 
     /// Pids of the processes of this name, which the kernel cuts after 15 bytes.
-    pub fn named(&self, name: &str) -> Vec<u32> {
+    pub fn find(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
         pids.filter(|pid| {
@@ -89,13 +89,13 @@ impl Processes {
 
     /// The pipes of its standard output and error, by their names in `/proc`.
     pub fn output_pipes(&self, pid: u32) -> Vec<String> {
-        let targets = ["1", "2"].map(|fd| fs::read_link(self.place(pid, "fd").join(fd)).ok());
+        let targets = ["1", "2"].map(|fd| fs::read_link(self.path(pid, "fd").join(fd)).ok());
         let name = |target: PathBuf| target.to_str().map(str::to_owned);
         let names = targets.into_iter().flatten().filter_map(name);
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
-    fn place(&self, pid: u32, name: &str) -> PathBuf {
+    fn path(&self, pid: u32, name: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(name)
     }
 
@@ -105,7 +105,7 @@ impl Processes {
 
     fn bytes(&self, pid: u32, name: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(1024);
-        let file = File::open(self.place(pid, name)).ok()?;
+        let file = File::open(self.path(pid, name)).ok()?;
         file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }

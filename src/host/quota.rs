@@ -24,9 +24,9 @@ use super::tree::Size;
 /// None if there is no such project, if it is the whole storage, if quotas are off, before Linux
 /// 5.14, and without `CAP_SYS_ADMIN`.
 pub fn used(directory: &Path) -> Option<Size> {
-    let directory = open(directory, WAY, Mode::empty()).ok()?;
-    let layer = openat(&directory, "..", WAY, Mode::empty()).ok()?;
-    let around = openat(&layer, "..", WAY, Mode::empty()).ok()?;
+    let directory = open(directory, FLAGS, Mode::empty()).ok()?;
+    let layer = openat(&directory, "..", FLAGS, Mode::empty()).ok()?;
+    let around = openat(&layer, "..", FLAGS, Mode::empty()).ok()?;
     let project = own_project(
         inherited_project(&directory)?,
         inherited_project(&layer)?,
@@ -51,17 +51,17 @@ fn size(counts: &libc::dqblk) -> Option<Size> {
     whole.then_some(Size { bytes: counts.dqb_curspace, inodes: counts.dqb_curinodes })
 }
 
-#[allow(unsafe_code, reason = "no safe door to this system call")]
+#[allow(unsafe_code, reason = "no safe wrapper of this system call")]
 fn attributes(directory: BorrowedFd<'_>) -> nix::Result<Attributes> {
     let mut facts = Attributes::default();
     // SAFETY: the descriptor is open for the length of the call, and the kernel fills a record
     // of the length that the request's number names.
-    unsafe { door::attributes(directory.as_raw_fd(), &raw mut facts) }?;
+    unsafe { ioctl::attributes(directory.as_raw_fd(), &raw mut facts) }?;
     Ok(facts)
 }
 
 /// The usage of a project, on the file system of an open directory.
-#[allow(unsafe_code, reason = "no safe door to this system call")]
+#[allow(unsafe_code, reason = "no safe wrapper of this system call")]
 fn project_usage(on: BorrowedFd<'_>, project: u32) -> io::Result<Size> {
     let mut counts = MaybeUninit::<libc::dqblk>::zeroed();
     // SAFETY: the descriptor is open for the length of the call, and the kernel writes no more
@@ -92,7 +92,7 @@ struct Attributes {
     padding: [u8; 8],
 }
 
-mod door {
+mod ioctl {
     //! The raw call.
     #![allow(unsafe_code, reason = "generated wrapper of an ioctl")]
     #![allow(missing_docs, reason = "generated")]
@@ -102,7 +102,7 @@ mod door {
 }
 
 /// How directories are opened: only such, and not through a link.
-const WAY: OFlag =
+const FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 /// `FS_XFLAG_PROJINHERIT`.
 const INHERITED: u32 = 0x200;

@@ -37,7 +37,7 @@ impl<T: StableFd> Registered<T> {
     /// # Errors
     /// The kernel cannot poll such a descriptor, or no more of them.
     pub fn new(one: T, interest: Interest) -> io::Result<Self> {
-        // SAFETY: it is steady, moves into the registration, and is not given out but by
+        // SAFETY: it is a `StableFd`, moves into the registration, and is not given out but by
         // reference until that ends.
         Ok(Self(unsafe { AsyncFd::register_with_interest(Raw(one), interest) }?))
     }

@@ -35,7 +35,7 @@ pub const SELINUX: &str = "security.selinux";
 /// when `is_over` returns true.
 ///
 /// # Errors
-/// More than [`MOST`] files, deeper than [`DEEPEST`] directories, what the kernel refuses, or
+/// More than [`MAX_FILES`] files, deeper than [`MAX_DEPTH`] directories, what the kernel refuses, or
 /// [`io::ErrorKind::Interrupted`].
 pub fn relabel(
     root: &Path,
@@ -82,10 +82,10 @@ impl Walk<'_> {
 
     fn entry(&mut self, directory: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> {
         self.seen += 1;
-        if self.seen > MOST || depth > DEEPEST {
+        if self.seen > MAX_FILES || depth > MAX_DEPTH {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("more than {MOST} files, or {DEEPEST} directories below each other"),
+                format!("more than {MAX_FILES} files, or {MAX_DEPTH} directories below each other"),
             ));
         }
         self.attribute.set(directory, name)?;
@@ -124,9 +124,9 @@ impl Walk<'_> {
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 /// Files relabelled at most: a volume with more takes longer than a pod's start may.
-pub const MOST: usize = 1_000_000;
+pub const MAX_FILES: usize = 1_000_000;
 /// Directories below each other at most; each one is held open.
-pub const DEEPEST: usize = 200;
+pub const MAX_DEPTH: usize = 200;
 
 #[cfg(test)]
 mod tests;

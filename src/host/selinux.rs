@@ -12,11 +12,11 @@ use std::{
 /// # Errors
 /// The kernel's file cannot be written to.
 pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
-    ask(Path::new(CONTEXT), context)
+    check(Path::new(CONTEXT), context)
 }
 
 /// The kernel answers the write itself: with "invalid" for what its policy does not have.
-fn ask(file: &Path, context: &str) -> io::Result<Option<bool>> {
+fn check(file: &Path, context: &str) -> io::Result<Option<bool>> {
     let mut file = match OpenOptions::new().write(true).open(file) {
         Ok(file) => file,
         Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -40,9 +40,9 @@ mod tests {
     fn asked_as_the_kernel_wants_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("context");
-        assert_eq!(ask(&file, "a").unwrap(), None);
+        assert_eq!(check(&file, "a").unwrap(), None);
         std::fs::write(&file, "").unwrap();
-        assert_eq!(ask(&file, "u:r:t:s0").unwrap(), Some(true));
+        assert_eq!(check(&file, "u:r:t:s0").unwrap(), Some(true));
         assert_eq!(std::fs::read(&file).unwrap(), b"u:r:t:s0\0");
     }
 }

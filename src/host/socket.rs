@@ -15,14 +15,14 @@ pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
-#[allow(unsafe_code, reason = "no safe door to this system call")]
+#[allow(unsafe_code, reason = "no safe wrapper of this system call")]
 fn ask(socket: std::os::fd::RawFd, bytes: &mut nix::libc::c_int) -> nix::Result<()> {
     // SAFETY: the descriptor is borrowed for the length of the call; the kernel writes one number
     // into one of ours.
-    unsafe { door::outq(socket, bytes) }.map(drop)
+    unsafe { ioctl::outq(socket, bytes) }.map(drop)
 }
 
-mod door {
+mod ioctl {
     //! The raw call.
     #![allow(unsafe_code, reason = "generated wrapper of an ioctl")]
     #![allow(missing_docs, reason = "generated")]

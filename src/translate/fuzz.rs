@@ -1,7 +1,7 @@
 //! Entry points for `make fuzz`: requests of the CRI through parse and plan, answers of the engine through
 //! observe and render.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a door fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
 
 use std::{
     collections::BTreeMap,

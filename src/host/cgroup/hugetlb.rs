@@ -17,11 +17,11 @@ pub(super) fn sizes_in(directory: &Path) -> Vec<String> {
         })
         .collect();
     kilobytes.sort_unstable();
-    kilobytes.into_iter().map(spelt).collect()
+    kilobytes.into_iter().map(format_size).collect()
 }
 
 /// In the largest unit that needs no fraction.
-fn spelt(kilobytes: u64) -> String {
+fn format_size(kilobytes: u64) -> String {
     match (kilobytes % (1 << 20), kilobytes % (1 << 10)) {
         (0, _) => format!("{}GB", kilobytes >> 20),
         (_, 0) => format!("{}MB", kilobytes >> 10),

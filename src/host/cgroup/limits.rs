@@ -1,6 +1,6 @@
 //! The limits of a cgroup, read from its files.
 
-use super::{Cgroup, Hierarchy, plain, read, weight::CpuWeight, write};
+use super::{Cgroup, Hierarchy, file_name, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
 /// Limits in force. A field is none where the machine has no such controller.
@@ -141,7 +141,7 @@ impl Cgroup {
     /// The text of a controller's file, trimmed; none if it cannot be read. The file stays open.
     pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
-        let path = self.directory(controller)?.1.join(plain(file).ok()?);
+        let path = self.directory(controller)?.1.join(file_name(file).ok()?);
         self.open_files.read(&path, &mut bytes).ok()?;
         String::from_utf8(bytes).ok().map(|text| text.trim_end().to_owned())
     }
@@ -151,9 +151,9 @@ impl Cgroup {
 pub(in crate::host) fn number(text: &str) -> Option<i64> {
     match text {
         "max" => Some(UNLIMITED),
-        text => text.parse().ok().map(|value| if value >= BOUNDLESS { UNLIMITED } else { value }),
+        text => text.parse().ok().map(|value| if value >= V1_NO_LIMIT { UNLIMITED } else { value }),
     }
 }
 
 /// Version 1 has no "no limit": it shows the largest number of pages; no machine has this much.
-pub const BOUNDLESS: i64 = i64::MAX - (1 << 20);
+pub const V1_NO_LIMIT: i64 = i64::MAX - (1 << 20);

@@ -14,16 +14,16 @@ impl CpuWeight {
     pub const fn shares(self) -> i64 {
         match self {
             Self::Shares(shares) => shares,
-            Self::Weight(USUAL_WEIGHT) => USUAL_SHARES,
+            Self::Weight(DEFAULT_WEIGHT) => DEFAULT_SHARES,
             Self::Weight(weight) => {
                 let above = if weight < 1 {
                     0
-                } else if weight > MOST_WEIGHT {
-                    MOST_WEIGHT - 1
+                } else if weight > MAX_WEIGHT {
+                    MAX_WEIGHT - 1
                 } else {
                     weight - 1
                 };
-                LEAST_SHARES + above * (MOST_SHARES - LEAST_SHARES) / (MOST_WEIGHT - 1)
+                MIN_SHARES + above * (MAX_SHARES - MIN_SHARES) / (MAX_WEIGHT - 1)
             }
         }
     }
@@ -34,7 +34,7 @@ impl CpuWeight {
         match self {
             Self::Shares(held) => held == shares,
             Self::Weight(weight) => {
-                let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
+                let shares = shares.clamp(MIN_SHARES, MAX_SHARES);
                 linear(shares) == weight || (curved(shares) - weight).abs() <= 1
             }
         }
@@ -43,7 +43,7 @@ impl CpuWeight {
 
 /// 2..=262144 onto 1..=10000 in a straight line.
 const fn linear(shares: i64) -> i64 {
-    1 + (shares - LEAST_SHARES) * (MOST_WEIGHT - 1) / (MOST_SHARES - LEAST_SHARES)
+    1 + (shares - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
 /// The same on a curve through (1024, 100).
@@ -58,8 +58,8 @@ fn curved(shares: i64) -> i64 {
     10_f64.powf(exponent).ceil() as i64
 }
 
-const LEAST_SHARES: i64 = 2;
-const MOST_SHARES: i64 = 1 << 18;
-const USUAL_SHARES: i64 = 1024;
-const USUAL_WEIGHT: i64 = 100;
-const MOST_WEIGHT: i64 = 10_000;
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 1 << 18;
+const DEFAULT_SHARES: i64 = 1024;
+const DEFAULT_WEIGHT: i64 = 100;
+const MAX_WEIGHT: i64 = 10_000;

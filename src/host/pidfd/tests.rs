@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 
-use super::{Message, ProcessHandle};
+use super::{ProcessHandle, ProcessSignal};
 use crate::host::processes::{Identity, Processes};
 use crate::skips::{Lack, skip};
 
@@ -22,12 +22,12 @@ fn hold(pid: u32) -> ProcessHandle {
 async fn an_end_is_seen_before_the_parent_takes_notice() {
     let mut child = sleeper();
     let held = hold(child.id());
-    held.signal(Message::Kill).unwrap();
+    held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;
     // Still listed: nobody has waited for it.
     assert!(!table().get(child.id()).unwrap().lives);
     child.wait().unwrap();
-    held.signal(Message::Kill).unwrap();
+    held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;
 }
 
@@ -35,7 +35,7 @@ async fn an_end_is_seen_before_the_parent_takes_notice() {
 async fn a_hang_up_is_one() {
     let mut child = sleeper();
     let ignored = ignores_hang_ups(child.id());
-    hold(child.id()).signal(Message::HangUp).unwrap();
+    hold(child.id()).signal(ProcessSignal::HangUp).unwrap();
     if ignored {
         // Started by `nohup`, the test makes children that do not care.
         skip(Lack::HangUps);
@@ -52,7 +52,7 @@ async fn who_began_at_another_time_is_not_held() {
     let who = table().get(child.id()).unwrap().who;
     let elder = Identity { started: who.started - 1, ..who };
     assert!(ProcessHandle::take(&table(), elder).unwrap().is_none());
-    hold(child.id()).signal(Message::Kill).unwrap();
+    hold(child.id()).signal(ProcessSignal::Kill).unwrap();
     child.wait().unwrap();
     assert!(ProcessHandle::take(&table(), who).unwrap().is_none());
 }
@@ -62,10 +62,10 @@ async fn a_read_without_descriptors_is_retried() {
     let mut child = sleeper();
     let who = table().get(child.id()).unwrap().who;
     let held = ProcessHandle { who, processes: table(), descriptor: None };
-    held.signal(Message::Kill).unwrap();
+    held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;
     child.wait().unwrap();
-    held.signal(Message::Kill).unwrap();
+    held.signal(ProcessSignal::Kill).unwrap();
 }
 
 /// The lowest bit of the mask is of signal 1.

@@ -70,7 +70,7 @@ async fn unread_input_and_endless_errors_are_no_failure() {
     job.input = &input;
     let done = run(job).await.unwrap();
     assert_eq!(done.stdout, b"done\n");
-    assert_eq!(done.stderr.len(), NOTES_LIMIT);
+    assert_eq!(done.stderr.len(), STDERR_LIMIT);
 }
 
 #[tokio::test]

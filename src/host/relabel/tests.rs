@@ -54,7 +54,7 @@ fn everything_below_and_nothing_else() {
 #[test]
 fn too_deep() {
     let Some(folder) = folder() else { return };
-    let deep = (0..=DEEPEST + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
+    let deep = (0..=MAX_DEPTH + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
     let refused = relabel(&folder.path().join("d"), (NAME, "label"), &|| false).unwrap_err();
     assert!(refused.source.to_string().contains("200 directories"), "{}", refused.source);

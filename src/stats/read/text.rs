@@ -2,7 +2,7 @@
 //! newer kernel adds lines.
 
 use crate::{
-    host::cgroup::limits::BOUNDLESS,
+    host::cgroup::limits::V1_NO_LIMIT,
     model::stats::{Limit, Pressure, Stall},
 };
 
@@ -21,7 +21,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
 pub(super) fn limit(text: &str) -> Option<Limit> {
     match count(text) {
         None => (text.trim() == "-1").then_some(Limit::Unlimited),
-        Some(value) if value < BOUNDLESS.unsigned_abs() => Some(Limit::At(value)),
+        Some(value) if value < V1_NO_LIMIT.unsigned_abs() => Some(Limit::At(value)),
         Some(_) => Some(Limit::Unlimited),
     }
 }
