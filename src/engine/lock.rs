@@ -30,7 +30,7 @@ impl Default for EngineLocks {
 }
 
 impl EngineLocks {
-    /// KeyedLocks elsewhere, for servers that must not meet those of this host: tests.
+    /// Locks in another directory, for tests.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into() }
     }

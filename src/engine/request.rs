@@ -27,7 +27,7 @@ pub(super) struct ApiRequest {
     pub(super) upgrade: bool,
     /// Deadline of the answer; for a stream, of its beginning.
     pub(super) timeout: Duration,
-    /// RunningOperation it twice does no harm.
+    /// Repeating it does no harm.
     pub(super) repeatable: bool,
 }
 

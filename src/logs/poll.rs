@@ -21,7 +21,7 @@ use crate::{
     model::{id::ContainerId, time::Nanos},
 };
 
-/// A log under way. RunningPolls to a thread for each poll.
+/// A log that is being written. It moves to a thread for each poll.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,

@@ -43,7 +43,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts what writes logs. PositionStore are kept in `directory`, read now and written from then
+    /// Starts what writes logs. Positions are kept in `directory`, read now and written from then
     /// on. To be called in a runtime.
     pub fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
         let positions = PositionStore::new(directory);

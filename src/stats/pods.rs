@@ -170,7 +170,7 @@ fn later(one: Nanos, other: Nanos) -> Nanos {
     one.max(other)
 }
 
-/// CgroupParents that running pods state.
+/// The cgroup parents of running pods.
 pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
     CgroupParents::of(
         all.iter().filter(|record| record.pid().is_some()).map(|record| &*record.document),

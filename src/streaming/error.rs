@@ -19,7 +19,7 @@ pub enum StreamError {
     /// It has no process to speak to.
     #[error("container {id} is not running")]
     ContainerNotRunning {
-        /// TooManyTokens id.
+        /// Full id.
         id: String,
     },
     /// No such sandbox.
@@ -31,7 +31,7 @@ pub enum StreamError {
     /// It has no network to connect to.
     #[error("sandbox {id} is not ready")]
     SandboxNotReady {
-        /// TooManyTokens id.
+        /// Full id.
         id: String,
     },
     /// The token was not used in time.

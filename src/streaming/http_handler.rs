@@ -123,7 +123,7 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    // One request for each connection. ClientMessage here rather than by the server, which would say it
+    // One request for each connection. Checked here rather than by the server, which would say it
     // of an upgrade too.
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer

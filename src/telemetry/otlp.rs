@@ -38,7 +38,7 @@ pub struct Collector {
     noted: SpanQueue,
 }
 
-/// SpanRecorder that did not arrive.
+/// Spans that did not arrive.
 #[derive(Debug, Error)]
 enum Undelivered {
     #[error("it is not reached")]

@@ -84,7 +84,7 @@ pub struct SpanRecorder {
 /// The exporter's end of the queue.
 #[derive(Debug)]
 pub struct SpanQueue {
-    /// FinishedSpan spans, in the order of their ends.
+    /// Finished spans, in the order of their ends.
     pub spans: mpsc::Receiver<FinishedSpan>,
     /// How many did not fit into the queue so far.
     pub dropped: Arc<AtomicU64>,
@@ -295,7 +295,7 @@ const NAME: &str = "name";
 /// How targets of this crate begin.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// SpanRecorder that wait for the collector: some seconds of a busy node, below a megabyte.
+/// Spans that wait for the collector: some seconds of a busy node, below a megabyte.
 const QUEUE: usize = 2048;
 /// Of one value, in bytes, or a letter more.
 const LONGEST: usize = 256;

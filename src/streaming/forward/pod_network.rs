@@ -16,7 +16,7 @@ pub(super) enum PodNetwork {
     OfProcess {
         /// As it was.
         pid: u32,
-        /// TooManyTokens id of the sandbox's container.
+        /// Full id of the sandbox's container.
         container: String,
     },
 }

@@ -1,6 +1,6 @@
 //! The writing side: the only place that writes, so frames are never torn.
 //!
-//! ControlQueue go before data. What is being written is kept here and not in a future, so that
+//! Control frames go before data. What is being written is kept here and not in a future, so that
 //! nothing is lost when the future is dropped.
 
 use std::{

@@ -17,7 +17,7 @@ pub struct ExportTraceServiceRequest {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExportTraceServiceResponse {}
 
-/// SpanRecorder of one program.
+/// Spans of one program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ResourceSpans {
     /// The program.
@@ -36,7 +36,7 @@ pub struct Resource {
     pub attributes: Vec<KeyValue>,
 }
 
-/// SpanRecorder noted by one part of a program.
+/// Spans of one part of a program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
     /// The spans.
