@@ -97,7 +97,7 @@ settings! {
     LogLevel: "log-level" "LEVEL" "info",
     /// OTLP collector of traces, over gRPC: http://host:4317
     TracingEndpoint: "tracing-endpoint" "ADDRESS" "",
-    /// Of a million calls whose caller does not decide, so many are traced
+    /// Calls traced per million, where the caller does not decide
     TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" "NUMBER" "0",
 }
 

@@ -89,7 +89,7 @@ pub struct LogSettings {
 pub struct TracingSettings {
     /// The collector, as `http://host:port`; none means that nothing is traced.
     pub endpoint: Option<String>,
-    /// Of a million calls whose caller does not decide, so many are traced.
+    /// Calls traced per million, where the caller does not decide.
     pub per_million: u32,
 }
 

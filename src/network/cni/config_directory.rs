@@ -48,7 +48,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Reads a directory. Every plugin is asked for its versions, each within `timeout`.
+/// Reads a directory. Runs VERSION of every plugin, each call within `timeout`.
 pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
     let path = directory.to_owned();
     let read = tokio::task::spawn_blocking(move || candidates(&path)).await;
@@ -96,7 +96,7 @@ fn candidate(path: &Path) -> Candidate {
 }
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
-    // Reading anything else could block for ever.
+    // Reading anything else could block forever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }

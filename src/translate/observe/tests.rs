@@ -1,4 +1,4 @@
-//! What observe makes of answers that real engines gave, and of answers nobody expects.
+//! Observe on answers recorded from real engines, and on malformed ones.
 //!
 //! A fixture holds the answers of one engine release: version, info, an image, containers in
 //! every state, events.
@@ -43,7 +43,7 @@ fn recorded_inspects() {
     });
 }
 
-/// A document that is what its label says need not be repeated.
+/// Leaves out a document that is the same as its label.
 fn shorten(case: &mut Value) {
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
         let text = case["inspect"]["Config"]["Labels"][key].as_str().unwrap_or_default();
@@ -161,7 +161,7 @@ fn processes() {
     assert!(process::observe(&state, created).is_running());
 }
 
-/// A list has no times and no causes; what it is of a pod, it says as an inspect does.
+/// A list has no times and no exit reasons; all else is the same as from an inspect.
 #[test]
 fn entries_of_lists() {
     let entry = |inspect: &Value, state: &str, status: &str| {
@@ -205,7 +205,7 @@ fn entries_of_lists() {
         let document = |observed: Observed| match observed {
             Observed::Sandbox(record) => json!([record.id, record.name, *record.document]),
             Observed::Container(record) => json!([record.id, record.name, *record.document]),
-            Observed::Foreign(_) => panic!("nobody's"),
+            Observed::Foreign(_) => panic!("foreign"),
         };
         let listed = document(entry(&inspect, "running", "Up"));
         assert_eq!(listed, document(observe(inspect)));

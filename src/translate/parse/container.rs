@@ -107,7 +107,7 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
 }
 
 /// Where the log goes: below the pod's directory, never out of it. Either part missing means
-/// that no log is wanted.
+/// that no log is written.
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;

@@ -124,11 +124,11 @@ fn hugepages(
     (is_v2, size): (bool, &str),
     (value, if_missing): (&str, IfMissing),
 ) -> CgroupFile {
-    let word = if is_v2 { "max" } else { "limit_in_bytes" };
+    let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
     CgroupFile {
         limit,
         controller: "hugetlb".to_owned(),
-        file: format!("hugetlb.{size}.{word}"),
+        file: format!("hugetlb.{size}.{suffix}"),
         value: value.to_owned(),
         if_missing,
         properties: Vec::new(),

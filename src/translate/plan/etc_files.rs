@@ -8,10 +8,10 @@ use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 pub fn resolv_conf(dns: &DnsConfig) -> String {
     let mut text: String =
         dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
-    for (word, values) in [("search", &dns.searches), ("options", &dns.options)] {
+    for (key, values) in [("search", &dns.searches), ("options", &dns.options)] {
         if !values.is_empty() {
             // Writing into a String cannot fail.
-            let _ = writeln!(text, "{word} {}", values.join(" "));
+            let _ = writeln!(text, "{key} {}", values.join(" "));
         }
     }
     text

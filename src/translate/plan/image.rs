@@ -21,7 +21,7 @@ fn named(text: &str) -> Option<ImageReference> {
     if reference::names_id(text) { None } else { ImageReference::parse(text).ok() }
 }
 
-/// Whether `repository@digest` is what `wanted` names.
+/// Whether `repository@digest` is what `requested` names.
 fn is_of(text: &str, requested: &ImageReference) -> bool {
     ImageReference::parse(text).is_ok_and(|known| {
         known.repository() == requested.repository()

@@ -153,7 +153,7 @@ async fn versions_are_queried_once_per_binary() {
     assert!(plugins.versions("p", PATIENCE).await.is_err());
 }
 
-/// The disk of the plugins hangs, as a dead NFS: every thread that looks at it waits for ever.
+/// The disk of the plugins hangs, as a dead NFS server: every thread that reads it blocks forever.
 #[test]
 fn a_hanging_disk_delays_no_caller_for_ever() {
     let node = TestNode::new();

@@ -257,8 +257,8 @@ fn credentials_come_in_every_form() {
     assert_eq!(read(plain).unwrap().password, "secret");
     let token = cri::AuthConfig { identity_token: "t".to_owned(), ..Default::default() };
     assert_eq!(read(token).unwrap().identity_token, "t");
-    let nobody = cri::AuthConfig { server_address: "a.io".to_owned(), ..Default::default() };
-    assert_eq!(read(nobody), None);
+    let anonymous = cri::AuthConfig { server_address: "a.io".to_owned(), ..Default::default() };
+    assert_eq!(read(anonymous), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What looks wrong and is not: Kubernetes lets it through and the engine takes it.
+//! Odd requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
 
 use super::sample::{self, map};
 use crate::{
@@ -78,7 +78,7 @@ fn an_apparmor_profile_has_the_kernels_name() {
     }
 }
 
-/// Kubernetes looks at the keys of annotations and at their size.
+/// Kubernetes validates the keys of annotations and their size.
 #[test]
 fn an_annotation_holds_anything() {
     let annotations = map(&[("a", "\0"), ("b", "\u{1}\n\u{202e}"), ("c", "")]);
@@ -88,7 +88,7 @@ fn an_annotation_holds_anything() {
     assert_eq!(container(&one).unwrap().annotations, annotations);
 }
 
-/// Kubernetes does not look at `hostIP`, and kubelet sends all ports, those of a pod on the host's
+/// Kubernetes does not validate `hostIP`, and kubelet sends all ports, those of a pod on the host's
 /// network too. What is published nowhere is published at no wrong address.
 #[test]
 fn the_host_ip_of_an_unpublished_port_is_ignored() {

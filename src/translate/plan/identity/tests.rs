@@ -101,7 +101,7 @@ fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> P
     ProcessUser { uid, gid, groups: groups.into_iter().collect() }
 }
 
-/// What an operator reads in the engine's inspect stays what was asked, wherever it can.
+/// The engine's inspect has the user and groups of the request, wherever possible.
 #[test]
 fn the_request_has_only_what_the_engine_needs() {
     let plan = |requested: Identity, image: &str, accounts: &Accounts| {
@@ -182,7 +182,7 @@ fn without_accounts_only_what_needs_none_is_planned() {
 }
 
 proptest! {
-    /// Whatever is asked, the engine comes to what the status will say.
+    /// For every request the engine resolves the user and groups that the status reports.
     #[test]
     fn status_and_engine_agree(
         user in prop_oneof![

@@ -27,7 +27,7 @@ use crate::{
     translate::observe,
 };
 
-/// What a fixture says of the world.
+/// The input in a fixture.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TestInput {
@@ -57,7 +57,7 @@ pub(super) struct AccountFiles {
     pub(super) group: String,
 }
 
-/// An image made ready to be mounted: by the engine, or as a folder.
+/// An image prepared for a mount: by the engine, or as a directory.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Volume {

@@ -1,4 +1,4 @@
-//! Whatever is asked for, plan answers, and observe reads back what was written down.
+//! Plan never panics, and observe reads the documents back that plan wrote.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// Whatever is asked for, plan answers; and what it wrote down is what observe reads, even
+    /// Plan never panics; and the document it wrote is what observe reads, even
     /// when the image brings labels of the same names.
     #[test]
     fn sandbox_documents_come_back(spec in sandbox_spec(), input in input(), image in labels()) {

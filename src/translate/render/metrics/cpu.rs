@@ -22,17 +22,17 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::counter(
         "container_cpu_cfs_periods_total",
-        "Periods of the CPU quota in which it wanted to run.",
+        "Periods of the CPU quota in which it had runnable tasks.",
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.periods)),
     ),
     Row::counter(
         "container_cpu_cfs_throttled_periods_total",
-        "Periods of the CPU quota in which it was held back.",
+        "Periods of the CPU quota in which it was throttled.",
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled_periods)),
     ),
     Row::counter(
         "container_cpu_cfs_throttled_seconds_total",
-        "Time for which it was held back by the CPU quota, in seconds.",
+        "Time for which it was throttled by the CPU quota, in seconds.",
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds)),
     ),
     Row::gauge(

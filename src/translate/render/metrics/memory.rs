@@ -11,7 +11,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::gauge(
         "container_memory_working_set_bytes",
-        "Memory in use without page cache that nobody used lately, in bytes.",
+        "Memory in use without inactive page cache, in bytes.",
         |subject, out| out.value(memory(subject).map(|memory| memory.working_set)),
     ),
     Row::gauge("container_memory_rss", "Anonymous memory, in bytes.", |subject, out| {
@@ -46,17 +46,17 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::gauge(
         "container_memory_max_usage_bytes",
-        "The most memory that ever was in use, in bytes.",
+        "Highest memory use so far, in bytes.",
         |subject, out| out.value(memory(subject).and_then(|memory| memory.peak)),
     ),
     Row::counter(
         "container_memory_failcnt",
-        "How often the memory limit was met.",
+        "How often the memory limit was reached.",
         |subject, out| out.value(memory(subject).and_then(|memory| memory.limit_hits)),
     ),
     Row::counter(
         "container_memory_failures_total",
-        "Page faults, and those among them that needed the disk.",
+        "Page faults, and major page faults.",
         |subject, out| {
             let Some(memory) = memory(subject) else { return };
             let own = (memory.own_faults, memory.own_major_faults);
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Row] = &[
     .labels(&["failure_type", "scope"]),
     Row::counter(
         "container_oom_events_total",
-        "Processes killed for lack of memory.",
+        "Processes killed by the OOM killer.",
         |subject, out| {
             // Version 1 counts in the group itself alone: a pod's would be 0 whatever happened.
             let memory = subject.container.and_then(|_| memory(subject));

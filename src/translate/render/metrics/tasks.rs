@@ -11,14 +11,10 @@ pub(super) const ROWS: &[Row] = &[
         let tasks = subject.group.and_then(|group| group.pids.as_ref()).map(|pids| pids.tasks);
         out.value(tasks.or_else(|| processes(subject).map(|own| own.threads)));
     }),
-    Row::gauge(
-        "container_threads_max",
-        "How many threads there may be; 0 without a limit.",
-        |subject, out| {
-            let limit = subject.group.and_then(|group| group.pids.as_ref()?.limit);
-            out.value(limit.map(|limit| limit.value().unwrap_or(0)));
-        },
-    ),
+    Row::gauge("container_threads_max", "Limit of threads; 0 without a limit.", |subject, out| {
+        let limit = subject.group.and_then(|group| group.pids.as_ref()?.limit);
+        out.value(limit.map(|limit| limit.value().unwrap_or(0)));
+    }),
     Row::gauge("container_file_descriptors", "Open file descriptors.", |subject, out| {
         out.value(processes(subject).and_then(|own| own.descriptors));
     }),
@@ -42,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
     .labels(&["pagesize"]),
     Row::gauge(
         "container_hugetlb_max_usage_bytes",
-        "The most huge pages that ever were in use, in bytes.",
+        "Highest use of huge pages so far, in bytes.",
         |subject, out| each_size(subject, out, |pages| pages.peak),
     )
     .labels(&["pagesize"]),

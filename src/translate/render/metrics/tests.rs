@@ -1,4 +1,4 @@
-//! The table: what is announced is out, with labels that fit, and holes stay holes.
+//! The table: every descriptor has samples with its labels; an unknown value has none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,7 @@ use crate::{
 const POD: &str = "0000000000000000000000000000000000000000000000000000000000000001";
 const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
 const PAUSE: &str = "pause:1";
-/// A figure nobody would take for another.
+/// A value that no other field has.
 const SECOND: u64 = 1_000_000_000;
 
 fn started(seconds: i64) -> Process {
@@ -279,7 +279,7 @@ fn samples_have_the_labels_of_pod_and_container() {
     assert_eq!(labels(&answer.container_metrics[0].metrics, memory)[4], "app:1");
 }
 
-/// Each row tells the figure it is named after.
+/// Each row has the value it is named after.
 #[test]
 fn figures() {
     let answer = pod(&full(), &disks(), PAUSE);

@@ -147,7 +147,7 @@ pub(super) fn read_info(info: &std::collections::BTreeMap<String, String>) -> Va
     serde_json::from_str(&info["info"]).unwrap()
 }
 
-/// Its status, with the limits that were asked for in force.
+/// Its status, with the requested limits in force.
 pub(super) fn status_of(
     record: &ContainerRecord,
     image: Option<&ImageRecord>,
