@@ -1,66 +1,40 @@
 //! Processor time.
 
-use super::table::{Row, Subject, seconds, stalled, waiting};
+use super::table::{Row, Subject, rows, seconds, stalled, waiting};
 use crate::model::stats::{CpuReading, Limit};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::counter(
-        "container_cpu_usage_seconds_total",
-        "Processor time used, in seconds, over all processors.",
-        |subject, out| out.labelled(&["total"], cpu(subject).map(|cpu| seconds(cpu.usage))),
-    )
-    .labels(&["cpu"]),
-    Row::counter(
-        "container_cpu_user_seconds_total",
-        "Processor time used in user mode, in seconds.",
-        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.user).map(seconds)),
-    ),
-    Row::counter(
-        "container_cpu_system_seconds_total",
-        "Processor time used in the kernel, in seconds.",
-        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.system).map(seconds)),
-    ),
-    Row::counter(
-        "container_cpu_cfs_periods_total",
-        "Periods of the CPU quota in which it had runnable tasks.",
-        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.periods)),
-    ),
-    Row::counter(
-        "container_cpu_cfs_throttled_periods_total",
-        "Periods of the CPU quota in which it was throttled.",
-        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled_periods)),
-    ),
-    Row::counter(
-        "container_cpu_cfs_throttled_seconds_total",
-        "Time for which it was throttled by the CPU quota, in seconds.",
-        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds)),
-    ),
-    Row::gauge(
-        "container_spec_cpu_period",
-        "Length of a period of the CPU quota, in microseconds.",
-        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.period)),
-    ),
-    Row::gauge(
-        "container_spec_cpu_quota",
-        "CPU quota: what it may use in each period, in microseconds. Absent without a quota.",
-        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.quota?.value())),
-    ),
-    Row::gauge(
-        "container_spec_cpu_shares",
-        "Share of the CPU, usually 1024; weights of cgroup v2 are translated.",
-        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.shares)),
-    ),
-    Row::counter(
-        "container_pressure_cpu_waiting_seconds_total",
-        "Time in which at least one task waited for a processor, in seconds.",
-        |subject, out| out.value(waiting(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
-    ),
-    Row::counter(
-        "container_pressure_cpu_stalled_seconds_total",
-        "Time in which all tasks waited for a processor, in seconds.",
-        |subject, out| out.value(stalled(cpu(subject).and_then(|cpu| cpu.pressure.as_ref()))),
-    ),
-];
+rows! {
+    counter "container_cpu_usage_seconds_total" ["cpu"]
+        "Processor time used, in seconds, over all processors."
+        |subject, out| out.labelled(&["total"], cpu(subject).map(|cpu| seconds(cpu.usage)));
+    counter "container_cpu_user_seconds_total" [] "Processor time used in user mode, in seconds."
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.user).map(seconds));
+    counter "container_cpu_system_seconds_total" [] "Processor time used in the kernel, in seconds."
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.system).map(seconds));
+    counter "container_cpu_cfs_periods_total" []
+        "Periods of the CPU quota in which it had runnable tasks."
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.periods));
+    counter "container_cpu_cfs_throttled_periods_total" []
+        "Periods of the CPU quota in which it was throttled."
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled_periods));
+    counter "container_cpu_cfs_throttled_seconds_total" []
+        "Time for which it was throttled by the CPU quota, in seconds."
+        |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds));
+    gauge "container_spec_cpu_period" [] "Length of a period of the CPU quota, in microseconds."
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.period));
+    gauge "container_spec_cpu_quota" []
+        "CPU quota: what it may use in each period, in microseconds. Absent without a quota."
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.quota?.value()));
+    gauge "container_spec_cpu_shares" []
+        "Share of the CPU, usually 1024; weights of cgroup v2 are translated."
+        |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.shares));
+    counter "container_pressure_cpu_waiting_seconds_total" []
+        "Time in which at least one task waited for a processor, in seconds."
+        |subject, out| out.value(waiting(cpu(subject).and_then(|cpu| cpu.pressure.as_ref())));
+    counter "container_pressure_cpu_stalled_seconds_total" []
+        "Time in which all tasks waited for a processor, in seconds."
+        |subject, out| out.value(stalled(cpu(subject).and_then(|cpu| cpu.pressure.as_ref())));
+}
 
 fn cpu<'a>(subject: &Subject<'a>) -> Option<&'a CpuReading> {
     subject.group?.cpu.as_ref()

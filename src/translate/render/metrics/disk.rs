@@ -1,57 +1,35 @@
 //! Disks: the writable layer, the file system it is on, and traffic with block devices.
 
-use super::table::{Row, SampleWriter, Subject, stalled, waiting};
+use super::table::{Row, SampleWriter, Subject, rows, stalled, waiting};
 use crate::model::stats::{DeviceReading, DiskReading, Disks, IoReading};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::gauge(
-        "container_fs_usage_bytes",
-        "Bytes on disk of what it wrote outside of mounts.",
+rows! {
+    gauge "container_fs_usage_bytes" ["device"] "Bytes on disk of what it wrote outside of mounts."
         |subject, out| {
             let layer = subject.container.and_then(|own| own.layer);
             let (Some(layer), Some(disk)) = (layer, disk(subject)) else { return };
             out.read_at(layer.at);
             out.labelled(&[&disk.device], Some(layer.bytes));
-        },
-    )
-    .labels(&["device"]),
-    Row::gauge(
-        "container_fs_limit_bytes",
-        "Bytes that the file system of its writable layer has in all.",
-        |subject, out| of_disk(subject, out, |disk| disk.bytes),
-    )
-    .labels(&["device"]),
-    Row::gauge(
-        "container_fs_inodes_total",
-        "Inodes that the file system of its writable layer has in all.",
-        |subject, out| of_disk(subject, out, |disk| disk.inodes),
-    )
-    .labels(&["device"]),
-    Row::gauge(
-        "container_fs_inodes_free",
-        "Inodes that are free on the file system of its writable layer.",
-        |subject, out| of_disk(subject, out, |disk| disk.free_inodes),
-    )
-    .labels(&["device"]),
-    Row::counter("container_fs_reads_bytes_total", "Bytes read from a disk.", |subject, out| {
-        each(subject, out, |device| device.read_bytes);
-    })
-    .labels(&["device"]),
-    Row::counter("container_fs_reads_total", "Reads from a disk.", |subject, out| {
-        each(subject, out, |device| device.reads);
-    })
-    .labels(&["device"]),
-    Row::counter("container_fs_writes_bytes_total", "Bytes written to a disk.", |subject, out| {
-        each(subject, out, |device| device.written_bytes);
-    })
-    .labels(&["device"]),
-    Row::counter("container_fs_writes_total", "Writes to a disk.", |subject, out| {
-        each(subject, out, |device| device.writes);
-    })
-    .labels(&["device"]),
-    Row::counter(
-        "container_blkio_device_usage_total",
-        "Bytes read from, written to and discarded on a disk.",
+        };
+    gauge "container_fs_limit_bytes" ["device"]
+        "Bytes that the file system of its writable layer has in all."
+        |subject, out| of_disk(subject, out, |disk| disk.bytes);
+    gauge "container_fs_inodes_total" ["device"]
+        "Inodes that the file system of its writable layer has in all."
+        |subject, out| of_disk(subject, out, |disk| disk.inodes);
+    gauge "container_fs_inodes_free" ["device"]
+        "Inodes that are free on the file system of its writable layer."
+        |subject, out| of_disk(subject, out, |disk| disk.free_inodes);
+    counter "container_fs_reads_bytes_total" ["device"] "Bytes read from a disk."
+        |subject, out| each(subject, out, |device| device.read_bytes);
+    counter "container_fs_reads_total" ["device"] "Reads from a disk."
+        |subject, out| each(subject, out, |device| device.reads);
+    counter "container_fs_writes_bytes_total" ["device"] "Bytes written to a disk."
+        |subject, out| each(subject, out, |device| device.written_bytes);
+    counter "container_fs_writes_total" ["device"] "Writes to a disk."
+        |subject, out| each(subject, out, |device| device.writes);
+    counter "container_blkio_device_usage_total" ["device", "major", "minor", "operation"]
+        "Bytes read from, written to and discarded on a disk."
         |subject, out| {
             for device in devices(subject) {
                 let (major, minor) = (device.major.to_string(), device.minor.to_string());
@@ -64,20 +42,14 @@ pub(super) const ROWS: &[Row] = &[
                     out.labelled(&[&name, &major, &minor, operation], Some(bytes));
                 }
             }
-        },
-    )
-    .labels(&["device", "major", "minor", "operation"]),
-    Row::counter(
-        "container_pressure_io_waiting_seconds_total",
-        "Time in which at least one task waited for a disk, in seconds.",
-        |subject, out| out.value(waiting(io(subject).and_then(|io| io.pressure.as_ref()))),
-    ),
-    Row::counter(
-        "container_pressure_io_stalled_seconds_total",
-        "Time in which all tasks waited for a disk, in seconds.",
-        |subject, out| out.value(stalled(io(subject).and_then(|io| io.pressure.as_ref()))),
-    ),
-];
+        };
+    counter "container_pressure_io_waiting_seconds_total" []
+        "Time in which at least one task waited for a disk, in seconds."
+        |subject, out| out.value(waiting(io(subject).and_then(|io| io.pressure.as_ref())));
+    counter "container_pressure_io_stalled_seconds_total" []
+        "Time in which all tasks waited for a disk, in seconds."
+        |subject, out| out.value(stalled(io(subject).and_then(|io| io.pressure.as_ref())));
+}
 
 fn io<'a>(subject: &Subject<'a>) -> Option<&'a IoReading> {
     subject.group?.io.as_ref()

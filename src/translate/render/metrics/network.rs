@@ -1,58 +1,28 @@
 //! Traffic of a pod's interfaces, without loopback.
 
-use super::table::{Row, SampleWriter, Subject};
+use super::table::{Row, SampleWriter, Subject, rows};
 use crate::model::stats::InterfaceReading;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::counter("container_network_receive_bytes_total", "Bytes received.", |subject, out| {
-        each(subject, out, |one| one.received.bytes);
-    })
-    .labels(&["interface"]),
-    Row::counter("container_network_receive_packets_total", "Packets received.", |subject, out| {
-        each(subject, out, |one| one.received.packets);
-    })
-    .labels(&["interface"]),
-    Row::counter(
-        "container_network_receive_errors_total",
-        "Packets received with errors.",
-        |subject, out| {
-            each(subject, out, |one| one.received.errors);
-        },
-    )
-    .labels(&["interface"]),
-    Row::counter(
-        "container_network_receive_packets_dropped_total",
-        "Packets dropped that were to be received.",
-        |subject, out| {
-            each(subject, out, |one| one.received.dropped);
-        },
-    )
-    .labels(&["interface"]),
-    Row::counter("container_network_transmit_bytes_total", "Bytes sent.", |subject, out| {
-        each(subject, out, |one| one.sent.bytes);
-    })
-    .labels(&["interface"]),
-    Row::counter("container_network_transmit_packets_total", "Packets sent.", |subject, out| {
-        each(subject, out, |one| one.sent.packets);
-    })
-    .labels(&["interface"]),
-    Row::counter(
-        "container_network_transmit_errors_total",
-        "Packets sent with errors.",
-        |subject, out| {
-            each(subject, out, |one| one.sent.errors);
-        },
-    )
-    .labels(&["interface"]),
-    Row::counter(
-        "container_network_transmit_packets_dropped_total",
-        "Packets dropped that were to be sent.",
-        |subject, out| {
-            each(subject, out, |one| one.sent.dropped);
-        },
-    )
-    .labels(&["interface"]),
-];
+rows! {
+    counter "container_network_receive_bytes_total" ["interface"] "Bytes received."
+        |subject, out| each(subject, out, |one| one.received.bytes);
+    counter "container_network_receive_packets_total" ["interface"] "Packets received."
+        |subject, out| each(subject, out, |one| one.received.packets);
+    counter "container_network_receive_errors_total" ["interface"] "Packets received with errors."
+        |subject, out| each(subject, out, |one| one.received.errors);
+    counter "container_network_receive_packets_dropped_total" ["interface"]
+        "Packets dropped that were to be received."
+        |subject, out| each(subject, out, |one| one.received.dropped);
+    counter "container_network_transmit_bytes_total" ["interface"] "Bytes sent."
+        |subject, out| each(subject, out, |one| one.sent.bytes);
+    counter "container_network_transmit_packets_total" ["interface"] "Packets sent."
+        |subject, out| each(subject, out, |one| one.sent.packets);
+    counter "container_network_transmit_errors_total" ["interface"] "Packets sent with errors."
+        |subject, out| each(subject, out, |one| one.sent.errors);
+    counter "container_network_transmit_packets_dropped_total" ["interface"]
+        "Packets dropped that were to be sent."
+        |subject, out| each(subject, out, |one| one.sent.dropped);
+}
 
 fn each(subject: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&InterfaceReading) -> u64) {
     let Some(network) = subject.network else { return };

@@ -52,6 +52,16 @@ impl Row {
     }
 }
 
+/// Defines the rows of a file: type, name, further labels, help, samples.
+macro_rules! rows {
+    ($($kind:ident $name:literal [$($label:literal),*] $help:literal
+        |$subject:ident, $out:ident| $samples:expr;)*) => {
+        pub(super) const ROWS: &[Row] =
+            &[$(Row::$kind($name, $help, |$subject, $out| $samples).labels(&[$($label),*])),*];
+    };
+}
+pub(super) use rows;
+
 /// The subject of a metric. Absent parts have no samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {

@@ -1,48 +1,39 @@
 //! Processes, threads and what they hold; huge pages.
 
-use super::table::{Row, SampleWriter, Subject};
+use super::table::{Row, SampleWriter, Subject, rows};
 use crate::model::stats::{HugepageReading, ProcessReading};
 
-pub(super) const ROWS: &[Row] = &[
-    Row::gauge("container_processes", "Processes that run.", |subject, out| {
-        out.value(processes(subject).map(|own| own.processes));
-    }),
-    Row::gauge("container_threads", "Threads that run.", |subject, out| {
-        let tasks = subject.group.and_then(|group| group.pids.as_ref()).map(|pids| pids.tasks);
-        out.value(tasks.or_else(|| processes(subject).map(|own| own.threads)));
-    }),
-    Row::gauge("container_threads_max", "Limit of threads; 0 without a limit.", |subject, out| {
-        let limit = subject.group.and_then(|group| group.pids.as_ref()?.limit);
-        out.value(limit.map(|limit| limit.value().unwrap_or(0)));
-    }),
-    Row::gauge("container_file_descriptors", "Open file descriptors.", |subject, out| {
-        out.value(processes(subject).and_then(|own| own.descriptors));
-    }),
-    Row::gauge("container_sockets", "Open sockets.", |subject, out| {
-        out.value(processes(subject).and_then(|own| own.sockets));
-    }),
-    Row::gauge(
-        "container_ulimits_soft",
-        "Soft limits of its main process, in the units of the limit.",
+rows! {
+    gauge "container_processes" [] "Processes that run."
+        |subject, out| out.value(processes(subject).map(|own| own.processes));
+    gauge "container_threads" [] "Threads that run."
+        |subject, out| {
+            let tasks = subject.group.and_then(|group| group.pids.as_ref()).map(|pids| pids.tasks);
+            out.value(tasks.or_else(|| processes(subject).map(|own| own.threads)));
+        };
+    gauge "container_threads_max" [] "Limit of threads; 0 without a limit."
+        |subject, out| {
+            let limit = subject.group.and_then(|group| group.pids.as_ref()?.limit);
+            out.value(limit.map(|limit| limit.value().unwrap_or(0)));
+        };
+    gauge "container_file_descriptors" [] "Open file descriptors."
+        |subject, out| out.value(processes(subject).and_then(|own| own.descriptors));
+    gauge "container_sockets" [] "Open sockets."
+        |subject, out| out.value(processes(subject).and_then(|own| own.sockets));
+    gauge "container_ulimits_soft" ["ulimit"]
+        "Soft limits of its main process, in the units of the limit."
         |subject, out| {
             // cAdvisor has only this one, and sixteen for each container are a burden.
             let limits = processes(subject).map(|own| own.ulimits.as_slice()).unwrap_or_default();
             let files = limits.iter().find(|(name, _)| *name == FILES);
             out.labelled(&[FILES], files.map(|(_, value)| *value));
-        },
-    )
-    .labels(&["ulimit"]),
-    Row::gauge("container_hugetlb_usage_bytes", "Huge pages in use, in bytes.", |subject, out| {
-        each_size(subject, out, |pages| Some(pages.usage));
-    })
-    .labels(&["pagesize"]),
-    Row::gauge(
-        "container_hugetlb_max_usage_bytes",
-        "Highest use of huge pages so far, in bytes.",
-        |subject, out| each_size(subject, out, |pages| pages.peak),
-    )
-    .labels(&["pagesize"]),
-];
+        };
+    gauge "container_hugetlb_usage_bytes" ["pagesize"] "Huge pages in use, in bytes."
+        |subject, out| each_size(subject, out, |pages| Some(pages.usage));
+    gauge "container_hugetlb_max_usage_bytes" ["pagesize"]
+        "Highest use of huge pages so far, in bytes."
+        |subject, out| each_size(subject, out, |pages| pages.peak);
+}
 
 fn processes<'a>(subject: &Subject<'a>) -> Option<&'a ProcessReading> {
     subject.container?.processes

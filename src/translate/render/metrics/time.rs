@@ -1,20 +1,14 @@
 //! When it began, and when it was last there.
 
-use super::table::{Row, Subject};
+use super::table::{Row, Subject, rows};
 use crate::model::time::Nanos;
 
-pub(super) const ROWS: &[Row] = &[
-    Row::gauge(
-        "container_last_seen",
-        "When it was last seen, in seconds since 1970.",
-        |subject, out| out.value(seen(subject).and_then(since_1970)),
-    ),
-    Row::gauge(
-        "container_start_time_seconds",
-        "When it was started, in seconds since 1970.",
-        |subject, out| out.value(subject.started.and_then(since_1970)),
-    ),
-];
+rows! {
+    gauge "container_last_seen" [] "When it was last seen, in seconds since 1970."
+        |subject, out| out.value(seen(subject).and_then(since_1970));
+    gauge "container_start_time_seconds" [] "When it was started, in seconds since 1970."
+        |subject, out| out.value(subject.started.and_then(since_1970));
+}
 
 /// The time of the reading.
 fn seen(subject: &Subject<'_>) -> Option<Nanos> {
