@@ -55,14 +55,14 @@ const fn result(failure: Option<&Failure>) -> &'static str {
     match failure {
         None => OK,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",
-        Some(Failure::Unsearchable { .. }) => "unsearchable",
-        Some(Failure::Reported { .. }) => "reported",
-        Some(Failure::Exit { .. }) => "exit",
-        Some(Failure::Malformed { .. }) => "garbled",
+        Some(Failure::Unsearchable { .. }) => "search_timeout",
+        Some(Failure::Reported { .. }) => "cni_error",
+        Some(Failure::Exit { .. }) => "exit_code",
+        Some(Failure::Malformed { .. }) => "malformed_output",
         Some(Failure::Process(ProcessError::Start { .. })) => "not_started",
         Some(Failure::Process(ProcessError::Deadline { .. } | ProcessError::TooMuch { .. })) => {
             "killed"
         }
-        Some(Failure::Process(ProcessError::Follow { .. })) => "lost",
+        Some(Failure::Process(ProcessError::Follow { .. })) => "wait_failed",
     }
 }
