@@ -18,7 +18,7 @@ use super::endpoints::{DebugCommand, SOCKET};
 
 /// The running dockbridge could not be reached, or did not answer.
 #[derive(Debug, Error)]
-pub enum AskError {
+pub enum ClientError {
     /// There is no socket, or no server behind it.
     #[error(
         "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
@@ -37,7 +37,7 @@ pub enum AskError {
         socket: PathBuf,
     },
     /// It is there and does not answer.
-    #[error("the dockbridge at {} does not answer within {:?}", socket.display(), PATIENCE)]
+    #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
     Silent {
         /// Where.
         socket: PathBuf,
@@ -65,8 +65,12 @@ pub enum AskError {
 /// was a good one.
 ///
 /// # Errors
-/// See [`AskError`].
-pub fn run(run_dir: &Path, command: &DebugCommand, out: &mut impl Write) -> Result<bool, AskError> {
+/// See [`ClientError`].
+pub fn run(
+    run_dir: &Path,
+    command: &DebugCommand,
+    out: &mut impl Write,
+) -> Result<bool, ClientError> {
     let socket = run_dir.join(SOCKET);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut good = true;
@@ -76,25 +80,25 @@ pub fn run(run_dir: &Path, command: &DebugCommand, out: &mut impl Write) -> Resu
             .uri(path)
             .header(header::HOST, "dockbridge")
             .body(Full::new(Bytes::from(body)))?;
-        let asked = runtime.block_on(async { timeout(PATIENCE, ask(&socket, request)).await });
-        let silent = |_| AskError::Silent { socket: socket.clone() };
+        let asked = runtime.block_on(async { timeout(TIMEOUT, ask(&socket, request)).await });
+        let silent = |_| ClientError::Silent { socket: socket.clone() };
         let (success, answer) = asked.map_err(silent)??;
         good &= success;
-        out.write_all(&answer).map_err(AskError::Output)?;
+        out.write_all(&answer).map_err(ClientError::Output)?;
     }
     Ok(good)
 }
 
 /// Whether the answer is a success, and its text.
-async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), AskError> {
+async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), ClientError> {
     let path = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => AskError::Forbidden { socket: path() },
+        io::ErrorKind::PermissionDenied => ClientError::Forbidden { socket: path() },
         // More wait for it already than it may have waiting.
-        io::ErrorKind::WouldBlock => AskError::Silent { socket: path() },
-        _ => AskError::NotRunning { socket: path(), source },
+        io::ErrorKind::WouldBlock => ClientError::Silent { socket: path() },
+        _ => ClientError::NotRunning { socket: path(), source },
     })?;
-    let broken = |source| AskError::Broken { socket: path(), source };
+    let broken = |source| ClientError::Broken { socket: path(), source };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let talking = tokio::spawn(connection);
     let answer = sender.send_request(request).await.map_err(broken)?;
@@ -105,4 +109,4 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
 }
 
 /// A server that lives answers at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -10,7 +10,7 @@ use crate::{
 
 /// Whether the task that knows what is true still answers.
 pub async fn lives(store: &Store) -> bool {
-    store.answers(ANSWER_PATIENCE).await
+    store.answers(ANSWER_TIMEOUT).await
 }
 
 /// Why pods cannot run, for operators; empty when they can.
@@ -35,4 +35,4 @@ pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
 }
 
 /// A busy store answers within milliseconds.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

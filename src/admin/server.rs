@@ -141,12 +141,12 @@ where
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
-    match timeout(REQUEST_PATIENCE, serving).await {
+    match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a client of the metrics endpoint sent invalid HTTP"),
         Err(_) => debug!("a client of the metrics endpoint did not read the answer"),
@@ -157,8 +157,8 @@ where
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a client may take to say what it wants.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long request and answer may take together.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(15);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 64;
 const LARGEST_HEAD: usize = 16 << 10;

@@ -60,14 +60,14 @@ struct Watcher {
     socket: PathBuf,
     store: Store,
     every: Duration,
-    patience: Duration,
+    time_limit: Duration,
     ready: bool,
-    told: Told,
+    last_status: LastStatus,
 }
 
 /// The last status sent to systemd.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum LastStatus {
     Nothing,
     Serving(String),
     Silent(&'static str),
@@ -96,8 +96,16 @@ impl Watcher {
         // A look and the wait before it are three quarters of what systemd allows at most.
         let allowed = systemd.watchdog();
         let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
-        let patience = allowed.map_or(PATIENCE, |allowed| allowed / 4);
-        Self { systemd, socket, store, every, patience, ready: false, told: Told::Nothing }
+        let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
+        Self {
+            systemd,
+            socket,
+            store,
+            every,
+            time_limit,
+            ready: false,
+            last_status: LastStatus::Nothing,
+        }
     }
 
     async fn watch(mut self) {
@@ -118,15 +126,15 @@ impl Watcher {
 
     /// What the socket answers, if the store takes orders.
     async fn sign(&self) -> Result<String, Silence> {
-        let socket = alive::ask(&self.socket, self.patience);
-        let (words, taken) = join!(socket, self.store.answers(self.patience));
+        let socket = alive::ask(&self.socket, self.time_limit);
+        let (words, taken) = join!(socket, self.store.answers(self.time_limit));
         let words = words.map_err(|error| Silence::Deaf(chain(&error)))?;
         if taken { Ok(words) } else { Err(Silence::Hung) }
     }
 
     fn silent(&mut self, silence: &Silence) {
         let words = silence.words();
-        if self.told != Told::Silent(words) {
+        if self.last_status != LastStatus::Silent(words) {
             match silence {
                 Silence::Deaf(error) => {
                     warn!(error, "self check failed: the CRI socket does not answer");
@@ -134,20 +142,20 @@ impl Watcher {
                 Silence::Hung => warn!("self check failed: the store does not answer"),
             }
             if self.systemd.notify(Notification::Status(words)) {
-                self.told = Told::Silent(words);
+                self.last_status = LastStatus::Silent(words);
             }
         }
     }
 
     fn lives(&mut self, words: String) {
-        if matches!(self.told, Told::Silent(_)) {
+        if matches!(self.last_status, LastStatus::Silent(_)) {
             info!("self check passed: socket and store answer again");
         }
         // What systemd did not take is told at the next look: without READY it would end us.
         self.ready = self.ready || self.systemd.notify(Notification::Ready);
-        let known = matches!(&self.told, Told::Serving(told) if *told == words);
+        let known = matches!(&self.last_status, LastStatus::Serving(told) if *told == words);
         if !known && self.systemd.notify(Notification::Status(&words)) {
-            self.told = Told::Serving(words);
+            self.last_status = LastStatus::Serving(words);
         }
         if self.systemd.watchdog().is_some() {
             let _ = self.systemd.notify(Notification::Alive);
@@ -159,4 +167,4 @@ impl Watcher {
 /// millisecond.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long an answer may take when systemd sets no limit.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

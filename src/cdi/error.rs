@@ -98,7 +98,7 @@ pub enum EditError {
         found: String,
     },
     /// Permissions that the kernel does not know.
-    #[error("permissions {permissions:?} of {path:?} may hold only r, w and m")]
+    #[error("permissions {permissions:?} of {path:?} may contain only r, w and m")]
     Permissions {
         /// In the container.
         path: String,

@@ -12,16 +12,16 @@ use crate::wire::cri;
 /// Asks for the status over a new connection; what is answered, in one line for operators.
 ///
 /// # Errors
-/// No answer within `patience`.
-pub async fn ask(socket: &Path, patience: Duration) -> Result<String, CallError> {
-    let asked = timeout(patience, async { Client::connect(socket).await?.status().await }).await;
+/// No answer within `time_limit`.
+pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
+    let asked = timeout(time_limit, async { Client::connect(socket).await?.status().await }).await;
     match asked {
         Ok(Ok(status)) => Ok(words(&status)),
         Ok(Err(refused @ (CallError::Refused { .. } | CallError::Unexpected { .. }))) => {
             Ok(format!("serving, though the status is refused: {refused}"))
         }
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(CallError::Deadline { call: "Status", after: patience }),
+        Err(_) => Err(CallError::Deadline { call: "Status", after: time_limit }),
     }
 }
 

@@ -203,7 +203,7 @@ async fn within<T>(
     call: &'static str,
     answer: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, CallError> {
-    match timeout(PATIENCE, answer).await {
+    match timeout(TIMEOUT, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         // What a server answers has no cause on our side.
         Ok(Err(status)) if status.source().is_some() => {
@@ -214,9 +214,9 @@ async fn within<T>(
             code: status.code().to_string(),
             message: status.message().to_owned(),
         }),
-        Err(_) => Err(CallError::Deadline { call, after: PATIENCE }),
+        Err(_) => Err(CallError::Deadline { call, after: TIMEOUT }),
     }
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use crate::{
 /// their versions, nothing more.
 pub(super) async fn examine(settings: &CniSettings) -> Vec<Finding> {
     let plugins = Plugins::new(settings.bin_dirs.clone());
-    let selection = select(&settings.conf_dir, &plugins, PATIENCE).await;
+    let selection = select(&settings.conf_dir, &plugins, TIMEOUT).await;
     let filtered = tokio::fs::read_to_string(BRIDGED_IS_FILTERED).await;
     judge(settings, selection, filtered.is_ok_and(|text| text.trim() == "1"))
 }
@@ -74,7 +74,7 @@ fn no_network(settings: &CniSettings) -> String {
 }
 
 /// How long one plugin may take to report its versions.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 

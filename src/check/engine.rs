@@ -10,8 +10,8 @@ use crate::{
 
 /// Asks the engine behind the socket about itself; without an answer, what that means.
 pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
-    let patience = Timeouts { ping: PATIENCE, short: PATIENCE, ..Timeouts::default() };
-    let engine = Engine::new(socket.to_owned(), patience);
+    let time_limit = Timeouts { ping: TIMEOUT, short: TIMEOUT, ..Timeouts::default() };
+    let engine = Engine::new(socket.to_owned(), time_limit);
     let info = match engine.negotiate().await {
         Ok(_) => engine.info().await,
         Err(error) => Err(error),
@@ -74,7 +74,7 @@ fn systemd_is_init() -> bool {
 }
 
 /// An engine that is up answers at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const UNREACHABLE: &str =
     "start the engine, or name its socket with --docker; dockbridge itself can wait for it";

@@ -15,7 +15,7 @@ pub(super) fn listen(socket: &Path) -> Finding {
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {
             let advice = "remove it, or choose another path with --listen";
-            return Finding::fail("listen", format!("{shown} exists and is no socket"), advice);
+            return Finding::fail("listen", format!("{shown} exists and is not a socket"), advice);
         }
         Ok(_) => return socket_in_place(socket),
         Err(_) => {}

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::command_line::{Command, Invocation};
 use crate::{
-    admin::client::{self, AskError},
+    admin::client::{self, ClientError},
     app::{self, environment::Environment},
     check::command::{self as check, Extras},
     config::{
@@ -65,7 +65,7 @@ pub fn execute(
 /// Whether the reader of the output closed the pipe.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let written = match error.downcast_ref() {
-        Some(AskError::Output(source)) => Some(source),
+        Some(ClientError::Output(source)) => Some(source),
         _ => error.downcast_ref::<io::Error>(),
     };
     written.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -31,11 +31,11 @@ pub async fn await_end(
     runs: impl Fn(&Snapshot) -> bool,
 ) -> Result<(), ContainerError> {
     let ended = |now: &Snapshot| (!runs(now)).then_some(());
-    if store.wait(EVENT_PATIENCE, ended).await.is_some() {
+    if store.wait(EVENT_TIMEOUT, ended).await.is_some() {
         return Ok(());
     }
     warn!(container = id, "no exit event from Docker yet; inspecting the container");
-    let until = Instant::now() + KILL_PATIENCE;
+    let until = Instant::now() + KILL_TIMEOUT;
     while Instant::now() < until {
         store.refresh_container(id).await?;
         if !runs(&store.snapshot()) {
@@ -43,7 +43,7 @@ pub async fn await_end(
         }
         sleep(POLL_EVERY).await;
     }
-    Err(ContainerError::Unkillable { id: id.to_owned(), patience: KILL_PATIENCE })
+    Err(ContainerError::Unkillable { id: id.to_owned(), time_limit: KILL_TIMEOUT })
 }
 
 /// A container that is gone or not running has ended already.
@@ -55,8 +55,8 @@ pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Conta
 }
 
 /// After a stop or kill was answered, how long the exit event may take before we ask.
-const EVENT_PATIENCE: Duration = Duration::from_secs(2);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a process may take to disappear after SIGKILL.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often we ask meanwhile.
 const POLL_EVERY: Duration = Duration::from_millis(200);

@@ -98,12 +98,12 @@ pub enum ContainerError {
         holder: String,
     },
     /// The process is still there after SIGKILL.
-    #[error("container {id} did not end within {}s of SIGKILL", patience.as_secs())]
+    #[error("container {id} did not end within {}s of SIGKILL", time_limit.as_secs())]
     Unkillable {
         /// Full id.
         id: String,
         /// How long we waited.
-        patience: Duration,
+        time_limit: Duration,
     },
     /// A file of this host could not be read or written.
     #[error("{action} {path}: {cause}")]

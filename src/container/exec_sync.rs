@@ -72,8 +72,8 @@ impl Containers {
         if timeout_at(until, begins).await.is_err() {
             return Err(late(NOT_BEGUN));
         }
-        let patience = until.checked_add(KILL_PATIENCE).unwrap_or(until);
-        match timeout_at(patience, outcome).await {
+        let time_limit = until.checked_add(KILL_TIMEOUT).unwrap_or(until);
+        match timeout_at(time_limit, outcome).await {
             Ok(outcome) => outcome.map_err(|_| Lost)?,
             Err(_) => Err(late(BEING_ENDED)),
         }
@@ -271,7 +271,7 @@ impl Run {
     /// Some time after the stop signal of dockbridge: most commands have ended by then.
     async fn stopped(&self) {
         self.stopping.cancelled().await;
-        sleep(STOP_PATIENCE).await;
+        sleep(STOP_TIMEOUT).await;
     }
 
     /// Kills it with everything it began; why that did not work, if it did not. What lives on
@@ -397,7 +397,7 @@ const QUIET: Duration = Duration::from_millis(250);
 const LONGEST_REMAINDER: Duration = Duration::from_secs(1);
 
 /// How long a command may run on when dockbridge ends.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
 /// be killed for so long has other troubles.
@@ -407,4 +407,4 @@ const PERSISTENCE: Duration = Duration::from_secs(300);
 const BEGUN_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the answer waits beyond the limit for the killing to be done.
-const KILL_PATIENCE: Duration = Duration::from_secs(12);
+const KILL_TIMEOUT: Duration = Duration::from_secs(12);

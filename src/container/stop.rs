@@ -1,4 +1,4 @@
-//! StopContainer: ask, wait, kill. A later call with less patience makes the kill come sooner.
+//! StopContainer: ask, wait, kill. A later call with a shorter grace period makes the kill come sooner.
 
 use std::{
     sync::{Arc, PoisonError},

@@ -297,7 +297,7 @@ pub(super) fn broken(call: &Call, source: Arc<dyn Error + Send + Sync>) -> Engin
     let call = call.clone();
     match cause_of::<hyper::Error>(&*source) {
         Some(cause) if cause.is_parse() => {
-            EngineError::Garbled { call, reason: format!("it is no HTTP: {cause}") }
+            EngineError::Garbled { call, reason: format!("it is not HTTP: {cause}") }
         }
         _ => EngineError::Broken { call, source },
     }

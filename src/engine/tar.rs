@@ -10,7 +10,7 @@ pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
     loop {
         let (header, behind) = rest.split_at_checked(BLOCK).ok_or(CUT)?;
         check(header)?;
-        let size = number(header.get(SIZE).unwrap_or_default()).ok_or("a size is no number")?;
+        let size = number(header.get(SIZE).unwrap_or_default()).ok_or("a size is not a number")?;
         match header.get(KIND) {
             Some(b'0' | 0) => return behind.get(..size).ok_or(CUT),
             // Of pax, for the next entry or for all; long names as GNU writes them.

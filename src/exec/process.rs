@@ -254,7 +254,7 @@ impl Exec {
     pub async fn hang_up(&self) {
         let Lookup::Found(found) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
-        if timeout(HANG_UP_PATIENCE, found.held.ended()).await.is_err()
+        if timeout(HANG_UP_TIMEOUT, found.held.ended()).await.is_err()
             && let Err(error) = found.held.signal(ProcessSignal::Kill)
         {
             warn!(exec = self.shared.id, %error, "cannot kill an exec process whose client disconnected");
@@ -428,4 +428,4 @@ const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
 /// How long a process may take to go when its terminal has gone.
-const HANG_UP_PATIENCE: Duration = Duration::from_secs(2);
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(2);

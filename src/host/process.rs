@@ -38,7 +38,7 @@ pub struct Program<'a> {
     /// Its standard input.
     pub input: &'a [u8],
     /// Its deadline.
-    pub patience: Duration,
+    pub time_limit: Duration,
     /// Limit of its output in bytes; beyond it is killed.
     pub output_limit: usize,
 }
@@ -92,12 +92,12 @@ pub enum ProcessError {
         source: io::Error,
     },
     /// It was killed for taking too long.
-    #[error("{} was still running after {patience:?} and was killed", program.display())]
+    #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline {
         /// The executable.
         program: PathBuf,
         /// The deadline.
-        patience: Duration,
+        time_limit: Duration,
         /// Its standard error until then.
         stderr: String,
     },
@@ -137,7 +137,7 @@ impl ProcessError {
 pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
     let mut group = ProcessGroup::start(&program).await?;
     let mut output = Output::default();
-    let end = timeout(program.patience, group.communicate(&program, &mut output)).await;
+    let end = timeout(program.time_limit, group.communicate(&program, &mut output)).await;
     let path = program.executable.to_owned();
     match end {
         Ok(Ok(status)) => {
@@ -150,7 +150,7 @@ pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
         Ok(Err(Stop::Lost(source))) => Err(ProcessError::Follow { program: path, source }),
         Err(_) => {
             let stderr = readable(&output.stderr);
-            Err(ProcessError::Deadline { program: path, patience: program.patience, stderr })
+            Err(ProcessError::Deadline { program: path, time_limit: program.time_limit, stderr })
         }
     }
 }

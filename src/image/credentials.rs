@@ -86,7 +86,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         arguments: &["get"],
         environment: &[("DOCKER_CONFIG", &home)],
         input: address.as_bytes(),
-        patience: HELPER_PATIENCE,
+        time_limit: HELPER_TIMEOUT,
         output_limit: LONGEST_ANSWER,
     };
     match run(job).await {
@@ -177,7 +177,7 @@ const LONGEST_CONFIG: u64 = 1 << 20;
 /// Far more than a token needs.
 const LONGEST_ANSWER: usize = 1 << 20;
 /// Helpers of cloud registries ask over the network.
-const HELPER_PATIENCE: Duration = Duration::from_secs(30);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests;

@@ -118,10 +118,10 @@ async fn joining_and_leaving_cross_without_harm() {
                 tokio::time::sleep(Duration::from_micros(u64::from(nth % 7) * 50)).await;
                 nth
             };
-            let patience = Duration::from_micros(u64::from(nth % 11) * 60);
+            let time_limit = Duration::from_micros(u64::from(nth % 11) * 60);
             let impatient = nth % 3 == 0;
             if impatient {
-                timeout(patience, flight.run(0, work)).await.unwrap_or(Some(0))
+                timeout(time_limit, flight.run(0, work)).await.unwrap_or(Some(0))
             } else {
                 flight.run(0, work).await
             }

@@ -22,20 +22,20 @@ use super::{error::LogError, log_path::LogPath};
 #[derive(Clone, Debug)]
 pub(super) struct Directories {
     asked: Arc<Mutex<HashMap<PathBuf, Instant>>>,
-    patience: Duration,
+    time_limit: Duration,
     /// How many may be late.
     most: usize,
 }
 
 impl Default for Directories {
     fn default() -> Self {
-        Self::patient(PATIENCE, MOST_LATE)
+        Self::patient(TIMEOUT, MOST_LATE)
     }
 }
 
 impl Directories {
-    fn patient(patience: Duration, most: usize) -> Self {
-        Self { asked: Arc::default(), patience, most }
+    fn patient(time_limit: Duration, most: usize) -> Self {
+        Self { asked: Arc::default(), time_limit, most }
     }
 
     /// Runs blocking `work` in a log's directory, or returns that the directory hangs. Work that was
@@ -59,13 +59,13 @@ impl Directories {
             asked.asked().remove(&root);
             done
         });
-        let answer = timeout(self.patience, asking).await.map_err(|_late| hung())?;
+        let answer = timeout(self.time_limit, asking).await.map_err(|_late| hung())?;
         answer.unwrap_or(Err(LogError::Closed))
     }
 
     fn may_ask(&self, root: &Path) -> bool {
         let mut asked = self.asked();
-        let is_late = |since: &&Instant| since.elapsed() >= self.patience;
+        let is_late = |since: &&Instant| since.elapsed() >= self.time_limit;
         let is_full =
             asked.len() >= self.most && asked.values().filter(is_late).count() >= self.most;
         let since = asked.get(root).copied();
@@ -84,7 +84,7 @@ impl Directories {
 /// Threads that hanging directories may keep, one each.
 const MOST_LATE: usize = 512;
 /// Far longer than a disk takes that lives, and far shorter than a kubelet waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -26,14 +26,14 @@ pub(super) struct TimedOut(pub(super) Progress);
 
 /// How long others wait for a log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct WaitLimits {
     /// While nothing moves.
     pub(super) standstill: Duration,
     /// In all.
     pub(super) in_all: Duration,
 }
 
-impl Default for Patience {
+impl Default for WaitLimits {
     fn default() -> Self {
         Self { standstill: Duration::from_secs(2), in_all: Duration::from_secs(10) }
     }
@@ -45,15 +45,15 @@ impl Default for Patience {
 /// It takes too long.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
-    patience: Patience,
+    time_limit: WaitLimits,
 ) -> Result<(), TimedOut> {
-    let give_up = Instant::now() + patience.in_all;
+    let give_up = Instant::now() + time_limit.in_all;
     loop {
         let now = *log.borrow_and_update();
         if now.complete {
             return Ok(());
         }
-        let until = give_up.min(Instant::now() + patience.standstill);
+        let until = give_up.min(Instant::now() + time_limit.standstill);
         let moves = log.wait_for(|later| later.complete || later.moved != now.moved);
         let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
@@ -71,10 +71,10 @@ pub(super) async fn completion(
 /// It takes too long.
 pub(super) async fn opening(
     mut log: watch::Receiver<Progress>,
-    patience: Patience,
+    time_limit: WaitLimits,
 ) -> Result<(), TimedOut> {
     let there = log.wait_for(|now| now.opened || now.complete);
-    let late = tokio::time::timeout(patience.standstill, there).await.is_err();
+    let late = tokio::time::timeout(time_limit.standstill, there).await.is_err();
     if late { Err(TimedOut(*log.borrow())) } else { Ok(()) }
 }
 

@@ -44,7 +44,7 @@ impl RunningPolls {
     }
 
     fn lateness(&self) -> impl Iterator<Item = Instant> {
-        self.0.values().filter(|poll| !poll.late).map(|poll| poll.begun + PATIENCE)
+        self.0.values().filter(|poll| !poll.late).map(|poll| poll.begun + TIMEOUT)
     }
 
     /// How many more may be late.
@@ -56,7 +56,7 @@ impl RunningPolls {
     /// each keeps a thread.
     pub(super) fn become_late(&mut self, now: Instant) -> Vec<LoggedContainer> {
         let bound = self.free();
-        let late = |poll: &&mut RunningPoll| !poll.late && poll.begun + PATIENCE <= now;
+        let late = |poll: &&mut RunningPoll| !poll.late && poll.begun + TIMEOUT <= now;
         let late = self.0.values_mut().filter(late).take(bound);
         late.map(|poll| {
             poll.late = true;
@@ -73,7 +73,7 @@ impl RunningPolls {
 
 /// A poll is a megabyte at most: whoever takes longer waits for a file system. Tests have many that
 /// hang.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2_000 });
+const TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2_000 });
 /// Threads that hanging directories may keep, one each: more than a node has pods, as with all of
 /// them kept no log goes on. The runtime has these and others.
 pub(super) const MOST_LATE: usize = 512;

@@ -19,7 +19,7 @@ use super::{
     metrics::LogMetrics,
     poll::Tools,
     position_store::PositionStore,
-    progress::{Patience, TimedOut, completion, opening},
+    progress::{TimedOut, WaitLimits, completion, opening},
     worker::Worker,
 };
 use crate::{
@@ -106,7 +106,7 @@ impl Logs {
             if !watched.worth_waiting {
                 return;
             }
-            if let Err(late) = completion(watched.progress, Patience::default()).await {
+            if let Err(late) = completion(watched.progress, WaitLimits::default()).await {
                 tell_late(&id, late);
                 logs.send(Command::GiveUp { id }).await;
             }
@@ -124,7 +124,7 @@ impl Logs {
         }
         let id = container.id.clone();
         let Some(watched) = self.watched(container, run).await else { return Ok(()) };
-        if opening(watched.progress, Patience::default()).await.is_err() {
+        if opening(watched.progress, WaitLimits::default()).await.is_err() {
             warn!(container = %id, "the container log was not created in time; continuing without it");
         }
         Ok(())

@@ -14,7 +14,7 @@ pub struct Accounts {
     /// Lines of `/etc/group`, in their order.
     pub groups: Vec<Group>,
     /// Some lines are no accounts or groups to us and may be to an engine.
-    pub disputed: bool,
+    pub is_ambiguous: bool,
 }
 
 /// A line of `/etc/passwd`, as far as a process needs it.
@@ -52,7 +52,7 @@ pub struct ProcessUser {
 
 impl ProcessUser {
     /// The same, in more groups.
-    pub fn in_groups_too(mut self, more: &[u32]) -> Self {
+    pub fn with_groups(mut self, more: &[u32]) -> Self {
         self.groups.extend(more);
         self.groups.sort_unstable();
         self.groups.dedup();
@@ -64,11 +64,11 @@ impl Accounts {
     /// Reads the two files; a missing one is empty. Nothing in them is an error.
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         let (users, groups) = (lines(passwd, account), lines(group, self::group));
-        let disputed = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
+        let is_ambiguous = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
         Self {
             users: users.into_iter().flatten().collect(),
             groups: groups.into_iter().flatten().collect(),
-            disputed,
+            is_ambiguous,
         }
     }
 

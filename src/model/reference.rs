@@ -160,7 +160,7 @@ fn looks_like_domain(first: &str) -> bool {
 }
 
 fn check_domain(domain: &str) -> Result<(), &'static str> {
-    const WRONG: &str = "the registry is no host name";
+    const WRONG: &str = "the registry is not a host name";
     if domain.len() > MAX_DOMAIN {
         return Err("the registry's name is too long");
     }
@@ -170,7 +170,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         _ => (domain, None),
     };
     if port.is_some_and(|port| port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit())) {
-        return Err("the registry's port is no number");
+        return Err("the registry's port is not a number");
     }
     let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let valid = match v6 {
@@ -202,7 +202,7 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     if path.split('/').all(is_path_component) {
         Ok(())
     } else {
-        Err("the repository may hold only a-z, 0-9 and single . _ - between them")
+        Err("the repository may contain only a-z, 0-9 and single . _ - between them")
     }
 }
 

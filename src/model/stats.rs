@@ -90,9 +90,9 @@ pub struct CpuReading {
     pub system: Option<u64>,
     /// Periods of the quota in which it wanted to run.
     pub periods: Option<u64>,
-    /// Those in which it was held back.
+    /// Those in which it was throttled.
     pub throttled_periods: Option<u64>,
-    /// How long it was held back in all.
+    /// Total throttled time.
     pub throttled: Option<u64>,
     /// What it may use in each period, in microseconds; only with [`Detail::Everything`].
     pub quota: Option<Limit>,

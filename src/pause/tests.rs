@@ -297,8 +297,8 @@ fn exit_code(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-fn within(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patience;
+fn within(time_limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + time_limit;
     while !done() {
         if Instant::now() > end {
             return false;

@@ -43,13 +43,13 @@ struct Opening {
 }
 
 impl Connection {
-    /// Takes over a connection that was just made, whose caller has to begin within `patience`.
+    /// Takes over a connection that was just made, whose caller has to begin within `time_limit`.
     ///
     /// # Errors
     /// The runtime cannot watch it.
-    pub(super) fn over(stream: net::UnixStream, patience: Duration) -> io::Result<Self> {
+    pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = Registered::new(stream.into_std()?, Interest::READABLE)?;
-        let opening = Some(Opening { missing: PREFACE, until: Box::pin(sleep(patience)) });
+        let opening = Some(Opening { missing: PREFACE, until: Box::pin(sleep(time_limit)) });
         Ok(Self { socket: Some(socket), has_been_full: false, opening })
     }
 

@@ -36,7 +36,7 @@ impl Default for Silence {
 }
 
 /// Serves until `stop` resolves, then lets calls under way finish, for at most
-/// [`DRAIN_PATIENCE`].
+/// [`DRAIN_TIMEOUT`].
 ///
 /// # Errors
 /// The listener failed.
@@ -66,18 +66,18 @@ pub async fn serve(
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))
         .serve_with_incoming_shutdown(connections(listener, silence.opening), stop);
-    let patience = async move {
+    let time_limit = async move {
         // An error means that serving ended first.
         if stopped.wait_for(|stop| *stop).await.is_ok() {
-            sleep(DRAIN_PATIENCE).await;
+            sleep(DRAIN_TIMEOUT).await;
         } else {
             std::future::pending::<()>().await;
         }
     };
     tokio::select! {
         served = serving => served,
-        () = patience => {
-            warn!(patience = ?DRAIN_PATIENCE, "shutting down before all calls have finished");
+        () = time_limit => {
+            warn!(time_limit = ?DRAIN_TIMEOUT, "shutting down before all calls have finished");
             Ok(())
         }
     }
@@ -112,4 +112,4 @@ pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// Before a connection is tried again that could not be taken.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long running calls may take after the stop signal.
-pub const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

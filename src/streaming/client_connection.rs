@@ -65,12 +65,12 @@ impl DisconnectWatch {
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
     }
 
-    /// Resolves when the client has taken nothing for as long as `patience`, though it may be
+    /// Resolves when the client has taken nothing for as long as `time_limit`, though it may be
     /// that there was nothing to take.
-    pub async fn stalled(&self, patience: Duration) {
+    pub async fn stalled(&self, time_limit: Duration) {
         let mut before = self.taken();
         loop {
-            sleep(patience).await;
+            sleep(time_limit).await;
             let now = self.taken();
             if now == before {
                 return;

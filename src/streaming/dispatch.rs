@@ -91,10 +91,10 @@ async fn open(wire: ClientConnection, streams: Streams, dialect: Protocol) -> Op
             Protocol::Tunnel => None,
         }
     };
-    match timeout(CREATION_PATIENCE, opening).await {
+    match timeout(CREATION_TIMEOUT, opening).await {
         Ok(client) => client,
         Err(_) => {
-            info!("the client did not open its streams within {CREATION_PATIENCE:?}");
+            info!("the client did not open its streams within {CREATION_TIMEOUT:?}");
             None
         }
     }
@@ -124,7 +124,7 @@ async fn forward(
         Protocol::Channels(_, encoding) => {
             let (socket, pairs) = pairs(wire, &spec.ports, encoding).await;
             forward::over_channels(pairs, sandbox).await;
-            let _ = timeout(CREATION_PATIENCE, socket.close()).await;
+            let _ = timeout(CREATION_TIMEOUT, socket.close()).await;
         }
     }
 }
@@ -161,4 +161,4 @@ where
 }
 
 /// How long a client may take to open the streams it asked for.
-const CREATION_PATIENCE: Duration = Duration::from_secs(30);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(30);

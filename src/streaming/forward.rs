@@ -43,7 +43,7 @@ pub struct StreamPair {
 /// Forwards what a client opens on a SPDY connection, until it leaves. What it has open then is
 /// closed in the pod as well, behind what it had sent.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
-    pair_up(connection, sandbox, CREATION_PATIENCE).await;
+    pair_up(connection, sandbox, CREATION_TIMEOUT).await;
 }
 
 /// Forwards the connections of a WebSocket client, until all have ended.
@@ -55,8 +55,8 @@ pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>)
     while running.join_next().await.is_some() {}
 }
 
-async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, patience: Duration) {
-    let mut pairing = Pairing::new(patience);
+async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_limit: Duration) {
+    let mut pairing = Pairing::new(time_limit);
     let mut running = JoinSet::new();
     loop {
         let expiry = pairing.expiry().map_or_else(far, Instant::from_std);
@@ -144,7 +144,7 @@ fn far() -> Instant {
 }
 
 /// How long a client may take for the second stream of a pair.
-const CREATION_PATIENCE: Duration = Duration::from_secs(30);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests;

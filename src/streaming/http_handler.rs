@@ -110,7 +110,7 @@ fn complete(
 /// Streams that end by themselves have some time for it.
 async fn cut_off(stop: &CancellationToken) {
     stop.cancelled().await;
-    sleep(STOP_PATIENCE).await;
+    sleep(STOP_TIMEOUT).await;
 }
 
 fn plain(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
@@ -131,5 +131,5 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
 
 /// Streams at once: a node's pods, each watched and probed by several.
 const MOST_STREAMS: usize = 1_000;
-/// How long after the stop the last stream is cut off: longer than the streams' own patience.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long after the stop the last stream is cut off: longer than the streams' own timeout.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -103,12 +103,12 @@ async fn receive(stream: TcpStream, desk: Arc<HttpHandler>) {
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    match timeout(REQUEST_PATIENCE, serving).await {
+    match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a streaming client sent invalid HTTP"),
         Err(_) => debug!("a streaming client did not read its response"),
@@ -120,9 +120,9 @@ const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a client may take to say what it wants.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long request and answer may take together.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 100;
 /// Kubelet passes on what the API server's clients sent.
 const LARGEST_HEAD: usize = 64 << 10;

@@ -45,7 +45,7 @@ enum Undelivered {
     Unreachable(#[from] tonic::transport::Error),
     #[error("it refuses")]
     Refused(#[from] tonic::Status),
-    #[error("it did not answer within {PATIENCE:?}")]
+    #[error("it did not answer within {TIMEOUT:?}")]
     Late,
 }
 
@@ -58,7 +58,7 @@ impl Collector {
     /// Exports until `over`, then the remaining spans.
     pub async fn deliver(mut self, over: CancellationToken) {
         let channel = match Endpoint::from_shared(self.endpoint.clone()) {
-            Ok(endpoint) => endpoint.connect_timeout(PATIENCE).connect_lazy(),
+            Ok(endpoint) => endpoint.connect_timeout(TIMEOUT).connect_lazy(),
             Err(error) => {
                 warn!(
                     endpoint = self.endpoint,
@@ -168,13 +168,13 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), Undelive
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
         Ok(())
     };
-    timeout(PATIENCE, sending).await.map_err(|_| Undelivered::Late)?
+    timeout(TIMEOUT, sending).await.map_err(|_| Undelivered::Late)?
 }
 
 /// The one call of the protocol.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// How long a collector may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long is waited for more spans after the first one.
 const GATHER: Duration = Duration::from_secs(1);
 /// Spans in one message.

@@ -79,8 +79,8 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
     let told_to = Instant::now();
     kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
     let both = async { tokio::try_join!(heard, heard_by_raw) };
-    let (ours, theirs) = timeout(PATIENCE, both).await.map_err(|_late| {
-        Failure(format!("nobody tells of the end of {id} within {PATIENCE:?}"))
+    let (ours, theirs) = timeout(TIMEOUT, both).await.map_err(|_late| {
+        Failure(format!("nobody tells of the end of {id} within {TIMEOUT:?}"))
     })??;
     times.note("dockbridge", BY_SIGNAL, ours.0 - told_to);
     times.note(RAW, BY_SIGNAL, theirs.0 - told_to);
@@ -96,4 +96,4 @@ async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome
 const BY_SIGNAL: &str = "SIGTERM sent → stopped event";
 const BEHIND: &str = "engine's event → stopped event";
 const BY_STAMP: &str = "engine's stamp → stopped event";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

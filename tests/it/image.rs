@@ -30,7 +30,7 @@ use crate::support::fake_dockerd::{
     server::{FakeDockerd, eventually},
 };
 
-const PATIENCE: Timeouts = Timeouts {
+const TIMEOUT: Timeouts = Timeouts {
     ping: Duration::from_secs(2),
     short: Duration::from_secs(5),
     stop_margin: Duration::from_secs(5),
@@ -64,7 +64,7 @@ impl Bench {
     }
 
     async fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
-        let engine = Engine::new(docker.socket().to_owned(), PATIENCE);
+        let engine = Engine::new(docker.socket().to_owned(), TIMEOUT);
         // Beside the engine's root, so that a bench over the same fake remembers.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
         let pulled = KubeletImages::load(state).await;

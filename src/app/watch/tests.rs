@@ -176,8 +176,8 @@ impl FakeSystemd {
     }
 
     /// What broke it.
-    fn silence(&self, patience: Duration) -> Option<String> {
-        self.socket.set_read_timeout(Some(patience)).unwrap();
+    fn silence(&self, time_limit: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(time_limit)).unwrap();
         let mut bytes = [0; 4096];
         let length = self.socket.recv(&mut bytes).ok()?;
         Some(String::from_utf8(bytes[..length].to_vec()).unwrap())

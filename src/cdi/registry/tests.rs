@@ -159,7 +159,10 @@ async fn what_the_engine_api_lacks_is_refused() {
             node(json!({"fileMode": 0o600})),
             "with file mode 0600, but the host's node, which the engine copies, has 0666",
         ),
-        (node(json!({"permissions": "rx"})), "permissions \"rx\" of \"/dev/null\" may hold only"),
+        (
+            node(json!({"permissions": "rx"})),
+            "permissions \"rx\" of \"/dev/null\" may contain only",
+        ),
         (mount("/none-such", &[]), "cannot mount /none-such: No such file"),
         (mount("proc", &[]), "\"proc\" is not an absolute path"),
         (

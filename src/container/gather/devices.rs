@@ -21,7 +21,7 @@ pub(super) fn check(
         let reason = match kind(Path::new(&device.host_path)) {
             Ok(Found::Device) => return Ok(()),
             Ok(Found::EmptyDirectory) => "there is no device in this directory".to_owned(),
-            Ok(Found::Other) => "this is no device".to_owned(),
+            Ok(Found::Other) => "this is not a device".to_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 "there is no such device on this host".to_owned()
             }

@@ -194,7 +194,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
         arguments: &arguments,
         environment: &[],
         input: &[],
-        patience: SYSTEMD_PATIENCE,
+        time_limit: SYSTEMD_TIMEOUT,
         output_limit: OUTPUT_LIMIT,
     });
     match ran.await {
@@ -227,7 +227,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// How long systemd may take for one call.
-const SYSTEMD_PATIENCE: Duration = Duration::from_secs(5);
+const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to do what it has agreed to, and how often that is checked.
 const SETTLING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -23,7 +23,7 @@ fn job(program: &Path) -> Program<'_> {
         arguments: &[],
         environment: &[],
         input: b"",
-        patience: Duration::from_secs(10),
+        time_limit: Duration::from_secs(10),
         output_limit: 1 << 20,
     }
 }
@@ -90,7 +90,7 @@ async fn a_hang_is_killed_with_its_children() {
     let body = format!("echo so far >&2; sleep 600 & echo $! > {}; wait", mark.display());
     let program = script(&body);
     let mut job = job(&program.path);
-    job.patience = Duration::from_millis(500);
+    job.time_limit = Duration::from_millis(500);
     let error = run(job).await.unwrap_err();
     assert!(matches!(&error, ProcessError::Deadline { stderr, .. } if stderr == "so far"));
     assert_eq!(error.kind(), Kind::DeadlineExceeded);

@@ -12,8 +12,8 @@ const SHORT: Duration = Duration::from_millis(30);
 #[tokio::test]
 async fn completion_is_waited_for() {
     let (log, receiver) = watch::channel(moved(0));
-    let patience = Patience { standstill: LONG, in_all: LONG };
-    let waiting = tokio::spawn(completion(receiver, patience));
+    let time_limit = WaitLimits { standstill: LONG, in_all: LONG };
+    let waiting = tokio::spawn(completion(receiver, time_limit));
     log.send_replace(moved(1));
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -25,19 +25,19 @@ async fn completion_is_waited_for() {
 #[tokio::test]
 async fn a_standstill_is_not() {
     let (log, receiver) = watch::channel(moved(7));
-    let patience = Patience { standstill: SHORT, in_all: LONG };
-    let waiting = tokio::spawn(completion(receiver.clone(), patience));
+    let time_limit = WaitLimits { standstill: SHORT, in_all: LONG };
+    let waiting = tokio::spawn(completion(receiver.clone(), time_limit));
     let last = Progress { left: Some(9), ..moved(7) };
     log.send_replace(last);
     assert_eq!(waiting.await.unwrap(), Err(TimedOut(last)));
-    assert_eq!(opening(receiver, patience).await, Ok(()));
+    assert_eq!(opening(receiver, time_limit).await, Ok(()));
 }
 
 #[tokio::test]
 async fn a_wait_has_a_deadline() {
     let (log, receiver) = watch::channel(moved(0));
-    let patience = Patience { standstill: LONG, in_all: SHORT };
-    let mut waiting = tokio::spawn(completion(receiver, patience));
+    let time_limit = WaitLimits { standstill: LONG, in_all: SHORT };
+    let mut waiting = tokio::spawn(completion(receiver, time_limit));
     let mut bytes = 0;
     let end = loop {
         bytes += 1;
@@ -53,6 +53,6 @@ async fn a_wait_has_a_deadline() {
 async fn an_end_of_all_logs_is_an_end() {
     let (log, receiver) = watch::channel(Progress::default());
     drop(log);
-    assert_eq!(completion(receiver.clone(), Patience::default()).await, Ok(()));
-    assert_eq!(opening(receiver, Patience::default()).await, Ok(()));
+    assert_eq!(completion(receiver.clone(), WaitLimits::default()).await, Ok(()));
+    assert_eq!(opening(receiver, WaitLimits::default()).await, Ok(()));
 }

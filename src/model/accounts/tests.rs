@@ -32,7 +32,7 @@ fn lines_are_found_by_name_and_number() {
     assert_eq!(accounts.group_named("extras"), None);
     assert_eq!(accounts.groups_of("app").collect::<Vec<_>>(), [2000, 2001]);
     assert_eq!(accounts.groups_of("").count(), 0);
-    assert!(!accounts.disputed);
+    assert!(!accounts.is_ambiguous);
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn ambiguous_account_lines_are_ignored() {
     ] {
         let file = format!("{line}\nroot:x:0:0::/root:\n");
         let accounts = Accounts::parse(file.as_bytes(), b"");
-        assert!(accounts.disputed, "{line}");
+        assert!(accounts.is_ambiguous, "{line}");
         assert_eq!(accounts.users.len(), 1, "{line}");
         let group = format!("{}\nroot:x:0:root\n", line.replace(":5", ":x"));
         let accounts = Accounts::parse(b"", group.as_bytes());
-        assert!(accounts.disputed, "{group}");
+        assert!(accounts.is_ambiguous, "{group}");
         assert_eq!(accounts.groups.len(), 1, "{group}");
     }
 }
@@ -85,6 +85,6 @@ proptest! {
         let read: Vec<_> =
             accounts.users.into_iter().map(|user| (user.name, user.uid, user.gid)).collect();
         prop_assert_eq!(read, users);
-        prop_assert!(!accounts.disputed);
+        prop_assert!(!accounts.is_ambiguous);
     }
 }

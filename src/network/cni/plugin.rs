@@ -175,7 +175,7 @@ impl Plugins {
             arguments: &[],
             environment: &environment,
             input: text.as_bytes(),
-            patience: timeout,
+            time_limit: timeout,
             output_limit: OUTPUT_LIMIT,
         };
         let done = run(job).await.inspect_err(|error| log_stderr(kind, call, error))?;

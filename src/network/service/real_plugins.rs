@@ -82,7 +82,7 @@ async fn has_iptables() -> bool {
         arguments: &["-t", "nat", "-S"],
         environment: &[],
         input: &[],
-        patience: Duration::from_secs(20),
+        time_limit: Duration::from_secs(20),
         output_limit: 1 << 20,
     };
     process::run(job).await.is_ok_and(|done| done.ending == Ending::Code(0))

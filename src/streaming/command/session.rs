@@ -159,7 +159,7 @@ async fn follow(sizes: Option<Sizes>, process: &impl Process) {
 
 async fn stopping(stop: &CancellationToken) {
     stop.cancelled().await;
-    sleep(STOP_PATIENCE).await;
+    sleep(STOP_TIMEOUT).await;
 }
 
 /// How long what a client sent before it left may take to reach the process.
@@ -170,4 +170,4 @@ const LAST_SILENCE: Duration = Duration::from_millis(250);
 /// More than all pipes and sockets on the way can hold, in bytes.
 const LAST_OUTPUT: usize = 8 << 20;
 /// How long streams may go on when we are stopped.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);

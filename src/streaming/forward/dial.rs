@@ -41,7 +41,7 @@ pub(super) enum DialError {
     Socket(#[from] io::Error),
 }
 
-/// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`PATIENCE`] for each
+/// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`TIMEOUT`] for each
 /// at most.
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let opened = spawn_blocking(move || open_in(&place)).await.map_err(io::Error::other)??;
@@ -82,11 +82,11 @@ fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
 }
 
 async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = timeout(PATIENCE, socket?.connect(address)).await??;
+    let stream = timeout(TIMEOUT, socket?.connect(address)).await??;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// A loopback answers at once, unless a filter swallows the question.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

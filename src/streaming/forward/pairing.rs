@@ -62,7 +62,7 @@ impl PairStream {
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S> {
     waiting: HashMap<Key, Unpaired<S>>,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 #[derive(Debug)]
@@ -92,9 +92,9 @@ pub(in crate::streaming) enum PairingResult<S> {
 }
 
 impl<S> Pairing<S> {
-    /// Streams may wait for as long as `patience`.
-    pub(in crate::streaming) fn new(patience: Duration) -> Self {
-        Self { waiting: HashMap::new(), patience }
+    /// Streams may wait for as long as `time_limit`.
+    pub(in crate::streaming) fn new(time_limit: Duration) -> Self {
+        Self { waiting: HashMap::new(), time_limit }
     }
 
     /// Adds a stream, which is accepted when it fits.
@@ -109,7 +109,7 @@ impl<S> Pairing<S> {
             return PairingResult::Twice;
         }
         let Some(first) = self.waiting.remove(&key) else {
-            let expiry = now + self.patience;
+            let expiry = now + self.time_limit;
             self.waiting.insert(key, Unpaired { role, port, stream: accept(), expiry });
             return PairingResult::Waits;
         };

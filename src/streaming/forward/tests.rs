@@ -53,11 +53,11 @@ impl Client {
         Self::given(Duration::from_secs(30))
     }
 
-    fn given(patience: Duration) -> Self {
+    fn given(time_limit: Duration) -> Self {
         let (ours, io) = duplex(256 * 1024);
         let connection = Connection::start(ours, Limits::default());
         let serving = tokio::spawn(async move {
-            pair_up(connection, &Arc::new(sandbox("host")), patience).await;
+            pair_up(connection, &Arc::new(sandbox("host")), time_limit).await;
         });
         Self { io, deflater: Compress::new(Compression::fast(), true), serving }
     }

@@ -130,8 +130,8 @@ async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
     Ok(())
 }
 
-async fn in_time(patience: Duration, work: impl Future<Output = io::Result<()>>) -> bool {
-    matches!(timeout(patience, work).await, Ok(Ok(())))
+async fn in_time(time_limit: Duration, work: impl Future<Output = io::Result<()>>) -> bool {
+    matches!(timeout(time_limit, work).await, Ok(Ok(())))
 }
 
 /// Data frames that may wait to be written; half of 1 MiB, as much again is being written.

@@ -141,9 +141,9 @@ fn size(frame: &Frame) -> usize {
 /// Runs to the end, which must come.
 fn on_this_thread(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.expect("a runtime").block_on(async { timeout(PATIENCE, work).await });
+    let done = runtime.expect("a runtime").block_on(async { timeout(TIMEOUT, work).await });
     assert!(done.is_ok(), "the connection does not end");
 }
 
 /// More than the time that a connection gives its peer at the end.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);

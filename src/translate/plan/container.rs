@@ -53,7 +53,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         sandbox: input.sandbox.id.clone(),
         image_id: input.image.id.clone(),
         image_ref,
-        user: identity.process.map(|user| user.in_groups_too(device_groups)),
+        user: identity.process.map(|user| user.with_groups(device_groups)),
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
     };
     let handler = &input.sandbox.document.spec.handler;

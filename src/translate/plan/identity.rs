@@ -55,7 +55,7 @@ pub(super) fn resolve(
     let user = ResolvedUser::new(requested, image_user, accounts)?;
     let process = user.process(requested, accounts)?;
     let merge = requested.groups_policy == GroupsPolicy::Merge;
-    let planned = if merge && user.group.is_none() && !accounts.disputed {
+    let planned = if merge && user.group.is_none() && !accounts.is_ambiguous {
         as_requested(requested)
     } else {
         numeric(&process)

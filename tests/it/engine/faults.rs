@@ -20,7 +20,7 @@ use dockbridge::{
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::{PATIENCE, engine};
+use super::{TIMEOUT, engine};
 use crate::support::fake_dockerd::{
     fault::{Fault, Rule},
     server::{FakeDockerd, eventually},
@@ -125,9 +125,9 @@ async fn an_unknown_state_does_not_break_an_inspect() {
 async fn an_answer_without_end_is_cut_off() {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /images/json", Fault::Huge(300 * 1024 * 1024)));
-    let patience =
-        dockbridge::engine::client::Timeouts { short: Duration::from_secs(60), ..PATIENCE };
-    let engine = Engine::new(docker.socket().to_owned(), patience);
+    let time_limit =
+        dockbridge::engine::client::Timeouts { short: Duration::from_secs(60), ..TIMEOUT };
+    let engine = Engine::new(docker.socket().to_owned(), time_limit);
     let error = engine.list_images().await.unwrap_err();
     assert!(matches!(error, EngineError::TooLarge { .. }), "{error}");
 }
@@ -231,7 +231,7 @@ async fn one_stalled_call_holds_up_no_other() {
     let began = Instant::now();
     let (stalled, done) = tokio::join!(stalled, others);
     assert_eq!(stalled.unwrap_err().kind(), Kind::DeadlineExceeded);
-    assert!(done - began < PATIENCE.short, "others went on meanwhile");
+    assert!(done - began < TIMEOUT.short, "others went on meanwhile");
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn nobody_there() {
         (file, "docker"),
         (far, "docker"),
     ] {
-        let error = Engine::new(socket.clone(), PATIENCE).info().await.unwrap_err();
+        let error = Engine::new(socket.clone(), TIMEOUT).info().await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable, "{error}");
         let text = error.to_string();
         assert!(text.contains(advice), "{text}");

@@ -16,7 +16,7 @@ use dockbridge::engine::client::{Engine, Timeouts};
 use crate::support::fake_dockerd::server::FakeDockerd;
 
 /// Short enough for tests that wait for a deadline, long enough for a busy machine.
-const PATIENCE: Timeouts = Timeouts {
+const TIMEOUT: Timeouts = Timeouts {
     ping: Duration::from_millis(1500),
     short: Duration::from_millis(1500),
     stop_margin: Duration::from_millis(1500),
@@ -24,5 +24,5 @@ const PATIENCE: Timeouts = Timeouts {
 };
 
 fn engine(docker: &FakeDockerd) -> Engine {
-    Engine::new(docker.socket().to_owned(), PATIENCE)
+    Engine::new(docker.socket().to_owned(), TIMEOUT)
 }

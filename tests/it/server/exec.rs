@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
+    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
     fake_dockerd::{
         exec::{Script, Step},
         fault::{Fault, Rule},
@@ -225,7 +225,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
     // Begun, and without a process for as long as it is looked at.
     script(&docker, Script { pid: 0, ..Script::endless([]) });
-    let late = Fault::LateUnasked(PATIENCE * 3 / 2);
+    let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
@@ -247,7 +247,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
 #[tokio::test]
 async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let (docker, bridge, id) = set().await;
-    docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(PATIENCE * 3 / 4)).times(1));
+    docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(TIMEOUT * 3 / 4)).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     let marks = bridge.node().path("state/execs");
@@ -296,8 +296,8 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     let message =
         cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
     let mut request = tonic::Request::new(message);
-    // Below the engine's own patience, and with room for the answer on a busy machine.
-    request.set_timeout(PATIENCE * 9 / 10);
+    // Below the engine's own time_limit, and with room for the answer on a busy machine.
+    request.set_timeout(TIMEOUT * 9 / 10);
     let error = bridge.runtime.clone().exec_sync(request).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     let text = error.message();

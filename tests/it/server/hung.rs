@@ -71,9 +71,9 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
         return skip(Lack::Devices);
     };
     let (sandbox, pod) = &sandboxes[0];
-    for patience in [LONG, Duration::from_secs(5)] {
+    for time_limit in [LONG, Duration::from_secs(5)] {
         let create = bridge.create(sandbox, &container, pod);
-        let refused = tokio::time::timeout(patience, create).await.expect("an answer in time");
+        let refused = tokio::time::timeout(time_limit, create).await.expect("an answer in time");
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
         assert!(refused.message().contains(&pod.log_directory), "{refused}");
@@ -106,9 +106,9 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     let fine = bridge.node().path("fine");
     let mut wish = container("main");
     wish.mounts = vec![mount(&fine), mount(&source.join("below"))];
-    for patience in [LONG, Duration::from_secs(5)] {
+    for time_limit in [LONG, Duration::from_secs(5)] {
         let create = bridge.create(&sandbox, &wish, &config);
-        let refused = tokio::time::timeout(patience, create).await.expect("an answer in time");
+        let refused = tokio::time::timeout(time_limit, create).await.expect("an answer in time");
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
         assert!(refused.message().contains("dead/below"), "{refused}");

@@ -30,7 +30,7 @@ use tokio::{
 use tonic::transport::Endpoint;
 
 use crate::support::{
-    bridge::{LONG, Node, PATIENCE, deadlines, docker, locks},
+    bridge::{LONG, Node, TIMEOUT, deadlines, docker, locks},
     fake_dockerd::server::FakeDockerd,
 };
 
@@ -46,7 +46,7 @@ impl Served {
         let (node, docker) = (Node::new(), docker().await);
         let settings = node.settings(docker.socket(), NetworkMode::Docker);
         let environment = Environment { locks: locks(&docker), ..Environment::default() };
-        let deadlines = Deadlines { callers, ..deadlines(PATIENCE) };
+        let deadlines = Deadlines { callers, ..deadlines(TIMEOUT) };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(app::run_within(settings, environment, deadlines, async {
             let _ = stopped.await;

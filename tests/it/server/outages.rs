@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tonic::Code;
 
 use crate::support::{
-    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
+    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::FakeDockerd,
@@ -126,7 +126,7 @@ async fn frozen() {
         bridge.remove_container(&id),
         bridge.pull("other:1"),
     );
-    assert!(began.elapsed() < 12 * PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 12 * TIMEOUT, "{:?}", began.elapsed());
     for (what, answer) in [
         ("run", ran.map(drop)),
         ("create", created.map(drop)),

@@ -20,7 +20,7 @@ use tonic::{
 };
 
 use crate::support::{
-    bridge::{Bridge, IMAGE, LONG, Node, PATIENCE, docker, image, locks, pod, spawn},
+    bridge::{Bridge, IMAGE, LONG, Node, TIMEOUT, docker, image, locks, pod, spawn},
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
@@ -37,7 +37,7 @@ impl Second {
     fn start(settings: &Settings, engine: &FakeDockerd) -> Self {
         let (stop, stopped) = oneshot::channel();
         let environment = Environment { locks: locks(engine), ..Environment::default() };
-        let served = spawn(settings.clone(), environment, PATIENCE, stopped);
+        let served = spawn(settings.clone(), environment, TIMEOUT, stopped);
         Self { settings: settings.clone(), served, _stop: stop }
     }
 

@@ -12,7 +12,7 @@ use tokio::{
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, LONG, PATIENCE, container, docker, pod},
+    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
     fake_dockerd::{
         exec::Script,
         fault::{Fault, Rule},
@@ -348,7 +348,7 @@ async fn an_exec_that_starts_after_its_client_left_is_killed() {
     // Begun, and without a process for as long as it is looked at.
     let script = Script { pid: 0, ..Script::endless([]) };
     scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
-    let late = Fault::LateUnasked(PATIENCE * 3 / 2);
+    let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     scene.docker.inject(Rule::new("POST /exec/*/start", late).times(1));
     let url = scene.exec().await.unwrap();
     let heard = heard_to_the_end(&url).await;

@@ -123,9 +123,9 @@ impl Node {
             metrics_addr: self.metrics,
             pins: PinnedImages::default(),
             collect: CollectImages::All,
-            pull_progress_deadline: Some(PATIENCE),
+            pull_progress_deadline: Some(TIMEOUT),
             registry_config: None,
-            request_timeout: PATIENCE,
+            request_timeout: TIMEOUT,
             container_log_format: self.log_format,
             log: LogSettings {
                 format: Format::Text,
@@ -149,7 +149,7 @@ impl Bridge {
 
     /// A server on a node, perhaps one that has served before.
     pub(crate) async fn start_on(node: Node, docker: &FakeDockerd, network: NetworkMode) -> Self {
-        Self::start_within(node, docker, network, PATIENCE).await
+        Self::start_within(node, docker, network, TIMEOUT).await
     }
 
     /// A server on a node, as a process in these environment would run it.
@@ -161,30 +161,30 @@ impl Bridge {
     ) -> Self {
         environment.locks = locks(docker);
         let settings = node.settings(docker.socket(), network);
-        Self::serve(settings, environment, node, PATIENCE).await
+        Self::serve(settings, environment, node, TIMEOUT).await
     }
 
     async fn start_within(
         node: Node,
         docker: &FakeDockerd,
         network: NetworkMode,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Self {
         let mut settings = node.settings(docker.socket(), network);
-        settings.request_timeout = patience;
+        settings.request_timeout = time_limit;
         let environment = Environment { locks: locks(docker), ..Environment::default() };
-        Self::serve(settings, environment, node, patience).await
+        Self::serve(settings, environment, node, time_limit).await
     }
 
     async fn serve(
         settings: Settings,
         environment: Environment,
         node: Node,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Self {
         let listen = settings.listen.clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = spawn(settings, environment, patience, stopped);
+        let served = spawn(settings, environment, time_limit, stopped);
         let channel = connect(&listen).await;
         Self {
             runtime: RuntimeServiceClient::new(channel.clone())
@@ -346,10 +346,10 @@ impl Drop for Bridge {
 pub(crate) fn spawn(
     settings: Settings,
     environment: Environment,
-    patience: Duration,
+    time_limit: Duration,
     stopped: oneshot::Receiver<()>,
 ) -> JoinHandle<Result<(), AppError>> {
-    tokio::spawn(app::run_within(settings, environment, deadlines(patience), async {
+    tokio::spawn(app::run_within(settings, environment, deadlines(time_limit), async {
         let _ = stopped.await;
     }))
 }
@@ -419,22 +419,22 @@ async fn connect(socket: &Path) -> Channel {
 }
 
 /// What others than the caller may take.
-pub(crate) fn deadlines(patience: Duration) -> Deadlines {
+pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
-            ping: patience,
-            short: patience,
-            stop_margin: patience,
-            stream: patience,
+            ping: time_limit,
+            short: time_limit,
+            stop_margin: time_limit,
+            stream: time_limit,
         },
         store: StoreSettings {
             ping_interval: Duration::from_millis(300),
-            inspect_deadline: patience,
-            connect_deadline: patience,
-            list_deadline: patience,
+            inspect_deadline: time_limit,
+            connect_deadline: time_limit,
+            list_deadline: time_limit,
             ..StoreSettings::default()
         },
-        plugins: patience,
+        plugins: time_limit,
         sweep_every: Duration::from_millis(300),
         callers: Silence::default(),
     }
@@ -467,7 +467,7 @@ fn is_of_the_node(path: &Path) -> bool {
 }
 
 /// Short enough to wait for, long enough for a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// Far above anything that is not stuck.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// In every fake engine.

@@ -35,7 +35,7 @@ impl Scene {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn link() -> RuntimeConf {
     let mut capabilities = Map::new();
@@ -53,7 +53,7 @@ fn link() -> RuntimeConf {
 async fn add_runs_in_order_and_passes_results_on() {
     let second = r#"echo '{"ips":[{"address":"10.9.0.3/24"}],"mine":1}'"#;
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", second)]);
-    let result = scene.chain(PATIENCE).add(&link()).await.unwrap();
+    let result = scene.chain(TIMEOUT).add(&link()).await.unwrap();
     assert_eq!(scene.node.calls(), ["a ADD", "b ADD"]);
     assert_eq!((&result["cniVersion"], &result["mine"]), (&json!("1.0.0"), &json!(1)));
     assert_eq!(scene.node.input("a", "ADD").get("prevResult"), None);
@@ -66,11 +66,11 @@ async fn add_runs_in_order_and_passes_results_on() {
 #[tokio::test]
 async fn add_stops_at_the_first_failure() {
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", "exit 1"), ("c", ANSWER)]);
-    let error = scene.chain(PATIENCE).add(&link()).await.unwrap_err();
+    let error = scene.chain(TIMEOUT).add(&link()).await.unwrap_err();
     assert_eq!((error.plugin.as_str(), scene.node.calls().len()), ("b", 2));
     for answer in ["", "echo '[]'", "echo text", "echo '{'"] {
         let scene = Scene::new("1.0.0", &[("a", answer)]);
-        let error = scene.chain(PATIENCE).add(&link()).await.unwrap_err();
+        let error = scene.chain(TIMEOUT).add(&link()).await.unwrap_err();
         assert!(error.to_string().contains("cannot parse its output"), "{error}");
     }
 }
@@ -79,7 +79,7 @@ async fn add_stops_at_the_first_failure() {
 async fn del_runs_in_reverse_order_and_calls_every_plugin() {
     let scene = Scene::new("0.4.0", &[("a", "exit 1"), ("b", ""), ("c", "exit 2")]);
     let previous = json!({"ips": []});
-    let failures = scene.chain(PATIENCE).del(&link(), Some(&previous)).await;
+    let failures = scene.chain(TIMEOUT).del(&link(), Some(&previous)).await;
     assert_eq!(scene.node.calls(), ["c DEL", "b DEL", "a DEL"]);
     let failed: Vec<&str> = failures.iter().map(|f| f.plugin.as_str()).collect();
     assert_eq!(failed, ["c", "a"]);
@@ -90,7 +90,7 @@ async fn del_runs_in_reverse_order_and_calls_every_plugin() {
 #[tokio::test]
 async fn del_of_old_configurations_has_no_result() {
     let scene = Scene::new("0.3.1", &[("a", "")]);
-    assert!(scene.chain(PATIENCE).del(&link(), Some(&json!({}))).await.is_empty());
+    assert!(scene.chain(TIMEOUT).del(&link(), Some(&json!({}))).await.is_empty());
     assert_eq!(scene.node.input("a", "DEL").get("prevResult"), None);
 }
 
@@ -114,25 +114,25 @@ async fn plugins_of_an_add_share_one_timeout() {
 async fn del_succeeds_when_the_namespace_is_gone() {
     let gone = r#"echo '{"code":999,"msg":"Statfs /run/n: no such file or directory"}'; exit 1"#;
     let scene = Scene::new("1.0.0", &[("a", gone)]);
-    assert!(scene.chain(PATIENCE).del(&link(), None).await.is_empty());
-    assert!(scene.chain(PATIENCE).add(&link()).await.is_err());
+    assert!(scene.chain(TIMEOUT).del(&link(), None).await.is_empty());
+    assert!(scene.chain(TIMEOUT).add(&link()).await.is_err());
 }
 
 #[tokio::test]
 async fn check_gc_and_status_are_called_from_their_version_on() {
     let old = Scene::new("0.3.1", &[("a", "exit 1")]);
-    old.chain(PATIENCE).check(&link(), &json!({})).await.unwrap();
+    old.chain(TIMEOUT).check(&link(), &json!({})).await.unwrap();
     let older = Scene::new("1.0.0", &[("a", "exit 1")]);
-    older.chain(PATIENCE).status().await.unwrap();
-    assert!(older.chain(PATIENCE).gc(&[]).await.is_empty());
+    older.chain(TIMEOUT).status().await.unwrap();
+    assert!(older.chain(TIMEOUT).gc(&[]).await.is_empty());
     assert!(old.node.calls().is_empty() && older.node.calls().is_empty());
 
     let new = Scene::new("1.1.0", &[("a", ""), ("b", "exit 1")]);
-    assert_eq!(new.chain(PATIENCE).check(&link(), &json!({"x": 1})).await.unwrap_err().plugin, "b");
+    assert_eq!(new.chain(TIMEOUT).check(&link(), &json!({"x": 1})).await.unwrap_err().plugin, "b");
     assert_eq!(new.node.input("a", "CHECK")["prevResult"], json!({"x": 1}));
-    assert_eq!(new.chain(PATIENCE).status().await.unwrap_err().command, "STATUS");
+    assert_eq!(new.chain(TIMEOUT).status().await.unwrap_err().command, "STATUS");
     let valid = [("abc".to_owned(), "eth0".to_owned())];
-    assert_eq!(new.chain(PATIENCE).gc(&valid).await.len(), 1);
+    assert_eq!(new.chain(TIMEOUT).gc(&valid).await.len(), 1);
     assert_eq!(
         new.node.input("a", "GC")["cni.dev/valid-attachments"],
         json!([{"containerID": "abc", "ifname": "eth0"}])

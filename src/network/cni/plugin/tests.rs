@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{error::Kind, network::fixture::TestNode};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn plugins(node: &TestNode) -> Plugins {
     Plugins::new(node.settings().bin_dirs)
@@ -21,7 +21,7 @@ async fn run_as(node: &TestNode, timeout: Duration) -> Result<Vec<u8>, PluginErr
 async fn failure(body: &str) -> PluginError {
     let node = TestNode::new();
     node.script("p", body);
-    run_as(&node, PATIENCE).await.unwrap_err()
+    run_as(&node, TIMEOUT).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_plugin_gets_all_cni_variables() {
         interface: "eth0",
         arguments: "A=1;B=2",
     };
-    let printed = plugins(&node).call("p", call, &Map::new(), PATIENCE).await.unwrap();
+    let printed = plugins(&node).call("p", call, &Map::new(), TIMEOUT).await.unwrap();
     assert_eq!(printed, b"ok\n");
     let path = [node.path("nothing"), node.path("bin")].map(|p| p.display().to_string());
     assert_eq!(
@@ -52,17 +52,17 @@ async fn a_plugin_gets_all_cni_variables() {
 #[tokio::test]
 async fn a_missing_and_a_non_executable_plugin() {
     let node = TestNode::new();
-    let error = run_as(&node, PATIENCE).await.unwrap_err();
+    let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(matches!(*error.failure, Failure::Missing { .. }));
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("not found in /"), "{error}");
     fs::write(node.path("bin/p"), "x").unwrap();
-    let error = run_as(&node, PATIENCE).await.unwrap_err();
+    let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(error.to_string().ends_with("bin/p is not executable"), "{error}");
     fs::create_dir(node.path("nothing")).unwrap();
     fs::create_dir(node.path("nothing/p")).unwrap();
     node.script("p", "exit 0");
-    run_as(&node, PATIENCE).await.unwrap();
+    run_as(&node, TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn hanging_flooding_and_invalid_plugins() {
     let error = failure("yes").await;
     assert!(error.to_string().contains("printed more than"), "{error}");
     fs::write(node.path("bin/p"), [0x7f, b'E', b'L', b'F', 0, 0]).unwrap();
-    let error = run_as(&node, PATIENCE).await.unwrap_err();
+    let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(error.to_string().contains("cannot start"), "{error}");
     assert!(error.to_string().contains("Exec format error"), "{error}");
 }
@@ -139,18 +139,18 @@ async fn versions_are_queried_once_per_binary() {
     node.plugin("p", "");
     let plugins = plugins(&node);
     for _ in 0..3 {
-        let known = plugins.versions("p", PATIENCE).await.unwrap();
+        let known = plugins.versions("p", TIMEOUT).await.unwrap();
         assert_eq!(known.last(), Some(&Version::HAS_STATUS));
     }
     assert_eq!(node.version_calls(), 1);
     node.plugin("p", "# another build");
-    plugins.versions("p", PATIENCE).await.unwrap();
+    plugins.versions("p", TIMEOUT).await.unwrap();
     assert_eq!(node.version_calls(), 2);
     node.script("p", "echo what");
-    let error = plugins.versions("p", PATIENCE).await.unwrap_err();
+    let error = plugins.versions("p", TIMEOUT).await.unwrap_err();
     assert!(error.to_string().contains("VERSION: cannot parse its output"), "{error}");
     node.script("p", "exit 1");
-    assert!(plugins.versions("p", PATIENCE).await.is_err());
+    assert!(plugins.versions("p", TIMEOUT).await.is_err());
 }
 
 /// The disk of the plugins hangs, as a dead NFS server: every thread that reads it blocks forever.
@@ -164,13 +164,13 @@ fn a_hanging_disk_delays_no_caller_for_ever() {
     runtime.unwrap().block_on(async {
         tokio::task::spawn_blocking(move || held.recv());
         let asked = run_as(&node, Duration::from_millis(100));
-        let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+        let asked = tokio::time::timeout(TIMEOUT, asked).await.expect("an answer");
         assert_eq!(asked.as_ref().unwrap_err().kind(), Kind::DeadlineExceeded, "{asked:?}");
         let plugins = plugins(&node);
         let versions = plugins.versions("p", Duration::from_millis(100));
-        let versions = tokio::time::timeout(PATIENCE, versions).await.expect("an answer");
+        let versions = tokio::time::timeout(TIMEOUT, versions).await.expect("an answer");
         assert_eq!(versions.unwrap_err().kind(), Kind::DeadlineExceeded);
         drop(release);
-        plugins.versions("p", PATIENCE).await.unwrap();
+        plugins.versions("p", TIMEOUT).await.unwrap();
     });
 }
