@@ -86,7 +86,7 @@ mod tests {
             ("/dev/null".to_owned(), None),
             (path("link"), None),
             ("/dev".to_owned(), None),
-            (path("file"), Some("no device")),
+            (path("file"), Some("not a device")),
             (path("empty"), Some("no device in this directory")),
             (path("absent"), Some("no such device")),
             (path("dangling"), Some("no such device")),
