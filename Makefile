@@ -31,6 +31,9 @@ WORLD := $(AS_ROOT) tests/env/world.sh
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
 SKIPS := $(TARGET)/skips
+# Who renders the book; installed into target/tools when it is missing.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TARGET)/tools/bin/mdbook
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
@@ -79,6 +82,19 @@ release: toolchain ## Build for nodes: small, optimised, stripped
 .PHONY: docs
 docs: toolchain ## Render the code's documentation into target/doc
 	$(CARGO) doc --no-deps --document-private-items
+
+$(MDBOOK):
+	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --features search --root $(TARGET)/tools
+
+# What docs link to outside of docs becomes a page beside them.
+.PHONY: book
+book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
+	rm -rf $(TARGET)/book-source && cp -r docs $(TARGET)/book-source
+	cp CHANGELOG.md SECURITY.md $(TARGET)/book-source
+	sed -i 's|](docs/|](|g' $(TARGET)/book-source/{CHANGELOG,SECURITY}.md
+	find $(TARGET)/book-source -name '*.md' -exec sed -i 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' {} +
+	$(MDBOOK) build $(TARGET)/book-source --dest-dir $(TARGET)/book
+	@echo "open $(TARGET)/book/index.html"
 
 .PHONY: clean
 clean: ## Remove everything that was built

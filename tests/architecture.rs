@@ -1,5 +1,6 @@
 //! Checks the structure of the code: module levels, import cycles, where foreign crates may be used,
-//! sizes, code rules. A failure names the file and the line. `docs/architecture.md` explains it.
+//! sizes, code rules; of documents, that links lead somewhere and every logged message is listed.
+//! A failure names the file and the line. `docs/architecture.md` explains it.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +15,10 @@ mod code_rules;
 mod foreign_names;
 #[path = "architecture/import_cycles.rs"]
 mod import_cycles;
+#[path = "architecture/links.rs"]
+mod links;
+#[path = "architecture/log_messages.rs"]
+mod log_messages;
 #[path = "architecture/module_levels.rs"]
 mod module_levels;
 #[path = "architecture/size_limits.rs"]
