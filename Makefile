@@ -34,6 +34,8 @@ SKIPS := $(TARGET)/skips
 # Who renders the book; installed into target/tools when it is missing.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TARGET)/tools/bin/mdbook
+# Where packages are put.
+PACKAGES := $(TARGET)/packages
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
@@ -59,8 +61,8 @@ demo: build ## Show a pod go up and down, with the time each step took
 .PHONY: install
 install: release ## Install the release build and its unit for systemd below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
-	$(AS_OWNER) install -D -m 0644 docs/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
-	$(AS_OWNER) sed -i 's|^ExecStart=/usr/local/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) install -D -m 0644 packaging/systemd/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) sed -i 's|^ExecStart=/usr/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 
 ##@ Build
 
@@ -78,6 +80,22 @@ build: toolchain ## Build for development
 release: toolchain ## Build for nodes: small, optimised, stripped
 	$(CARGO) build --release
 	@ls -l $(TARGET)/release/dockbridge | awk '{ printf "release build: %.1f MB\n", $$5 / 1e6 }'
+
+.PHONY: dist
+dist: toolchain ## Make a tarball of a static build: program, units, manual pages, completions, examples (target/packages)
+	packaging/dist.sh $(PACKAGES)
+
+.PHONY: deb
+deb: dist ## Make the Debian packages dockbridge and dockbridge-cri-dockerd of the tarball
+	packaging/deb.sh $(PACKAGES)/dockbridge-*.tar.gz
+
+.PHONY: rpm
+rpm: dist ## Make the same as RPM packages (needs rpmbuild)
+	packaging/rpm.sh $(PACKAGES)/dockbridge-*.tar.gz
+
+.PHONY: dist-check
+dist-check: toolchain ## Build the committed state twice, in two directories, and compare the packages byte for byte
+	packaging/dist-check.sh
 
 .PHONY: docs
 docs: toolchain ## Render the code's documentation into target/doc

@@ -6,15 +6,15 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser as _;
 use dockbridge::{
-    cli::{command_line::CommandLine, execute},
+    cli::{command_line::Invocation, execute},
     config::resolve,
     error::chain,
 };
 
 fn main() -> ExitCode {
-    let mut invocation = CommandLine::parse().invocation();
+    let words: Vec<_> = env::args_os().collect();
+    let mut invocation = Invocation::read(&words).unwrap_or_else(|told| told.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));
     match execute::execute(invocation, &|name| env::var(name).ok(), &mut io::stdout()) {

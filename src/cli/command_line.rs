@@ -1,14 +1,23 @@
 //! The command line: the command and its flags.
 
-use std::path::PathBuf;
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::{
     flags::Flags,
     legacy::{EMPTY_NETWORK_PLUGIN, LegacyFlags},
 };
-use crate::{admin::endpoints::DebugCommand, config::raw::RawValue};
+use crate::{
+    admin::endpoints::DebugCommand,
+    config::{
+        key::Key,
+        raw::{RawValue, Source},
+    },
+};
 
 /// The command line.
 #[derive(Clone, Debug, Parser)]
@@ -83,6 +92,32 @@ pub struct Invocation {
     pub warnings: Vec<String>,
 }
 
+impl Invocation {
+    /// Reads a whole command line. Called by the name of cri-dockerd, the program has that name in
+    /// its version, cri-dockerd's default socket, and the last of a repeated flag counts.
+    ///
+    /// # Errors
+    /// Help, version, or what is wrong: clap prints it.
+    pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let name = words.first().and_then(|word| Path::new(word).file_name());
+        if name != Some(OsStr::new(CRI_DOCKERD)) {
+            return Ok(CommandLine::try_parse_from(words)?.invocation());
+        }
+        let command = CommandLine::command()
+            .name(CRI_DOCKERD)
+            .version(concat!(env!("CARGO_PKG_VERSION"), " (dockbridge)"))
+            .args_override_self(true);
+        let mut matches = command.try_get_matches_from(words)?;
+        let mut invocation = CommandLine::from_arg_matches_mut(&mut matches)?.invocation();
+        invocation.values.push(RawValue {
+            key: Key::Listen,
+            text: CRI_DOCKERD_SOCKET.to_owned(),
+            source: Source::ProgramName,
+        });
+        Ok(invocation)
+    }
+}
+
 impl CommandLine {
     /// The command, the settings typed, and the warnings about them.
     pub fn invocation(self) -> Invocation {
@@ -96,6 +131,10 @@ impl CommandLine {
     }
 }
 
+/// The program that is replaced.
+const CRI_DOCKERD: &str = "cri-dockerd";
+/// Its default for `--container-runtime-endpoint`, which many unit files rely on.
+const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
 /// Without the settings: only those that lead to the server matter here.
 const DEBUG_HELP: &str = "\
 {about}

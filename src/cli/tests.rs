@@ -1,6 +1,9 @@
 //! What each flag and command means.
 
-use std::path::PathBuf;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{CommandFactory as _, Parser as _};
 
@@ -13,6 +16,7 @@ use crate::{
     config::{
         key::Key,
         raw::{RawValue, Source},
+        resolve::resolve,
     },
     error::chain,
 };
@@ -117,6 +121,42 @@ fn cri_dockerds_flags_set_the_same_settings() {
         ]
     );
     assert_eq!(invocation.warnings, [""; 0]);
+}
+
+#[test]
+fn under_the_name_of_cri_dockerd_its_socket_is_the_default() {
+    let listen = |words: &[&str], variable: Option<&str>| {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let environment =
+            |name: &str| variable.filter(|_| name == "DOCKBRIDGE_LISTEN").map(str::to_owned);
+        let values = Invocation::read(&words).unwrap().values;
+        resolve(values, None, &environment).unwrap().settings.listen
+    };
+    assert_eq!(listen(&["/usr/bin/cri-dockerd"], None), Path::new("/var/run/cri-dockerd.sock"));
+    assert_eq!(listen(&["cri-dockerd"], Some("/e")), Path::new("/e"));
+    assert_eq!(
+        listen(&["cri-dockerd", "--container-runtime-endpoint", "/f"], None),
+        Path::new("/f")
+    );
+    assert_eq!(
+        listen(
+            &["cri-dockerd", "--container-runtime-endpoint=/f", "--listen=/g", "--listen=/f"],
+            None
+        ),
+        Path::new("/f")
+    );
+    assert_eq!(listen(&["dockbridge"], None), Path::new("/run/dockbridge/dockbridge.sock"));
+}
+
+#[test]
+fn the_version_has_the_name_of_the_program() {
+    let version = |name: &str| {
+        let told = Invocation::read(&[name.into(), "--version".into()]).unwrap_err();
+        told.to_string()
+    };
+    let number = env!("CARGO_PKG_VERSION");
+    assert_eq!(version("cri-dockerd"), format!("cri-dockerd {number} (dockbridge)\n"));
+    assert_eq!(version("/usr/bin/dockbridge"), format!("dockbridge {number}\n"));
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct RawValue {
 pub enum Source {
     /// Nowhere: it is the built-in one.
     Default,
+    /// The program was called by the name of cri-dockerd, whose default it is.
+    ProgramName,
     /// In the configuration file.
     File {
         /// The file.
@@ -37,6 +39,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
+            Self::ProgramName => f.write_str("default of cri-dockerd"),
             Self::File { path, line } => write!(f, "file {} line {line}", path.display()),
             Self::Environment(name) => write!(f, "variable {name}"),
             Self::Flag(name) => write!(f, "flag --{name}"),

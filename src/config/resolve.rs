@@ -34,13 +34,15 @@ pub fn resolve(
 ) -> Result<Resolved, ConfigError> {
     let variable = |name: &str| environment(name).filter(|text| !text.is_empty());
     let path = config.or_else(|| variable(CONFIG_VARIABLE).map(PathBuf::from));
-    let mut layers = flags;
+    let (named, mut layers): (Vec<_>, Vec<_>) =
+        flags.into_iter().partition(|value| value.source == Source::ProgramName);
     refuse_conflicts(&layers)?;
     layers.extend(Key::ALL.into_iter().filter_map(|key| from_environment(key, &variable)));
     if let Some(path) = path {
         layers.extend(file::read(&path)?);
     }
     layers.extend(from_home(&variable));
+    layers.extend(named);
     let values: Vec<RawValue> =
         Key::ALL.into_iter().map(|key| first_or_default(&layers, key)).collect();
     Ok(Resolved { settings: Settings::new(&values)?, values })

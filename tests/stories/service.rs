@@ -73,7 +73,7 @@ fn install(stage: &Stage) -> Outcome {
         env!("CARGO_BIN_EXE_dockbridge"),
         stage.bridge.command().join(" ")
     );
-    let mut unit = include_str!("../../docs/dockbridge.service").to_owned();
+    let mut unit = include_str!("../../packaging/systemd/dockbridge.service").to_owned();
     // The engine of this world is not the machine's.
     for (line, instead) in [(SHIPPED_START, start.as_str()), ("\nWants=docker.service\n", "\n")] {
         ensure_eq!(unit.matches(line).count(), 1);
@@ -104,5 +104,5 @@ async fn systemctl(arguments: &[&str]) -> Outcome<String> {
 }
 
 const UNIT: &str = "dockbridge-story.service";
-const SHIPPED_START: &str = "ExecStart=/usr/local/bin/dockbridge serve";
+const SHIPPED_START: &str = "ExecStart=/usr/bin/dockbridge serve";
 const SERVING: &str = "serving the container runtime interface";

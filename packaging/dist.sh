@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds the static program and makes dockbridge-VERSION-linux-ARCH.tar.gz of it, to be unpacked below /usr/local.
+# Two builds of one commit are equal byte for byte: times are the commit's, paths of this machine are mapped away,
+# owners are root, files are sorted.
+#
+# usage: dist.sh [DIRECTORY]         the tarball goes into target/packages unless told otherwise
+#
+#   SOURCE_DATE_EPOCH   the time of every file; without it the commit's
+#   CARGO_TARGET_DIR    where cargo builds: target/dist
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=${1:-target/packages}
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+triple=$(rustc -vV | sed -n 's/^host: //p')
+case $triple in
+    x86_64-*) arch=amd64 ;;
+    aarch64-*) arch=arm64 ;;
+    *) echo "dist: no packages for $triple: the pause image is made for x86_64 and aarch64" >&2; exit 1 ;;
+esac
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target/dist}")
+export SOURCE_DATE_EPOCH CARGO_TARGET_DIR TZ=UTC LC_ALL=C.UTF-8
+
+# The later of two rules wins: the build directory may be below the sources.
+RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+RUSTFLAGS+=" --remap-path-prefix=$PWD=/dockbridge --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+# With --target, the flags are not those of build scripts and macros.
+RUSTFLAGS=$RUSTFLAGS cargo build --release --locked --target "$triple" --bin dockbridge
+
+name=dockbridge-$version-linux-$arch
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+tree=$room/$name
+examples=$tree/share/doc/dockbridge/examples
+cargo run --quiet --locked --example documents -- "$tree/share"
+install -D -m 755 "$CARGO_TARGET_DIR/$triple/release/dockbridge" "$tree/bin/dockbridge"
+install -D -m 644 -t "$tree/lib/systemd/system" packaging/systemd/dockbridge.*
+sed -i 's|/usr/bin/dockbridge|/usr/local/bin/dockbridge|' "$tree"/lib/systemd/system/*
+install -D -m 644 -t "$examples/cri-docker" packaging/systemd/cri-docker.*
+install -D -m 644 packaging/default "$examples/default"
+install -D -m 644 packaging/cni/10-bridge.conflist "$examples/10-bridge.conflist"
+install -D -m 644 docs/grafana/dockbridge.json "$examples/grafana-dashboard.json"
+install -D -m 644 docs/prometheus/alerts.yaml "$examples/prometheus-alerts.yaml"
+install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md docs/*.md
+packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
+
+mkdir -p "$out"
+tar --sort=name --format=gnu --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s \
+    -C "$room" -c "$name" | gzip -9n >"$room/tarball"
+mv "$room/tarball" "$out/$name.tar.gz"
+(cd "$out" && sha256sum "$name.tar.gz")

@@ -1,0 +1,220 @@
+//! What is packaged fits the program: unit files, command lines of cri-dockerd, the example
+//! configuration, manual pages, alert rules and the dashboard.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../packaging/documents.rs"]
+mod documents;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use dockbridge::{
+    cli::command_line::{Command, Invocation},
+    config::{
+        key::Key,
+        resolve::{Resolved, resolve},
+    },
+};
+use serde::Deserialize;
+
+#[test]
+fn the_example_configuration_has_the_defaults_as_comments() {
+    let text = documents::example_configuration();
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("dockbridge.toml");
+    let values: String = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter(|line| !line.starts_with(' '))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(&path, values).unwrap();
+    let from_file = resolve(Vec::new(), Some(path), &|_| None).unwrap();
+    let built_in = resolve(Vec::new(), None, &|_| None).unwrap();
+    assert_eq!(from_file.settings, built_in.settings);
+    assert!(
+        from_file.values.iter().all(|value| value.source.to_string().starts_with("file ")),
+        "a setting is missing"
+    );
+}
+
+#[test]
+fn manual_pages_and_completions_know_every_setting_and_command() {
+    let directory = tempfile::tempdir().unwrap();
+    documents::write_all(directory.path()).unwrap();
+    let read = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
+    // roff writes a dash as \-.
+    let page = read("man/man8/dockbridge.8").replace('\\', "");
+    let file = read("man/man5/dockbridge.toml.5").replace('\\', "");
+    for key in Key::ALL {
+        let flag = format!("--{}", key.name());
+        assert!(page.contains(&flag), "dockbridge.8 lacks {flag}");
+        assert!(file.contains(&format!("{} = ", key.name())), "dockbridge.toml.5 lacks {flag}");
+    }
+    for name in ["serve", "config", "check", "debug"] {
+        let own = read(&format!("man/man8/dockbridge-{name}.8")).replace('\\', "");
+        assert!(!own.contains("state-dir"), "dockbridge-{name}.8 has the settings of dockbridge.8");
+        assert!(page.contains(&format!("dockbridge-{name}(8)")), "dockbridge.8 lacks {name}");
+    }
+    for path in [
+        "bash-completion/completions/dockbridge",
+        "zsh/site-functions/_dockbridge",
+        "fish/vendor_completions.d/dockbridge.fish",
+    ] {
+        let text = read(path);
+        assert!(text.contains("state-dir") && text.contains("takeover"), "{path}");
+        assert!(!text.contains("cri-dockerd-root-directory"), "{path} offers a hidden flag");
+    }
+}
+
+#[test]
+fn command_lines_of_cri_dockerd_are_understood() {
+    let units = fixtures();
+    let at = |folder: &str| read(&units[folder]);
+    for folder in ["mirantis-0.3", "mirantis-0.2", "minikube", "minikube-1.26", "kubeadm-pause"] {
+        at(folder);
+    }
+    let listen = |folder| at(folder).settings.listen;
+    for folder in ["kubeadm-no-endpoint", "kubespray", "no-socket"] {
+        assert_eq!(listen(folder), Path::new("/var/run/cri-dockerd.sock"), "{folder}");
+    }
+    let kubespray = at("kubespray").settings;
+    assert_eq!(kubespray.pod_cidrs.len(), 2, "{kubespray:?}");
+    let text = fs::read_to_string("tests/fixtures/units/commands").unwrap();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        read(&words(line));
+    }
+}
+
+#[test]
+fn our_units_start_what_is_packaged() {
+    for (path, program) in [
+        ("packaging/systemd/dockbridge.service", "/usr/bin/dockbridge"),
+        ("packaging/systemd/cri-docker.service", "/usr/bin/cri-dockerd"),
+    ] {
+        let words = command_of(&fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(words[0], program, "{path}");
+        read(&words);
+    }
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_that_exist_and_what_to_do() {
+    let known = metrics();
+    let text = fs::read_to_string("docs/prometheus/alerts.yaml").unwrap();
+    let rules: Rules = serde_saphyr::from_str(&text).unwrap();
+    let rules: Vec<Rule> = rules.groups.into_iter().flat_map(|group| group.rules).collect();
+    assert!(rules.len() >= 10, "the rules were not found");
+    for rule in &rules {
+        assert!(!rule.annotations["runbook"].is_empty(), "{}", rule.alert);
+        assert!(!rule.annotations["summary"].is_empty(), "{}", rule.alert);
+        assert!(["warning", "critical"].contains(&rule.labels["severity"].as_str()));
+        let named: Vec<&str> = names(&rule.expr);
+        assert!(!named.is_empty() || rule.expr.starts_with("up{"), "{} has no metric", rule.alert);
+        for name in named {
+            assert!(known.contains(name), "{}: docs/metrics.md has no {name}", rule.alert);
+        }
+    }
+    let alerts: BTreeSet<&str> = rules.iter().map(|rule| rule.alert.as_str()).collect();
+    assert_eq!(alerts.len(), rules.len(), "an alert's name is there twice");
+    let dashboard = fs::read_to_string("docs/grafana/dockbridge.json").unwrap();
+    let shown = dashboard.lines().filter(|line| line.trim_start().starts_with("\"expr\""));
+    for name in shown.flat_map(names) {
+        assert!(known.contains(name), "the dashboard: docs/metrics.md has no {name}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    alert: String,
+    expr: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+/// All series that docs/metrics.md has: a histogram is three of them.
+fn metrics() -> BTreeSet<String> {
+    let text = fs::read_to_string("docs/metrics.md").unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let series = rows.filter_map(|row| {
+        let (name, rest) = row.split_once("` | ")?;
+        let suffixes: &[&str] =
+            if rest.starts_with("histogram") { &["_bucket", "_sum", "_count"] } else { &[""] };
+        Some(suffixes.iter().map(move |suffix| format!("{name}{suffix}")))
+    });
+    series.flatten().collect()
+}
+
+/// The metrics in an expression of PromQL.
+fn names(expression: &str) -> Vec<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    expression
+        .split(|c| !is_name(c))
+        .filter(|word| word.starts_with("dockbridge_") || word.starts_with("process_"))
+        .collect()
+}
+
+/// The command line of each folder of units, with its drop-ins.
+fn fixtures() -> BTreeMap<String, Vec<String>> {
+    let folders = fs::read_dir("tests/fixtures/units").unwrap().map(|entry| entry.unwrap().path());
+    let folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
+    assert!(folders.len() > 5, "the units were not found");
+    folders
+        .into_iter()
+        .map(|folder| {
+            let service = ["cri-docker", "cri-dockerd"]
+                .map(|name| folder.join(format!("{name}.service")))
+                .into_iter()
+                .find(|path| path.exists())
+                .unwrap();
+            let mut text = fs::read_to_string(&service).unwrap();
+            let drop_ins = service.with_extension("service.d");
+            for entry in fs::read_dir(drop_ins).into_iter().flatten() {
+                text += &fs::read_to_string(entry.unwrap().path()).unwrap();
+            }
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            (name, command_of(&text).unwrap())
+        })
+        .collect()
+}
+
+/// The last `ExecStart=` of a unit.
+fn command_of(unit: &str) -> Option<Vec<String>> {
+    let mut lines = unit.lines().filter_map(|line| line.strip_prefix("ExecStart="));
+    lines.rfind(|line| !line.is_empty()).map(words)
+}
+
+/// As systemd and shells take them apart, as far as the fixtures need.
+fn words(line: &str) -> Vec<String> {
+    // systemd's socket cannot be taken yet.
+    let replaced = line.replace("fd://", "/run/cri-dockerd.sock");
+    replaced.split_whitespace().map(|word| word.replace('"', "")).collect()
+}
+
+fn read(words: &[String]) -> Resolved {
+    let given: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let invocation = Invocation::read(&given).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    assert_eq!(invocation.command, Command::Serve, "{words:?}");
+    resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
