@@ -101,6 +101,14 @@ dist-check: toolchain ## Build the committed state twice, in two directories, an
 docs: toolchain ## Render the code's documentation into target/doc
 	$(CARGO) doc --no-deps --document-private-items
 
+.PHONY: pictures
+pictures: toolchain ## Draw the documents' pictures from the code and from tests/pictures/data
+	$(CARGO) run --quiet --example pictures
+
+.PHONY: record
+record: release ## Record that data anew in a private world; needs crictl (bench.txt is what make bench prints)
+	$(WORLD) --engine $(ENGINE) -- tests/pictures/record.sh $(TARGET)/release/dockbridge
+
 $(MDBOOK):
 	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --features search --root $(TARGET)/tools
 

@@ -15,12 +15,16 @@ mod code_rules;
 mod foreign_names;
 #[path = "architecture/import_cycles.rs"]
 mod import_cycles;
+#[path = "architecture/levels.rs"]
+mod levels;
 #[path = "architecture/links.rs"]
 mod links;
 #[path = "architecture/log_messages.rs"]
 mod log_messages;
 #[path = "architecture/module_levels.rs"]
 mod module_levels;
+#[path = "pictures/all.rs"]
+mod pictures;
 #[path = "architecture/size_limits.rs"]
 mod size_limits;
 #[path = "architecture/source.rs"]
@@ -39,4 +43,16 @@ fn shipped() -> Vec<File> {
         source::files("src").into_iter().filter(|file| !file.is_test()).collect();
     assert!(files.len() > 20, "the sources were not found");
     files
+}
+
+/// `make pictures` draws them again.
+#[test]
+fn pictures_are_as_the_code_and_the_data_are() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");
+    let all = pictures::pictures().into_iter();
+    let stale = all.filter(|(name, picture)| {
+        std::fs::read_to_string(folder.join(name)).ok().as_ref() != Some(picture)
+    });
+    let stale: Vec<String> = stale.map(|(name, _)| format!("docs/pictures/{name}")).collect();
+    hold("pictures to be drawn again: run make pictures", &stale);
 }

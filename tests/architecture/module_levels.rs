@@ -1,46 +1,11 @@
 //! The levels of the top-level modules. A module imports modules of lower levels only.
 
 use super::{
-    hold, shipped,
+    hold,
+    levels::{level, module_of},
+    shipped,
     source::{File, PathUse},
 };
-
-/// Every module with its level; an import must lead to a lower one.
-const LEVELS: [(&str, u8); 30] = [
-    // The closed list of failure kinds is open to all.
-    ("error", 0),
-    ("model", 1),
-    ("wire", 1),
-    ("host", 1),
-    ("telemetry", 1),
-    ("concurrency", 1),
-    ("config", 2),
-    ("translate", 2),
-    ("pause", 2),
-    ("engine", 3),
-    ("checkpoint", 3),
-    ("network", 3),
-    ("cdi", 3),
-    ("store", 4),
-    ("logs", 4),
-    ("exec", 4),
-    ("image_files", 5),
-    ("image", 6),
-    ("container", 6),
-    ("streaming", 6),
-    ("stats", 6),
-    ("sandbox", 7),
-    ("rpc", 8),
-    ("check", 9),
-    ("admin", 9),
-    ("app", 10),
-    ("cli", 11),
-    ("main", 12),
-    // Declares the modules.
-    ("lib", 13),
-    // The crate seen from `main`.
-    ("dockbridge", 13),
-];
 
 /// Of `translate`, a module sees only the verbs it needs; whoever is not named here sees none.
 const VERBS: [(&str, &[&str]); 7] = [
@@ -66,10 +31,7 @@ const NEVER: [(&str, &str, &str); 5] = [
 fn every_room_has_a_level() {
     let unknown =
         shipped().into_iter().filter(|file| level(&file.module()).is_none()).map(|file| {
-            format!(
-                "{}: the module is not in the table of tests/architecture/module_levels.rs",
-                file.path
-            )
+            format!("{}: the module is not in the table of tests/architecture/levels.rs", file.path)
         });
     hold("modules without a level", &unknown.collect::<Vec<_>>());
 }
@@ -130,21 +92,9 @@ fn breaches(judge: impl Fn(&File, &PathUse) -> Option<String>) -> Vec<String> {
     found
 }
 
-/// The module a path leads into, if it is one of ours.
-fn module_of(path: &PathUse) -> Option<&str> {
-    match path.segments.as_slice() {
-        [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),
-        _ => None,
-    }
-}
-
 fn verb_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
         [first, module, verb, ..] if first == "crate" && module == "translate" => Some(verb),
         _ => None,
     }
-}
-
-fn level(module: &str) -> Option<u8> {
-    LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -1,0 +1,32 @@
+//! The pictures of the documents. Each is made of the code or of recorded data alone, so that
+//! drawing it again gives the same file.
+
+#[path = "bars.rs"]
+mod bars;
+#[path = "canvas.rs"]
+mod canvas;
+#[path = "dashboard.rs"]
+mod dashboard;
+#[path = "data.rs"]
+mod data;
+#[path = "log.rs"]
+mod log;
+#[path = "modules.rs"]
+mod modules;
+#[path = "pod.rs"]
+mod pod;
+#[path = "session.rs"]
+mod session;
+
+/// Names below `docs/pictures`, and contents.
+pub(crate) fn pictures() -> Vec<(&'static str, String)> {
+    vec![
+        ("modules.svg", modules::draw()),
+        ("pod-start.svg", pod::start()),
+        ("pod-stop.svg", pod::stop()),
+        ("container-log.svg", log::draw()),
+        ("bench.svg", bars::draw()),
+        ("dashboard.svg", dashboard::draw()),
+        ("session.svg", session::draw()),
+    ]
+}
