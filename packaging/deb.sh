@@ -11,7 +11,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tarball=${1:?the tarball is missing, see the head of this script}
 out=$(realpath "${2:-$(dirname "$tarball")}")
 [[ $(basename "$tarball") =~ ^dockbridge-(.*)-linux-(.*)\.tar\.gz$ ]] || { echo "deb: $tarball has an unknown name" >&2; exit 1; }
-version=${VERSION:-${BASH_REMATCH[1]}} arch=${BASH_REMATCH[2]}
+# A pre-release is older than its release.
+version=${VERSION:-${BASH_REMATCH[1]/-/\~}} arch=${BASH_REMATCH[2]}
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 umask 022

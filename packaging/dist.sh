@@ -6,7 +6,6 @@
 # usage: dist.sh [DIRECTORY]         the tarball goes into target/packages unless told otherwise
 #
 #   SOURCE_DATE_EPOCH   the time of every file; without it the commit's
-#   CARGO_TARGET_DIR    where cargo builds: target/dist
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,14 +18,15 @@ case $triple in
     *) echo "dist: no packages for $triple: the pause image is made for x86_64 and aarch64" >&2; exit 1 ;;
 esac
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target/dist}")
-export SOURCE_DATE_EPOCH CARGO_TARGET_DIR TZ=UTC LC_ALL=C.UTF-8
+# Apart from other builds, which have other flags.
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}/dist")
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C.UTF-8
 
 # The later of two rules wins: the build directory may be below the sources.
 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
-RUSTFLAGS+=" --remap-path-prefix=$PWD=/dockbridge --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+RUSTFLAGS+=" --remap-path-prefix=$PWD=/dockbridge --remap-path-prefix=$built=/target"
 # With --target, the flags are not those of build scripts and macros.
-RUSTFLAGS=$RUSTFLAGS cargo build --release --locked --target "$triple" --bin dockbridge
+RUSTFLAGS=$RUSTFLAGS cargo build --release --locked --target "$triple" --target-dir "$built" --bin dockbridge
 
 name=dockbridge-$version-linux-$arch
 room=$(mktemp -d)
@@ -34,7 +34,7 @@ trap 'rm -rf "$room"' EXIT
 tree=$room/$name
 examples=$tree/share/doc/dockbridge/examples
 cargo run --quiet --locked --example documents -- "$tree/share"
-install -D -m 755 "$CARGO_TARGET_DIR/$triple/release/dockbridge" "$tree/bin/dockbridge"
+install -D -m 755 "$built/$triple/release/dockbridge" "$tree/bin/dockbridge"
 install -D -m 644 -t "$tree/lib/systemd/system" packaging/systemd/dockbridge.*
 sed -i 's|/usr/bin/dockbridge|/usr/local/bin/dockbridge|' "$tree"/lib/systemd/system/*
 install -D -m 644 -t "$examples/cri-docker" packaging/systemd/cri-docker.*
@@ -42,10 +42,12 @@ install -D -m 644 packaging/default "$examples/default"
 install -D -m 644 packaging/cni/10-bridge.conflist "$examples/10-bridge.conflist"
 install -D -m 644 docs/grafana/dockbridge.json "$examples/grafana-dashboard.json"
 install -D -m 644 docs/prometheus/alerts.yaml "$examples/prometheus-alerts.yaml"
-install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md docs/*.md
+install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md SECURITY.md \
+    docs/{compatibility,configuration,log-messages,metrics,operations,troubleshooting}.md
 packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
 
 mkdir -p "$out"
+rm -f "$out"/dockbridge-*-linux-*.tar.gz
 tar --sort=name --format=gnu --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s \
     -C "$room" -c "$name" | gzip -9n >"$room/tarball"
 mv "$room/tarball" "$out/$name.tar.gz"

@@ -9,7 +9,8 @@ tarball=$(realpath "${1:?the tarball is missing, see the head of this script}")
 out=$(realpath "${2:-$(dirname "$tarball")}")
 command -v rpmbuild >/dev/null || { echo "rpm: rpmbuild is missing: install rpm-build, on Debian rpm" >&2; exit 1; }
 [[ $(basename "$tarball") =~ ^dockbridge-(.*)-linux-(.*)\.tar\.gz$ ]] || { echo "rpm: $tarball has an unknown name" >&2; exit 1; }
-version=${VERSION:-${BASH_REMATCH[1]}}
+# A pre-release is older than its release.
+version=${VERSION:-${BASH_REMATCH[1]/-/\~}}
 case ${BASH_REMATCH[2]} in amd64) arch=x86_64 ;; arm64) arch=aarch64 ;; esac
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
