@@ -35,7 +35,10 @@ use crate::{
     config::settings::Settings,
     host::{capability::Capability, file, heap},
     model::network::NetworkMode,
-    rpc::{listener::Socket, server::serve},
+    rpc::{
+        cri_socket::{CriSocket, Opened},
+        server::serve,
+    },
     streaming::server::Endpoint,
 };
 
@@ -64,10 +67,12 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Environment { level, systemd, collector, locks, .. } = environment;
+    let Environment { level, systemd, collector, locks, inherited, .. } = environment;
+    let cri = CriSocket::choose(&settings.listen, inherited)?;
+    let path = cri.path().to_owned();
     let span_export = SpanExport::start(collector);
-    let _lock = lock_state_dir(&settings).await?;
-    let mut engines = EngineOwnership::new(&settings, locks);
+    let _lock = lock_state_dir(&settings.state_dir, &path).await?;
+    let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let run_dir = &settings.run_dir;
     file::ensure_directory(run_dir, RUN_MODE)
         .map_err(|source| AppError::RunDir { run_dir: run_dir.clone(), source })?;
@@ -93,9 +98,9 @@ pub async fn run_within(
         },
         error = engines.failed() => return Err(error),
     }
-    let (socket, listener) = Socket::bind(&settings.listen).await?;
+    let Opened { listeners, own } = cri.open().await?;
     info!(
-        listen = %settings.listen.display(),
+        listen = %path.display(),
         docker = %settings.docker.display(),
         streaming = %endpoint.address(),
         version = env!("CARGO_PKG_VERSION"),
@@ -105,10 +110,9 @@ pub async fn run_within(
     let streams =
         endpoint.serve(services.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
-    let watch =
-        Watch::begin(systemd, settings.listen.clone(), store.clone()).map_err(AppError::Watch)?;
+    let watch = Watch::begin(systemd, path, store.clone()).map_err(AppError::Watch)?;
     let stopped = stopping.clone();
-    let serving = serve(listener, services.runtime, services.image, callers, async move {
+    let serving = serve(listeners, services.runtime, services.image, callers, async move {
         stop.await;
         watch.stop();
         stopped.cancel();
@@ -124,7 +128,7 @@ pub async fn run_within(
     };
     // Serving may have ended by itself.
     stopping.cancel();
-    drop(socket);
+    drop(own);
     tracker.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "shutting down before all running operations have ended");

@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use dockbridge::{
@@ -24,6 +24,7 @@ use dockbridge::{
         key::Key,
         resolve::{Resolved, resolve},
     },
+    model::listen::Listen,
 };
 use serde::Deserialize;
 
@@ -87,7 +88,7 @@ fn command_lines_of_cri_dockerd_are_understood() {
     }
     let listen = |folder| at(folder).settings.listen;
     for folder in ["kubeadm-no-endpoint", "kubespray", "no-socket"] {
-        assert_eq!(listen(folder), Path::new("/var/run/cri-dockerd.sock"), "{folder}");
+        assert_eq!(listen(folder), Listen::Path("/var/run/cri-dockerd.sock".into()), "{folder}");
     }
     let kubespray = at("kubespray").settings;
     assert_eq!(kubespray.pod_cidrs.len(), 2, "{kubespray:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     engine::{client::Timeouts, lock::EngineLocks},
-    host::capability::Capability,
+    host::{capability::Capability, inherited_socket::InheritedSocket},
     rpc::server::Silence,
     store::settings::StoreSettings,
     telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
@@ -21,6 +21,8 @@ pub struct Environment {
     pub collector: Option<Collector>,
     /// Locks against a second server on one engine.
     pub locks: EngineLocks,
+    /// Listening sockets that systemd opened.
+    pub inherited: Vec<InheritedSocket>,
     /// Capabilities that this process needs and lacks.
     pub missing: Vec<Capability>,
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     future::pending,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
 };
 
@@ -16,7 +16,6 @@ use tracing::{debug, warn};
 
 use super::error::AppError;
 use crate::{
-    config::settings::Settings,
     engine::lock::EngineLocks,
     host::{
         file,
@@ -27,12 +26,11 @@ use crate::{
 };
 
 /// Locks the state directory, until the lock is dropped.
-pub(super) async fn lock_state_dir(settings: &Settings) -> Result<Lock, AppError> {
-    let state_dir = &settings.state_dir;
-    let taken = |source| AppError::StateDir { state_dir: state_dir.clone(), source };
+pub(super) async fn lock_state_dir(state_dir: &Path, listen: &Path) -> Result<Lock, AppError> {
+    let taken = |source| AppError::StateDir { state_dir: state_dir.to_owned(), source };
     file::ensure_directory(state_dir, STATE_MODE).map_err(|e| taken(LockError::from(e)))?;
     let path = state_dir.join("lock");
-    retry(|| Lock::take(&path, &settings.listen)).await.map_err(taken)
+    retry(|| Lock::take(&path, listen)).await.map_err(taken)
 }
 
 /// Locks the engines that the store connects to, until this is dropped.
@@ -42,9 +40,8 @@ pub(super) struct EngineOwnership {
 }
 
 impl EngineOwnership {
-    pub(super) fn new(settings: &Settings, locks: EngineLocks) -> Self {
+    pub(super) fn new(listen: PathBuf, docker: PathBuf, locks: EngineLocks) -> Self {
         let (refuse, refused) = mpsc::channel(1);
-        let (listen, docker) = (settings.listen.clone(), settings.docker.clone());
         let owner = Locks { locks, listen, docker, held: Mutex::default(), refuse };
         Self { owner: Arc::new(owner), refused }
     }

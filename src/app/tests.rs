@@ -25,7 +25,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
     let settings = resolve(given.to_vec(), None, &|_| None).unwrap().settings;
     let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
     let address = "127.0.0.1:1".parse().unwrap();
-    let engines = EngineOwnership::new(&settings, EngineLocks::default());
+    let engines = EngineOwnership::new("/s".into(), "/d".into(), EngineLocks::default());
     let (deadlines, work) = (Deadlines::default(), (&tracker, &stopping));
     let services = build(&settings, deadlines, work, (&engines, address)).await.unwrap();
     admin::context(&services, LevelControl::default()).registry.descriptions().to_vec()

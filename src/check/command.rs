@@ -44,8 +44,14 @@ pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) ->
         }
         if extra.pod {
             let there = server.and_then(|server| server.socket);
-            let socket = there.as_deref().unwrap_or(&settings.listen);
-            healthy &= run_pod(settings, socket, out).await?;
+            healthy &= match there.as_deref().or(settings.listen.path()) {
+                Some(socket) => run_pod(settings, socket, out).await?,
+                None => {
+                    let reason = "no server to run a pod through: start the service";
+                    writeln!(out, "{:<5} {:<13} {reason}", Severity::Fail, "pod")?;
+                    false
+                }
+            };
         }
         Ok(healthy)
     })

@@ -8,9 +8,13 @@ use std::{
 };
 
 use super::finding::Finding;
+use crate::model::listen::Listen;
 
 /// The path of the CRI socket.
-pub(super) fn listen(socket: &Path) -> Finding {
+pub(super) fn listen(listen: &Listen) -> Finding {
+    let Some(socket) = listen.path() else {
+        return Finding::ok("listen", format!("{listen}: sockets of a systemd socket unit"));
+    };
     let shown = socket.display();
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {

@@ -1,18 +1,17 @@
 //! Does a dockbridge serve the engine already? There can be no second one.
 
-use std::{fs, path::Path};
-
 use super::finding::Finding;
 use crate::{
     error::chain,
-    host::{error::HostError, lock::Holder},
+    host::{error::HostError, file, lock::Holder},
+    model::listen::Listen,
 };
 
 /// Judges who holds the engine's lock. With `asked` he is the one a pod is run through: then it
 /// is enough that he is not the one that was configured.
 pub(super) fn judge(
     held: &Result<Option<Holder>, HostError>,
-    listen: &Path,
+    listen: &Listen,
     asked: bool,
 ) -> Finding {
     let holder = match held {
@@ -27,18 +26,13 @@ pub(super) fn judge(
         let seen = format!("this engine is served by another dockbridge, {holder}");
         return Finding::fail(SUBJECT, seen, APART);
     };
-    if is_same(socket, listen) {
+    // What systemd passes on is only known to the service.
+    if listen.path().is_none_or(|listen| file::is_same(socket, listen)) {
         return Finding::ok(SUBJECT, format!("dockbridge serves this engine: {holder}"));
     }
     let seen = format!("this engine is served by another dockbridge, {holder}");
     let advice = format!("{APART}, or use it: --listen unix://{}", socket.display());
     if asked { Finding::warn(SUBJECT, seen, advice) } else { Finding::fail(SUBJECT, seen, advice) }
-}
-
-/// Whether two paths lead to one socket, `/run` and `/var/run` for instance.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 const SUBJECT: &str = "server";

@@ -23,7 +23,10 @@ use super::{
 use crate::{
     config::settings::CniSettings,
     host::{error::HostError, lock::Holder},
-    model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        listen::Listen,
+    },
     network::cni::{
         config::NetworkConfigList,
         config_directory::{SelectedConfig, Selection},
@@ -149,13 +152,17 @@ fn places_are_tried_and_left_clean() {
     fs::write(&file, "").unwrap();
     let blocked = paths::directory("state", "--state-dir", &file.join("below"));
     assert_eq!(blocked.severity, Severity::Fail, "{blocked:?}");
-    assert_eq!(paths::listen(&file).severity, Severity::Fail);
-    assert!(paths::listen(&deep).seen.ends_with("is free"));
+    assert_eq!(paths::listen(&at(&file)).severity, Severity::Fail);
+    assert!(paths::listen(&at(&deep)).seen.ends_with("is free"));
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
-    assert!(paths::listen(&socket).seen.starts_with("a server answers"));
+    assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
     drop(listener);
-    assert!(paths::listen(&socket).seen.ends_with("will be replaced"));
+    assert!(paths::listen(&at(&socket)).seen.ends_with("will be replaced"));
+}
+
+fn at(path: &Path) -> Listen {
+    Listen::Path(path.to_owned())
 }
 
 #[test]
@@ -167,19 +174,21 @@ fn check_names_the_server_of_an_engine() {
     let (one, other) = (home.path().join("one"), home.path().join("other"));
     let _listener = UnixListener::bind(&one).unwrap();
     std::os::unix::fs::symlink(home.path(), home.path().join("link")).unwrap();
-    assert_eq!(server::judge(&Ok(None), &one, false).severity, Severity::Ok);
+    assert_eq!(server::judge(&Ok(None), &at(&one), false).severity, Severity::Ok);
     for same in [&one, &home.path().join("link/one")] {
-        let running = server::judge(&held(Some(&one)), same, false);
+        let running = server::judge(&held(Some(&one)), &at(same), false);
         assert_eq!(running.severity, Severity::Ok, "{running:?}");
     }
-    let rival = server::judge(&held(Some(&one)), &other, false);
+    let systemds = Listen::Inherited(None);
+    assert_eq!(server::judge(&held(Some(&one)), &systemds, false).severity, Severity::Ok);
+    let rival = server::judge(&held(Some(&one)), &at(&other), false);
     assert_eq!(rival.severity, Severity::Fail);
     assert!(rival.seen.contains(&format!("process 7 serving {}", one.display())), "{rival:?}");
     assert!(rival.advice.contains(&format!("--listen unix://{}", one.display())), "{rival:?}");
-    assert_eq!(server::judge(&held(Some(&one)), &other, true).severity, Severity::Warn);
-    assert_eq!(server::judge(&held(None), &other, true).severity, Severity::Fail);
+    assert_eq!(server::judge(&held(Some(&one)), &at(&other), true).severity, Severity::Warn);
+    assert_eq!(server::judge(&held(None), &at(&other), true).severity, Severity::Fail);
     let locked = HostError::new("open", &one, std::io::ErrorKind::PermissionDenied);
-    assert_eq!(server::judge(&Err(locked), &one, false).severity, Severity::Warn);
+    assert_eq!(server::judge(&Err(locked), &at(&one), false).severity, Severity::Warn);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
         settings::{Settings, TracingSettings},
     },
     engine::lock::EngineLocks,
-    host::{capability, descriptors, heap},
+    host::{capability, descriptors, heap, inherited_socket},
     telemetry::{self, otlp::Collector, systemd::Systemd, trace::SpanRecorder},
 };
 
@@ -85,9 +85,10 @@ fn serve(
         warn!("{warning}");
     }
     let systemd = Systemd::from_environment(environment, process::id());
+    let inherited = inherited_socket::take(environment, process::id())?;
     let locks = EngineLocks::default();
     let missing = capability::missing();
-    let environment = Environment { level, systemd, collector, locks, missing };
+    let environment = Environment { level, systemd, collector, locks, inherited, missing };
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {

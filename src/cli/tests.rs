@@ -1,9 +1,6 @@
 //! What each flag and command means.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{CommandFactory as _, Parser as _};
 
@@ -19,6 +16,7 @@ use crate::{
         resolve::resolve,
     },
     error::chain,
+    model::listen::Listen,
 };
 
 #[test]
@@ -132,20 +130,26 @@ fn under_the_name_of_cri_dockerd_its_socket_is_the_default() {
         let values = Invocation::read(&words).unwrap().values;
         resolve(values, None, &environment).unwrap().settings.listen
     };
-    assert_eq!(listen(&["/usr/bin/cri-dockerd"], None), Path::new("/var/run/cri-dockerd.sock"));
-    assert_eq!(listen(&["cri-dockerd"], Some("/e")), Path::new("/e"));
+    assert_eq!(
+        listen(&["/usr/bin/cri-dockerd"], None),
+        Listen::Path("/var/run/cri-dockerd.sock".into())
+    );
+    assert_eq!(listen(&["cri-dockerd"], Some("/e")), Listen::Path("/e".into()));
     assert_eq!(
         listen(&["cri-dockerd", "--container-runtime-endpoint", "/f"], None),
-        Path::new("/f")
+        Listen::Path("/f".into())
     );
     assert_eq!(
         listen(
             &["cri-dockerd", "--container-runtime-endpoint=/f", "--listen=/g", "--listen=/f"],
             None
         ),
-        Path::new("/f")
+        Listen::Path("/f".into())
     );
-    assert_eq!(listen(&["dockbridge"], None), Path::new("/run/dockbridge/dockbridge.sock"));
+    assert_eq!(
+        listen(&["dockbridge"], None),
+        Listen::Path("/run/dockbridge/dockbridge.sock".into())
+    );
 }
 
 #[test]

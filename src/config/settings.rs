@@ -13,6 +13,7 @@ use super::{
 use crate::{
     model::{
         container::ContainerLogFormat,
+        listen::Listen,
         network::NetworkMode,
         pinned_images::{CollectImages, PinnedImages},
     },
@@ -23,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The socket the CRI is served on.
-    pub listen: PathBuf,
+    pub listen: Listen,
     /// The socket of the Docker Engine.
     pub docker: PathBuf,
     /// Holds what must survive a reboot (checkpoints).

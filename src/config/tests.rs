@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     model::{
+        listen::Listen,
         network::NetworkMode,
         pinned_images::{CollectImages, PinnedImages},
     },
@@ -32,7 +33,7 @@ fn an_unknown_variable_with_our_prefix_is_warned_about() {
 #[test]
 fn the_defaults_hold_where_nothing_is_set() {
     let settings = resolved(&[], &[], None).unwrap().settings;
-    assert_eq!(settings.listen, PathBuf::from("/run/dockbridge/dockbridge.sock"));
+    assert_eq!(settings.listen, Listen::Path("/run/dockbridge/dockbridge.sock".into()));
     assert_eq!(settings.docker, PathBuf::from("/var/run/docker.sock"));
     assert_eq!(settings.network, NetworkMode::Cni);
     let bins = [PathBuf::from("/opt/cni/bin"), PathBuf::from("/usr/lib/cni")];
@@ -224,16 +225,18 @@ fn the_documentation_has_a_row_for_every_setting() {
 #[test]
 fn sockets() {
     for text in ["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"] {
-        assert_eq!(value::listen_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
+        assert_eq!(value::listen_socket(text), Ok(Listen::Path("/a/b.sock".into())), "{text}");
         assert_eq!(value::engine_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
     }
-    for text in
-        ["", "a.sock", "unix://a.sock", "tcp://1.2.3.4:1", "npipe:////./x", "fd://", "http:///a"]
-    {
+    for text in ["", "a.sock", "unix://a.sock", "tcp://1.2.3.4:1", "npipe:////./x", "http:///a"] {
         assert!(value::listen_socket(text).is_err(), "{text}");
         assert!(value::engine_socket(text).is_err(), "{text}");
     }
-    assert_eq!(value::listen_socket("fd://"), Err(value::Invalid::InheritedSocket));
+    for (text, name) in [("fd://", None), ("fd://*", None), ("fd://cri", Some("cri"))] {
+        let inherited = Listen::Inherited(name.map(str::to_owned));
+        assert_eq!(value::listen_socket(text), Ok(inherited), "{text}");
+        assert!(value::engine_socket(text).is_err(), "{text}");
+    }
     assert_eq!(
         value::listen_socket(&format!("/{}", "a".repeat(107))),
         Err(value::Invalid::LongSocketPath)

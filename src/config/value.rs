@@ -12,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::{
     model::{
         container::ContainerLogFormat,
+        listen::Listen,
         network::NetworkMode,
         pinned_images::{CollectImages, LabelPattern, NamePattern},
         reference::{ImageReference, names_id},
@@ -32,13 +33,10 @@ pub enum Invalid {
     #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
     LongSocketPath,
     /// A listener that is no unix socket.
-    #[error("the CRI is served on a unix socket only: unix:///path or /path")]
-    ListenScheme,
-    /// systemd's socket activation.
     #[error(
-        "socket activation is not supported: give the path, and remove the systemd socket unit"
+        "the CRI is served on a unix socket only: unix:///path, or fd:// for a systemd socket unit"
     )]
-    InheritedSocket,
+    ListenScheme,
     /// An engine that is not behind a unix socket.
     #[error(
         "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
@@ -95,12 +93,13 @@ pub enum Invalid {
     PerMillion,
 }
 
-/// `unix:///path` or `/path`.
-pub(super) fn listen_socket(text: &str) -> Result<PathBuf, Invalid> {
-    if text.starts_with("fd://") {
-        return Err(Invalid::InheritedSocket);
+/// `unix:///path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as dockerd has them.
+pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
+    match text.strip_prefix("fd://") {
+        Some("" | "*") => Ok(Listen::Inherited(None)),
+        Some(name) => Ok(Listen::Inherited(Some(name.to_owned()))),
+        None => socket(text, Invalid::ListenScheme).map(Listen::Path),
     }
-    socket(text, Invalid::ListenScheme)
 }
 
 /// `unix:///path` or `/path`.

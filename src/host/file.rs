@@ -151,6 +151,12 @@ pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
 
+/// Whether two paths lead to one file: `/var/run` is a link to `/run`.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
+}
+
 /// Whether this is the name of a draft of a process that has ended, in a directory with other
 /// writers.
 pub fn is_abandoned_draft(name: &str) -> bool {

@@ -17,6 +17,7 @@ pub mod file;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod heap;
+pub mod inherited_socket;
 mod inotify;
 pub mod lock;
 pub mod mounts;

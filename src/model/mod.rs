@@ -19,6 +19,7 @@ pub(crate) mod fuzz;
 pub mod id;
 pub mod image;
 pub mod label;
+pub mod listen;
 pub mod name;
 pub mod network;
 pub mod path;

@@ -11,7 +11,7 @@ use std::{
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::host::lock::Holder;
+use crate::{host::lock::Holder, model::listen::Listen};
 
 /// The socket cannot be served.
 #[derive(Debug, Error)]
@@ -34,6 +34,14 @@ pub enum ListenError {
         /// The name of the socket's setting.
         flag: &'static str,
     },
+    /// `fd://` without a socket of systemd.
+    #[error("--listen {listen}: {}", not_inherited(passed))]
+    NotInherited {
+        /// The setting.
+        listen: Listen,
+        /// What was passed on instead.
+        passed: String,
+    },
     /// An error of the file system.
     #[error("listen on {path}")]
     Io {
@@ -42,6 +50,15 @@ pub enum ListenError {
         /// Why not.
         source: io::Error,
     },
+}
+
+fn not_inherited(passed: &str) -> String {
+    if passed.is_empty() {
+        "systemd passed no socket: start the socket unit instead of the service, or give a path"
+            .to_owned()
+    } else {
+        format!("systemd passed only {passed}: compare FileDescriptorName= in the socket unit")
+    }
 }
 
 /// A bound socket whose path disappears with this value.

@@ -4,6 +4,7 @@
 //! tables of contents. Nothing below this module knows gRPC.
 
 pub mod chunks;
+pub mod cri_socket;
 pub mod encoded_lists;
 pub mod events;
 pub mod image;

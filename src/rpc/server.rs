@@ -41,7 +41,7 @@ impl Default for Silence {
 /// # Errors
 /// The listener failed.
 pub async fn serve(
-    listener: UnixListener,
+    listeners: Vec<UnixListener>,
     runtime: RuntimeRpc,
     image: ImageRpc,
     silence: Silence,
@@ -60,12 +60,14 @@ pub async fn serve(
         stop.await;
         stopping.send_replace(true);
     };
+    let each = listeners.into_iter().map(|one| Box::pin(connections(one, silence.opening)));
+    let incoming = stream::select_all(each);
     let serving = Server::builder()
         .http2_keepalive_interval(Some(silence.ping_interval))
         .http2_keepalive_timeout(Some(silence.pong))
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))
-        .serve_with_incoming_shutdown(connections(listener, silence.opening), stop);
+        .serve_with_incoming_shutdown(incoming, stop);
     let time_limit = async move {
         // An error means that serving ended first.
         if stopped.wait_for(|stop| *stop).await.is_ok() {

@@ -20,5 +20,6 @@ mod sandbox;
 mod server;
 #[path = "../skips/mod.rs"]
 mod skips;
+mod socket_activation;
 mod store;
 mod support;

@@ -42,8 +42,9 @@ impl Second {
     }
 
     async fn channel(&self) -> Channel {
-        eventually(|| self.settings.listen.exists()).await;
-        let address = format!("unix://{}", self.settings.listen.display());
+        let path = self.settings.listen.path().unwrap();
+        eventually(|| path.exists()).await;
+        let address = format!("unix://{}", path.display());
         Endpoint::from_shared(address).unwrap().connect().await.unwrap()
     }
 
@@ -115,8 +116,7 @@ async fn a_second_one_is_refused_whatever_they_share() {
         let refused = Second::start(&settings, &docker).refused().await;
         if shared == "state" {
             let told = chain(&refused);
-            let holder =
-                format!("process {} serving {}", std::process::id(), theirs.listen.display());
+            let holder = format!("process {} serving {}", std::process::id(), theirs.listen);
             assert!(
                 matches!(refused, AppError::StateDir { .. }) && told.contains(&holder),
                 "{told}"
@@ -124,7 +124,10 @@ async fn a_second_one_is_refused_whatever_they_share() {
         } else {
             assert_told(&refused, &first, &docker);
         }
-        assert!(theirs.listen.exists() && theirs.run_dir.join("admin.sock").exists(), "{shared}");
+        assert!(
+            theirs.listen.path().unwrap().exists() && theirs.run_dir.join("admin.sock").exists(),
+            "{shared}"
+        );
         assert_eq!(first.pods().await.unwrap()[0].id, id, "{shared}");
     }
     assert_eq!(changes(&docker), [""; 0]);
@@ -138,7 +141,7 @@ async fn all_of_it_shared() {
     let first = Bridge::start(&docker).await;
     let settings = first.node().settings(docker.socket(), NetworkMode::Docker);
     let told = chain(&Second::start(&settings, &docker).refused().await);
-    let holder = format!("process {} serving {}", std::process::id(), settings.listen.display());
+    let holder = format!("process {} serving {}", std::process::id(), settings.listen);
     assert!(told.contains(&holder), "{told}");
     assert!(first.ready().await.unwrap());
 }
@@ -181,7 +184,7 @@ async fn an_engine_that_comes_late_refuses_late() {
     assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     assert_eq!(removed.unwrap_err().code(), Code::Unavailable);
     assert_told(&second.refused().await, &first, &docker);
-    assert!(!settings.listen.exists(), "its socket goes with it");
+    assert!(!settings.listen.path().unwrap().exists(), "its socket goes with it");
     first.until_ready(true).await;
     assert_eq!(changes(&docker), [""; 0]);
     first.run(&pod("p")).await.unwrap();
@@ -208,7 +211,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     let late = Node::new();
     let late = late.settings(before.socket(), NetworkMode::Docker);
     let refused = Second::start(&late, &one).refused().await;
-    assert!(refused.to_string().contains(&settings.listen.display().to_string()), "{refused}");
+    assert!(refused.to_string().contains(&settings.listen.to_string()), "{refused}");
     assert!(!second.served.is_finished() && pods(&mut client).await.is_ok());
 
     other.stop().await;

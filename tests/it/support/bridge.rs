@@ -18,6 +18,7 @@ use dockbridge::{
     engine::{client::Timeouts, lock::EngineLocks},
     model::{
         container::ContainerLogFormat,
+        listen::Listen,
         network::NetworkMode,
         pinned_images::{CollectImages, PinnedImages},
     },
@@ -106,7 +107,7 @@ impl Node {
 
     pub(crate) fn settings(&self, docker: &Path, network: NetworkMode) -> Settings {
         Settings {
-            listen: self.path("cri.sock"),
+            listen: Listen::Path(self.path("cri.sock")),
             docker: docker.to_owned(),
             state_dir: self.path("state"),
             run_dir: self.path(self.run),
@@ -182,7 +183,7 @@ impl Bridge {
         node: Node,
         time_limit: Duration,
     ) -> Self {
-        let listen = settings.listen.clone();
+        let listen = settings.listen.path().unwrap().to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let served = spawn(settings, environment, time_limit, stopped);
         let channel = connect(&listen).await;

@@ -1,0 +1,95 @@
+//! A socket that systemd opened: the program is started with it, and callers never miss it.
+
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use dockbridge::wire::cri::{self, runtime_service_client::RuntimeServiceClient};
+use tokio::{
+    net::UnixDatagram,
+    process::{Child, Command},
+    time::timeout,
+};
+use tonic::transport::{Channel, Endpoint};
+
+/// Starts the program as systemd does: with the socket as descriptor 3.
+fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
+    let place = |name: &str| room.join(name).display().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"", "sh"]);
+    command.args([env!("CARGO_BIN_EXE_dockbridge"), "serve", "--network", "docker"]);
+    command.args(["--streaming-addr", "127.0.0.1:0", "--listen", listen]);
+    for (flag, name) in
+        [("--state-dir", "state"), ("--run-dir", "run"), ("--docker", "docker.sock")]
+    {
+        command.args([flag, &place(name)]);
+    }
+    command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
+    command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+/// What a caller is answered: there is no engine here.
+async fn answer(socket: &Path) -> String {
+    let address = format!("unix://{}", socket.display());
+    let channel: Channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+    let asked = RuntimeServiceClient::new(channel).version(cri::VersionRequest::default()).await;
+    asked.unwrap_err().message().to_owned()
+}
+
+async fn heard(notify: &UnixDatagram, line: &str) {
+    let mut bytes = [0; 4096];
+    loop {
+        let length = timeout(SOON, notify.recv(&mut bytes)).await.unwrap().unwrap();
+        if String::from_utf8_lossy(&bytes[..length]).starts_with(line) {
+            return;
+        }
+    }
+}
+
+/// The default setting of a path takes the socket at that path, too.
+#[tokio::test]
+async fn callers_wait_at_the_socket_while_the_service_restarts() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("cri.sock");
+    let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let systemd = UnixListener::bind(&path).unwrap();
+    for listen in ["fd://", "fd://cri", path.to_str().unwrap()] {
+        // This caller is there before the service.
+        let early = path.clone();
+        let waiting = tokio::spawn(async move { answer(&early).await });
+        let mut served = start(room.path(), listen, systemd.try_clone().unwrap().into());
+        let answered = timeout(SOON, waiting).await.unwrap().unwrap();
+        assert!(answered.starts_with("Docker has not listed"), "{listen}: {answered}");
+        heard(&notify, "READY=1").await;
+        assert!(answer(&path).await.starts_with("Docker"), "{listen}");
+        let pid = nix::unistd::Pid::from_raw(served.id().unwrap().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        assert!(timeout(SOON, served.wait()).await.unwrap().unwrap().success(), "{listen}");
+        assert!(path.exists(), "{listen}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_refused_with_its_name() {
+    let room = tempfile::tempdir().unwrap();
+    let listening = || UnixListener::bind(room.path().join("cri.sock")).unwrap();
+    let (plain, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for (listen, socket, reason) in [
+        ("fd://cri", plain.into(), "descriptor 3 (\"cri\"), passed by the socket unit, is not a "),
+        ("fd://cri", other.into(), "descriptor 3 (\"cri\"), passed by the socket unit, is not a "),
+        ("fd://x", listening().into(), "--listen fd://x: systemd passed only \"cri\" at "),
+    ] {
+        let ended = start(room.path(), listen, socket).wait_with_output();
+        let ended = timeout(SOON, ended).await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("dockbridge: {reason}")), "{said}");
+    }
+}
+
+const SOON: Duration = Duration::from_secs(20);
