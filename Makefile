@@ -62,7 +62,7 @@ demo: build ## Show a pod go up and down, with the time each step took
 install: release ## Install the release build and its unit for systemd below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
 	$(AS_OWNER) install -D -m 0644 packaging/systemd/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
-	$(AS_OWNER) sed -i 's|^ExecStart=/usr/|ExecStart=$(PREFIX)/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) sed -i 's,^\(ExecStart\|ExecReload\)=/usr/,\1=$(PREFIX)/,' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 
 ##@ Build
 

@@ -16,7 +16,10 @@ use clap_complete::{
     generate_to,
 };
 use clap_mangen::{Man, roff::Roff, roff::roman};
-use dockbridge::{cli::command_line::CommandLine, config::key::Key};
+use dockbridge::{
+    cli::command_line::CommandLine,
+    config::key::{Change, Key},
+};
 
 #[allow(dead_code, reason = "the tests include this file as a module")]
 fn main() -> Result<(), Box<dyn Error>> {
@@ -95,7 +98,11 @@ fn file_page() -> String {
         let setting = key.definition();
         page.control("TP", []);
         page.text([roman(assignment(key))]);
-        page.text([roman(format!("{}.", setting.help.trim()))]);
+        let change = match setting.change {
+            Change::Reload => "dockbridge reload puts a change in force",
+            Change::Restart => "A change needs a restart",
+        };
+        page.text([roman(format!("{}. {change}.", setting.help.trim()))]);
         page.text([roman(format!("Variable {}.", key.environment_variable()))]);
     }
     page.control("SH", ["EXAMPLE"]);

@@ -8,13 +8,14 @@ mod cleanup;
 pub mod environment;
 pub mod error;
 mod ownership;
+mod reload;
 mod services;
 mod span_export;
 mod watch;
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
-use tokio::task::spawn_blocking;
+use tokio::{sync::mpsc, task::spawn_blocking};
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
@@ -26,19 +27,24 @@ use self::{
     environment::{Deadlines, Environment},
     error::AppError,
     ownership::{EngineOwnership, lock_state_dir},
+    reload::Reloader,
     services::build,
     span_export::SpanExport,
     watch::Watch,
 };
 use crate::{
     admin::server::Listeners,
-    config::settings::Settings,
+    config::{
+        live::{Live, LiveSettings},
+        settings::Settings,
+    },
     host::{capability::Capability, file, heap},
     model::network::NetworkMode,
     rpc::{
         cri_socket::{CriSocket, Opened},
         server::serve,
     },
+    store::handle::Store,
     streaming::server::Endpoint,
 };
 
@@ -67,7 +73,11 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Environment { level, systemd, collector, locks, inherited, .. } = environment;
+    let Environment { log, systemd, collector, locks, inherited, source, values, hangups, .. } =
+        environment;
+    let live = LiveSettings::new(Live::from(&settings));
+    let (reloads, requests) = mpsc::channel(1);
+    let reloader = Reloader::new((source, values), live.clone(), log.clone());
     let cri = CriSocket::choose(&settings.listen, inherited)?;
     let path = cri.path().to_owned();
     let span_export = SpanExport::start(collector);
@@ -81,8 +91,10 @@ pub async fn run_within(
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let (work, every, callers) = ((&tracker, &stopping), deadlines.sweep_every, deadlines.callers);
-    let services = build(&settings, deadlines, work, (&engines, endpoint.address())).await?;
-    let context = admin::context(&services, level);
+    let services =
+        build((&settings, &live), deadlines, work, (&engines, endpoint.address())).await?;
+    let context = admin::context(&services, log, (reloader.metrics(), reloads));
+    let _reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(hangups, requests)));
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(context)));
     let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(
         services.sandboxes.clone(),
@@ -90,14 +102,7 @@ pub async fn run_within(
         services.runtime.store.clone(),
         tracker.clone(),
     )));
-    tokio::select! {
-        listed = services.runtime.store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
-            warn!(
-                "Docker has not listed its containers yet; answering UNAVAILABLE until it has"
-            );
-        },
-        error = engines.failed() => return Err(error),
-    }
+    first_list(&services.runtime.store, &mut engines).await?;
     let Opened { listeners, own } = cri.open().await?;
     info!(
         listen = %path.display(),
@@ -142,6 +147,19 @@ pub async fn run_within(
     served
 }
 
+/// Waits a moment for Docker's first list, so that the first answer is no refusal.
+async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), AppError> {
+    tokio::select! {
+        listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
+            warn!(
+                "Docker has not listed its containers yet; answering UNAVAILABLE until it has"
+            );
+        },
+        error = engines.failed() => return Err(error),
+    }
+    Ok(())
+}
+
 /// Whether pods can be run at all. With the engine's network it is enough to log what will fail.
 fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
@@ -168,7 +186,7 @@ async fn trim_heap() -> Infallible {
     }
 }
 
-/// How long the socket waits for Docker's first list, so that the first answer is no refusal.
+/// How long the socket waits for Docker's first list.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often free heap memory is returned.
 const TRIM_EVERY: Duration = Duration::from_secs(30);

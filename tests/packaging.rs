@@ -63,7 +63,7 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         assert!(page.contains(&flag), "dockbridge.8 lacks {flag}");
         assert!(file.contains(&format!("{} = ", key.name())), "dockbridge.toml.5 lacks {flag}");
     }
-    for name in ["serve", "config", "check", "debug"] {
+    for name in ["serve", "config", "reload", "check", "debug"] {
         let own = read(&format!("man/man8/dockbridge-{name}.8")).replace('\\', "");
         assert!(!own.contains("state-dir"), "dockbridge-{name}.8 has the settings of dockbridge.8");
         assert!(page.contains(&format!("dockbridge-{name}(8)")), "dockbridge.8 lacks {name}");
@@ -107,6 +107,8 @@ fn our_units_start_what_is_packaged() {
         let words = command_of(&fs::read_to_string(path).unwrap()).unwrap();
         assert_eq!(words[0], program, "{path}");
         read(&words);
+        let reload = format!("\nExecReload={program} reload --environment\n");
+        assert!(fs::read_to_string(path).unwrap().contains(&reload), "{path}");
     }
 }
 

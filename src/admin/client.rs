@@ -1,4 +1,4 @@
-//! `dockbridge debug`: sends requests to the socket of a running dockbridge, and prints the answers.
+//! `dockbridge debug`, `reload` and `config --diff`: send requests to the socket of a running dockbridge, and print the answers.
 
 use std::{
     io::{self, Write},
@@ -7,14 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::{net::UnixStream, runtime, time::timeout};
 
-use super::endpoints::{DebugCommand, SOCKET};
+use super::endpoints::SOCKET;
 
 /// The running dockbridge could not be reached, or did not answer.
 #[derive(Debug, Error)]
@@ -68,13 +68,13 @@ pub enum ClientError {
 /// See [`ClientError`].
 pub fn run(
     run_dir: &Path,
-    command: &DebugCommand,
+    requests: Vec<(Method, &'static str, String)>,
     out: &mut impl Write,
 ) -> Result<bool, ClientError> {
     let socket = run_dir.join(SOCKET);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut good = true;
-    for (method, path, body) in command.requests() {
+    for (method, path, body) in requests {
         let request = Request::builder()
             .method(method)
             .uri(path)

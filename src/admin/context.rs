@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio::sync::{mpsc, oneshot};
+
 use crate::{
+    config::source::Variables,
     network::service::Network,
     store::handle::Store,
     telemetry::{
-        log::LevelControl,
+        log::LogControl,
         registry::{Registry, Sample},
     },
 };
@@ -18,10 +21,23 @@ pub struct AdminContext {
     pub store: Store,
     /// Whether pods can be connected.
     pub network: Network,
-    /// The level of the log.
-    pub level: LevelControl,
+    /// The log.
+    pub log: LogControl,
+    /// Who reads the settings again.
+    pub reloads: mpsc::Sender<ReloadRequest>,
     /// All metrics, and running operations.
     pub registry: Arc<Registry>,
+}
+
+/// Asks for the settings to be read again.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    /// Whether they are put in force; else it is only told what would change.
+    pub apply: bool,
+    /// Replaces the environment that the process was started with.
+    pub variables: Option<Variables>,
+    /// Gets the text for the caller: of success, or why nothing was changed.
+    pub answer: oneshot::Sender<Result<String, String>>,
 }
 
 /// Registers our version, the engine's, and the API between them.

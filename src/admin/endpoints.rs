@@ -14,7 +14,7 @@ pub enum DebugCommand {
     Metrics,
     /// Print whether it is alive and whether pods can run; fails if not
     Health,
-    /// Print the log level, or set it until the next start: log-level [LEVEL]
+    /// Print the log level, or set it until the next start or reload: log-level [LEVEL]
     LogLevel {
         /// error, warn, info, debug or trace
         level: Option<String>,
@@ -48,5 +48,9 @@ pub const STATE: &str = "/debug/state";
 pub const TASKS: &str = "/debug/tasks";
 /// The log level.
 pub const LOG_LEVEL: &str = "/debug/log-level";
+/// Reads the settings again. The body may have variables, as a JSON object.
+pub const RELOAD: &str = "/config/reload";
+/// What a reload would change. The body is the same.
+pub const DIFF: &str = "/config/diff";
 /// The socket's name in the run directory.
 pub const SOCKET: &str = "admin.sock";

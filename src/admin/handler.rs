@@ -5,15 +5,15 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::oneshot};
 use tracing::{info, level_filters::LevelFilter};
 
 use super::{
-    context::AdminContext,
-    endpoints::{HEALTH, LOG_LEVEL, METRICS, READY, STATE, TASKS},
+    context::{AdminContext, ReloadRequest},
+    endpoints::{DIFF, HEALTH, LOG_LEVEL, METRICS, READY, RELOAD, STATE, TASKS},
     health, state,
 };
-use crate::telemetry::registry::TextFormat;
+use crate::{config::source::Variables, telemetry::registry::TextFormat};
 
 /// Which paths a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,10 @@ pub async fn answer(
         READY => ready(context),
         STATE => json(&state::state(&context.store.snapshot(), &context.network.status())),
         TASKS => tasks(context),
+        RELOAD => reload(request, context, true).await,
+        DIFF => reload(request, context, false).await,
         _ if request.method() == Method::PUT => set_level(request, context).await,
-        _ => text(StatusCode::OK, format!("{}\n", context.level.level())),
+        _ => text(StatusCode::OK, format!("{}\n", context.log.level())),
     }
 }
 
@@ -54,6 +56,7 @@ pub async fn answer(
 fn methods(path: &str, access: Access) -> Option<&'static str> {
     match (path, access) {
         (METRICS | HEALTH | READY, _) | (STATE | TASKS, Access::Root) => Some("GET, HEAD"),
+        (RELOAD | DIFF, Access::Root) => Some("POST"),
         (LOG_LEVEL, Access::Root) => Some("GET, HEAD, PUT"),
         _ => None,
     }
@@ -122,9 +125,32 @@ async fn set_level(request: Request<Incoming>, context: &AdminContext) -> Respon
         "trace" => LevelFilter::TRACE,
         _ => return text(StatusCode::BAD_REQUEST, CHOICE),
     };
-    context.level.set(level);
+    context.log.set_level(level);
     info!(%level, "log level changed");
     text(StatusCode::OK, format!("{level}\n"))
+}
+
+async fn reload(
+    request: Request<Incoming>,
+    context: &AdminContext,
+    apply: bool,
+) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), LONGEST_VARIABLES).collect().await;
+    let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, NO_VARIABLES) };
+    let body = body.to_bytes();
+    let variables = match (body.is_empty(), Variables::from_json(&body)) {
+        (true, _) => None,
+        (false, Some(variables)) => Some(variables),
+        (false, None) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
+    };
+    let (answer, answered) = oneshot::channel();
+    // Nobody is there to answer while dockbridge starts or stops.
+    let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
+    match answered.await {
+        Ok(Ok(done)) => text(StatusCode::OK, done),
+        Ok(Err(refused)) => text(StatusCode::UNPROCESSABLE_ENTITY, refused),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "dockbridge is stopping\n"),
+    }
 }
 
 fn json(value: &Value) -> Response<Full<Bytes>> {
@@ -143,5 +169,8 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
 }
 
 const CHOICE: &str = "choose error, warn, info, debug or trace\n";
+const NO_VARIABLES: &str = "the body must be a JSON object of strings\n";
+/// Far more than all variables of settings together.
+const LONGEST_VARIABLES: usize = 256 << 10;
 /// The longest level name with some white space.
 const LONGEST_LEVEL: usize = 64;

@@ -1,8 +1,8 @@
 //! The operator's window: what dockbridge does, whether it is well, and what it knows.
 //!
 //! A small HTTP server on a unix socket for root, and on a TCP address, where one is set, with
-//! metrics and health alone. Nothing here changes anything but the amount of the log, and nothing
-//! it shows is a secret: no environment, no command lines, no annotations, no tokens.
+//! metrics and health alone. Nothing here changes anything but the log and, by a reload, live settings;
+//! nothing it shows is a secret: no environment, no command lines, no annotations, no tokens.
 
 pub mod client;
 pub mod context;

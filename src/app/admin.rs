@@ -2,24 +2,30 @@
 
 use std::sync::Arc;
 
-use super::services::Services;
+use tokio::sync::mpsc;
+
+use super::{reload::ReloadMetrics, services::Services};
 use crate::{
     admin::{
-        context::{AdminContext, register_build},
+        context::{AdminContext, ReloadRequest, register_build},
         process,
     },
     rpc::runtime::RuntimeRpc,
     telemetry::{
-        log::LevelControl,
+        log::LogControl,
         registry::{RegisterMetrics, Registry},
     },
 };
 
 /// What the admin server shows of the services.
-pub(super) fn context(services: &Services, level: LevelControl) -> AdminContext {
+pub(super) fn context(
+    services: &Services,
+    log: LogControl,
+    (reload_metrics, reloads): (&ReloadMetrics, mpsc::Sender<ReloadRequest>),
+) -> AdminContext {
     let RuntimeRpc { store, network, .. } = &services.runtime;
     let mut registry = Registry::default();
-    let metrics: [&dyn RegisterMetrics; 8] = [
+    let metrics: [&dyn RegisterMetrics; 9] = [
         &services.runtime.metrics,
         services.engine.metrics(),
         store,
@@ -28,6 +34,7 @@ pub(super) fn context(services: &Services, level: LevelControl) -> AdminContext 
         services.image.images.metrics(),
         services.runtime.containers.metrics(),
         services.runtime.streaming.metrics(),
+        reload_metrics,
     ];
     for one in metrics {
         one.register(&mut registry);
@@ -36,5 +43,5 @@ pub(super) fn context(services: &Services, level: LevelControl) -> AdminContext 
     register_build(store, &mut registry);
     let (store, network) = (store.clone(), network.clone());
     let registry = Arc::new(registry);
-    AdminContext { store, network, level, registry }
+    AdminContext { store, network, log, reloads, registry }
 }

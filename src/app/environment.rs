@@ -2,19 +2,28 @@
 
 use std::time::Duration;
 
+use tokio::signal::unix::Signal;
+
 use crate::{
+    config::{raw::RawValue, source::ConfigSource},
     engine::{client::Timeouts, lock::EngineLocks},
     host::{capability::Capability, inherited_socket::InheritedSocket},
     rpc::server::Silence,
     store::settings::StoreSettings,
-    telemetry::{log::LevelControl, otlp::Collector, systemd::Systemd},
+    telemetry::{log::LogControl, otlp::Collector, systemd::Systemd},
 };
 
 /// What the process was started with.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// The level of the log.
-    pub level: LevelControl,
+    /// The log.
+    pub log: LogControl,
+    /// Where the settings come from, for reloads.
+    pub source: ConfigSource,
+    /// The settings as they were written, for reloads.
+    pub values: Vec<RawValue>,
+    /// SIGHUP.
+    pub hangups: Option<Signal>,
     /// Gets notifications: ready, alive, stopping.
     pub systemd: Systemd,
     /// Sends spans to a trace collector.

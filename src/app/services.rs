@@ -6,10 +6,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{environment::Deadlines, error::AppError, ownership::EngineOwnership};
 use crate::{
-    cdi::registry::Registry,
     checkpoint::directory::Checkpoints,
     concurrency::keyed_locks::KeyedLocks,
-    config::settings::Settings,
+    config::{live::LiveSettings, settings::Settings},
     container::{
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
@@ -43,7 +42,7 @@ pub(super) struct Services {
 }
 
 pub(super) async fn build(
-    settings: &Settings,
+    (settings, live): (&Settings, &LiveSettings),
     deadlines: Deadlines,
     work: (&TaskTracker, &CancellationToken),
     (engines, streaming): (&EngineOwnership, SocketAddr),
@@ -55,7 +54,7 @@ pub(super) async fn build(
     let engine = Engine::new(settings.docker.clone(), timeouts);
     let logs =
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
-    let network = start_network(settings, deadlines.plugins, &checkpoints).await;
+    let network = start_network((settings, live), deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
     let adopter = Adopter::new(
         engine.clone(),
@@ -71,7 +70,7 @@ pub(super) async fn build(
     let images = Images::new(
         engine.clone(),
         store.clone(),
-        image_settings(settings),
+        image_settings(settings, live),
         KubeletImages::load(checkpoints.clone()).await,
         tracker,
     );
@@ -82,7 +81,7 @@ pub(super) async fn build(
         store: store.clone(),
         logs: logs.clone(),
         image_files: image_files.clone(),
-        cdi: Registry::new(settings.cdi_spec_dirs.clone()),
+        live: live.clone(),
         cgroups: cgroups.clone(),
         resized: ResizedLimits::load(checkpoints.clone()).await,
     };
@@ -112,6 +111,7 @@ pub(super) async fn build(
         store,
         network,
         config,
+        live: live.clone(),
         sandbox_image: sandbox_image(settings).into(),
         checkpoints,
         leaving: work.1.clone(),
@@ -122,13 +122,11 @@ pub(super) async fn build(
     Ok(Services { engine, sandboxes, runtime, image, logs, image_files, containers })
 }
 
-fn image_settings(settings: &Settings) -> ImageSettings {
+fn image_settings(settings: &Settings, live: &LiveSettings) -> ImageSettings {
     ImageSettings {
         sandbox_image: settings.sandbox_image.clone(),
         pull_progress_deadline: settings.pull_progress_deadline,
-        registry_config: settings.registry_config.clone(),
-        pins: settings.pins.clone(),
-        collect: settings.collect,
+        live: live.clone(),
     }
 }
 
@@ -144,24 +142,25 @@ fn store_hooks(logs: &Logs, adopter: &Adopter) -> StoreHooks {
 }
 
 async fn start_network(
-    settings: &Settings,
+    (settings, live): (&Settings, &LiveSettings),
     plugin_timeout: Duration,
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(NetworkSettings {
         mode: settings.network,
-        conf_dir: settings.cni.conf_dir.clone(),
-        bin_dirs: settings.cni.bin_dirs.clone(),
+        live: live.clone(),
         cache_dir: settings.cni.cache_dir.clone(),
         plugin_timeout,
     });
-    // What kubelet sent last is saved over a restart; before the first time the flag counts.
+    // What kubelet sent last is saved over a restart; before the first time the setting counts.
     let saved = checkpoints.load_pod_cidrs().await;
-    network.set_pod_cidrs(saved.unwrap_or_else(|| settings.pod_cidrs.clone()));
+    if let Some(saved) = saved {
+        network.set_pod_cidrs(saved);
+    }
     network
 }
 
-/// The settings as verbose Status shows them; kubeadm reads `sandboxImage`.
+/// The fixed settings as verbose Status shows them; kubeadm reads `sandboxImage`.
 fn verbose_config(settings: &Settings) -> serde_json::Value {
     serde_json::json!({
         "sandboxImage": sandbox_image(settings),
@@ -172,8 +171,6 @@ fn verbose_config(settings: &Settings) -> serde_json::Value {
             NetworkMode::Docker => "docker",
             NetworkMode::Cni | NetworkMode::Host => "cni",
         },
-        "cniConfDir": settings.cni.conf_dir,
-        "cniBinDirs": settings.cni.bin_dirs,
     })
 }
 

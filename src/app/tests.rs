@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::*;
+use tokio::sync::mpsc;
+
+use super::{reload::ReloadMetrics, *};
 use crate::{
     config::{
         key::Key,
@@ -10,7 +12,7 @@ use crate::{
         resolve::resolve,
     },
     engine::lock::EngineLocks,
-    telemetry::{log::LevelControl, metric::Description},
+    telemetry::{log::LogControl, metric::Description},
 };
 
 /// All metrics there are, of services without an engine.
@@ -27,8 +29,13 @@ async fn shown(directory: &Path) -> Vec<Description> {
     let address = "127.0.0.1:1".parse().unwrap();
     let engines = EngineOwnership::new("/s".into(), "/d".into(), EngineLocks::default());
     let (deadlines, work) = (Deadlines::default(), (&tracker, &stopping));
-    let services = build(&settings, deadlines, work, (&engines, address)).await.unwrap();
-    admin::context(&services, LevelControl::default()).registry.descriptions().to_vec()
+    let services =
+        build((&settings, &LiveSettings::default()), deadlines, work, (&engines, address))
+            .await
+            .unwrap();
+    let (reloads, _) = mpsc::channel(1);
+    let reloads = (&ReloadMetrics::default(), reloads);
+    admin::context(&services, LogControl::default(), reloads).registry.descriptions().to_vec()
 }
 
 #[tokio::test]

@@ -13,7 +13,10 @@ use tokio::task::spawn_blocking;
 use super::finding::{Finding, Findings, Severity};
 use crate::{
     checkpoint::directory::Checkpoints,
-    config::settings::Settings,
+    config::{
+        live::{Live, LiveSettings},
+        settings::Settings,
+    },
     engine::client::{Engine, Timeouts},
     error::chain,
     host::processes::Processes,
@@ -54,8 +57,7 @@ pub async fn examine(settings: &Settings) -> Findings {
     let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
     let network = Network::start(NetworkSettings {
         mode: settings.network,
-        conf_dir: settings.cni.conf_dir.clone(),
-        bin_dirs: settings.cni.bin_dirs.clone(),
+        live: LiveSettings::new(Live::from(settings)),
         cache_dir: settings.cni.cache_dir.clone(),
         plugin_timeout: QUESTION,
     });

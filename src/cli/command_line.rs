@@ -49,7 +49,10 @@ pub enum Command {
     #[default]
     Serve,
     /// Print every setting in force and where it came from
-    Config,
+    Config(ConfigArgs),
+    /// Read the settings again in the dockbridge that runs on this host, and put in force what needs
+    /// no restart; an error changes nothing and fails
+    Reload(ReloadArgs),
     /// Check this host and print what to do about each finding
     Check(CheckArgs),
     /// Query the dockbridge that runs on this host
@@ -65,6 +68,26 @@ pub struct DebugArgs {
     /// What to show or set
     #[command(subcommand)]
     pub command: DebugCommand,
+}
+
+/// What to print.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigArgs {
+    /// Print instead what `dockbridge reload` would change in the dockbridge that runs on this host
+    #[arg(long)]
+    pub diff: bool,
+    /// With --diff: as for `dockbridge reload`
+    #[arg(long, requires = "diff")]
+    pub environment: bool,
+}
+
+/// What to read again.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadArgs {
+    /// Take the environment of this command in place of the one that dockbridge was started with:
+    /// for units, where systemd has read EnvironmentFile again
+    #[arg(long)]
+    pub environment: bool,
 }
 
 /// How thoroughly to check.

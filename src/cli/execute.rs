@@ -7,17 +7,22 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use tokio::runtime;
 use tracing::warn;
 
 use super::command_line::{Command, Invocation};
 use crate::{
-    admin::client::{self, ClientError},
+    admin::{
+        client::{self, ClientError},
+        endpoints,
+    },
     app::{self, environment::Environment},
     check::command::{self as check, Extras},
     config::{
-        resolve::resolve,
-        settings::{Settings, TracingSettings},
+        resolve::Resolved,
+        settings::TracingSettings,
+        source::{ConfigSource, Variables},
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap, inherited_socket},
@@ -38,17 +43,25 @@ pub fn execute(
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let resolved = resolve(values, config, environment)?;
+    let variables = Variables::read(environment);
+    let source = ConfigSource { flags: values, config, variables };
+    if let Some((path, with_environment)) = reload_request(&command) {
+        let body = if with_environment { source.variables.to_json() } else { String::new() };
+        return ask_reload(&source, (Method::POST, path, body), out);
+    }
+    let resolved = source.resolve()?;
     match command {
-        Command::Serve | Command::Version => serve(&resolved.settings, &warnings, environment)?,
-        Command::Config => {
+        Command::Serve | Command::Version | Command::Reload(_) => {
+            serve(source, resolved, &warnings, environment)?;
+        }
+        Command::Config(_) => {
             for warning in warnings {
                 writeln!(out, "# {warning}")?;
             }
             write!(out, "{resolved}")?;
         }
         Command::Debug(args) => {
-            if !client::run(&resolved.settings.run_dir, &args.command, out)? {
+            if !client::run(&resolved.settings.run_dir, args.command.requests(), out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -62,6 +75,37 @@ pub fn execute(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the running dockbridge is asked for: the path, and whether our environment goes with it.
+fn reload_request(command: &Command) -> Option<(&'static str, bool)> {
+    match command {
+        Command::Reload(args) => Some((endpoints::RELOAD, args.environment)),
+        Command::Config(args) if args.diff => Some((endpoints::DIFF, args.environment)),
+        _ => None,
+    }
+}
+
+/// Asks the running dockbridge, and prints its answer. A file with an error does not keep us from
+/// asking: the answer names the error, and so does the log.
+fn ask_reload(
+    source: &ConfigSource,
+    request: (Method, &'static str, String),
+    out: &mut impl Write,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let (run_dir, error) = match source.resolve() {
+        Ok(resolved) => (resolved.settings.run_dir, None),
+        Err(error) => match source.without_file().resolve() {
+            Ok(resolved) => (resolved.settings.run_dir, Some(error)),
+            Err(_) => return Err(error.into()),
+        },
+    };
+    match (client::run(&run_dir, vec![request], out), error) {
+        (Ok(true), _) => Ok(ExitCode::SUCCESS),
+        (Ok(false), _) => Ok(ExitCode::FAILURE),
+        (Err(ClientError::NotRunning { .. }), Some(error)) => Err(error.into()),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
 /// Whether the reader of the output closed the pipe.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let written = match error.downcast_ref() {
@@ -73,14 +117,15 @@ pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
 
 /// Serves until a signal comes.
 fn serve(
-    settings: &Settings,
+    source: ConfigSource,
+    Resolved { settings, values }: Resolved,
     warnings: &[String],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
     heap::limit_arenas();
     descriptors::raise_limit();
     let (spans, collector) = tracing(&settings.tracing);
-    let level = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
+    let log = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
     for warning in warnings {
         warn!("{warning}");
     }
@@ -88,12 +133,22 @@ fn serve(
     let inherited = inherited_socket::take(environment, process::id())?;
     let locks = EngineLocks::default();
     let missing = capability::missing();
-    let environment = Environment { level, systemd, collector, locks, inherited, missing };
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
-        let stop = telemetry::signal::stop()?;
-        Ok(app::run(settings.clone(), environment, stop).await?)
+        let (stop, hangups) = (telemetry::signal::stop()?, Some(telemetry::signal::hangups()?));
+        let environment = Environment {
+            log,
+            source,
+            values,
+            hangups,
+            systemd,
+            collector,
+            locks,
+            inherited,
+            missing,
+        };
+        Ok(app::run(settings, environment, stop).await?)
     });
     // A thread may hang forever, for example on a log directory whose file system does not answer.
     runtime.shutdown_timeout(THREAD_TIMEOUT);

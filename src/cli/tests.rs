@@ -5,7 +5,9 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
-    command_line::{CheckArgs, Command, CommandLine, DebugArgs, Invocation},
+    command_line::{
+        CheckArgs, Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs,
+    },
     execute,
 };
 use crate::{
@@ -33,7 +35,12 @@ fn serve_is_the_default_command() {
 
 #[test]
 fn the_other_commands() {
-    assert_eq!(invocation(&["config"]).command, Command::Config);
+    assert_eq!(invocation(&["config"]).command, Command::Config(ConfigArgs::default()));
+    assert_eq!(
+        invocation(&["config", "--diff", "--environment"]).command,
+        Command::Config(ConfigArgs { diff: true, environment: true })
+    );
+    assert_eq!(invocation(&["reload"]).command, Command::Reload(ReloadArgs::default()));
     assert_eq!(invocation(&["check"]).command, Command::Check(CheckArgs::default()));
     assert_eq!(
         invocation(&["check", "--pod"]).command,
@@ -59,6 +66,7 @@ fn unknown_flags_and_commands_are_refused() {
     assert!(CommandLine::try_parse_from(["dockbridge", "--lisen", "/s"]).is_err());
     assert!(CommandLine::try_parse_from(["dockbridge", "sevre"]).is_err());
     assert!(CommandLine::try_parse_from(["dockbridge", "serve", "more"]).is_err());
+    assert!(CommandLine::try_parse_from(["dockbridge", "config", "--environment"]).is_err());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The table of settings: name, default, cri-dockerd's flag and the help text of each.
 
-/// Defines [`Key`] from one row for each setting: its help text, its variant, its name, what its
-/// value is called in `--help`, its default, and cri-dockerd's flag if that has another name.
+/// Defines [`Key`] from one row for each setting: its help text, its variant, its name, what a change
+/// takes, what its value is called in `--help`, its default, and cri-dockerd's flag if that has
+/// another name.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+
-       $key:ident: $name:literal $value:literal $default:literal $($legacy:literal)?,)+) => {
+       $key:ident: $name:literal $change:ident $value:literal $default:literal $($legacy:literal)?,)+) => {
         /// A setting. Its name is the flag without dashes, the key in the file, and, in capitals
         /// with `DOCKBRIDGE_` in front, the environment variable.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +24,7 @@ macro_rules! settings {
                         name: $name,
                         default: $default,
                         legacy_flag: concat!($($legacy)?),
+                        change: Change::$change,
                         value: $value,
                         help: concat!($($help),+),
                     },)+
@@ -41,64 +43,75 @@ pub struct Definition {
     pub default: &'static str,
     /// cri-dockerd's flag, without dashes; empty where it has none or the same.
     pub legacy_flag: &'static str,
+    /// What a change takes.
+    pub change: Change,
     /// What the value is called in `--help`.
     pub value: &'static str,
     /// The text in `--help`.
     pub help: &'static str,
 }
 
+/// What it takes until a changed value is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `dockbridge reload`, while it runs.
+    Reload,
+    /// A restart.
+    Restart,
+}
+
 settings! {
     /// Unix socket to serve the CRI on
-    Listen: "listen" "SOCKET" "unix:///run/dockbridge/dockbridge.sock"
+    Listen: "listen" Restart "SOCKET" "unix:///run/dockbridge/dockbridge.sock"
         "container-runtime-endpoint",
     /// Unix socket of the Docker Engine; DOCKER_HOST is honoured
-    Docker: "docker" "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
+    Docker: "docker" Restart "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
     /// Directory for what must survive a reboot
-    StateDir: "state-dir" "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
+    StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
     /// Directory for what must not survive a reboot
-    RunDir: "run-dir" "DIR" "/run/dockbridge",
+    RunDir: "run-dir" Restart "DIR" "/run/dockbridge",
     /// How pods are connected: CNI plugins, or docker's own bridge
-    Network: "network" "cni|docker" "cni" "network-plugin",
+    Network: "network" Restart "cni|docker" "cni" "network-plugin",
     /// Directory of CNI configurations
-    CniConfDir: "cni-conf-dir" "DIR" "/etc/cni/net.d",
+    CniConfDir: "cni-conf-dir" Reload "DIR" "/etc/cni/net.d",
     /// Directories of CNI plugins, separated by commas
-    CniBinDir: "cni-bin-dir" "DIRS" "/opt/cni/bin,/usr/lib/cni",
+    CniBinDir: "cni-bin-dir" Reload "DIRS" "/opt/cni/bin,/usr/lib/cni",
     /// Directory of CNI results, in libcni's layout
-    CniCacheDir: "cni-cache-dir" "DIR" "/var/lib/cni/cache",
+    CniCacheDir: "cni-cache-dir" Restart "DIR" "/var/lib/cni/cache",
     /// Directories of CDI specifications, separated by commas, for a docker that does not read them
-    CdiSpecDirs: "cdi-spec-dirs" "DIRS" "/etc/cdi,/var/run/cdi",
+    CdiSpecDirs: "cdi-spec-dirs" Reload "DIRS" "/etc/cdi,/var/run/cdi",
     /// Address ranges of this node's pods, where no controller assigns them
-    PodCidr: "pod-cidr" "CIDRS" "",
+    PodCidr: "pod-cidr" Reload "CIDRS" "",
     /// Pause image to pull instead of the one in this program
-    SandboxImage: "sandbox-image" "IMAGE" "" "pod-infra-container-image",
+    SandboxImage: "sandbox-image" Restart "IMAGE" "" "pod-infra-container-image",
     /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are
     /// honoured
-    RegistryConfig: "registry-config" "FILE" "/root/.docker/config.json",
+    RegistryConfig: "registry-config" Reload "FILE" "/root/.docker/config.json",
     /// Address for exec, attach and port-forward; port 0 is any free one
-    StreamingAddr: "streaming-addr" "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
+    StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
     /// TCP address for metrics and health; without it they are served only on a unix socket in the
     /// run directory
-    MetricsAddr: "metrics-addr" "ADDRESS" "",
+    MetricsAddr: "metrics-addr" Restart "ADDRESS" "",
     /// Cancel an image pull that makes no progress for this long; 0 never
-    ImagePullProgressDeadline: "image-pull-progress-deadline" "DURATION" "5m",
+    ImagePullProgressDeadline: "image-pull-progress-deadline" Restart "DURATION" "5m",
     /// Images kubelet must not remove, separated by commas; * matches anything
-    PinnedImages: "pinned-images" "NAMES" "",
+    PinnedImages: "pinned-images" Reload "NAMES" "",
     /// Images kubelet must not remove, by label: key or key=value, separated by commas
-    PinnedImageLabels: "pinned-image-labels" "LABELS" "",
+    PinnedImageLabels: "pinned-image-labels" Reload "LABELS" "",
     /// Images kubelet may remove: all, or only those it had pulled
-    CollectImages: "collect-images" "all|pulled" "all",
+    CollectImages: "collect-images" Reload "all|pulled" "all",
     /// How long one call to the engine may take
-    RuntimeRequestTimeout: "runtime-request-timeout" "DURATION" "110s",
+    RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
     /// What is at a container's log path: a CRI file, or a link to docker's own
-    ContainerLogFormat: "container-log-format" "cri|docker" "cri",
+    ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
     /// Format of the log on standard error
-    LogFormat: "log-format" "text|json" "text",
+    LogFormat: "log-format" Reload "text|json" "text",
     /// Level of the log: error, warn, info, debug, trace
-    LogLevel: "log-level" "LEVEL" "info",
+    LogLevel: "log-level" Reload "LEVEL" "info",
     /// OTLP collector of traces, over gRPC: http://host:4317
-    TracingEndpoint: "tracing-endpoint" "ADDRESS" "",
+    TracingEndpoint: "tracing-endpoint" Restart "ADDRESS" "",
     /// Calls traced per million, where the caller does not decide
-    TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" "NUMBER" "0",
+    TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" Restart "NUMBER" "0",
 }
 
 impl Key {

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The settings in force, and where each was set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The checked values.
     pub settings: Settings,
@@ -117,7 +117,7 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
 }
 
 /// Names the configuration file when no flag does.
-const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
+pub(super) const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 /// Every variable of ours begins with it.
 const PREFIX: &str = "DOCKBRIDGE_";
 /// Variables of the test environment.

@@ -6,7 +6,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::{
     error::ConfigError,
-    key::Key,
+    key::{Change, Key},
     raw::{RawValue, Source},
     resolve::{Resolved, resolve, unknown_variable},
     value,
@@ -213,11 +213,15 @@ fn what_is_printed_can_be_read_back() {
 fn the_documentation_has_a_row_for_every_setting() {
     let text = include_str!("../../docs/configuration.md");
     for key in Key::ALL {
+        let change = match key.definition().change {
+            Change::Reload => "reload",
+            Change::Restart => "restart",
+        };
         let default = match key.default() {
             "" => "| |".to_owned(),
             text => format!("| `{text}` |"),
         };
-        let row = format!("| `{}` {default} ", key.name());
+        let row = format!("| `{}` {default} {change} | ", key.name());
         assert!(text.contains(&row), "docs/configuration.md lacks: {row}");
     }
 }

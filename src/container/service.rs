@@ -14,10 +14,10 @@ use super::{
     pod_files::PodFilesRoot,
 };
 use crate::{
-    cdi::registry::Registry,
     concurrency::{
         cancellations::Cancellations, keyed_locks::KeyedLocks, single_flight::SingleFlight,
     },
+    config::live::LiveSettings,
     engine::client::Engine,
     exec::command_records::CommandRecords,
     host::{capability::oom_floor, cgroup::Cgroups},
@@ -38,8 +38,8 @@ pub struct Containers {
     pub(super) logs: Logs,
     /// The files of images.
     pub(super) image_files: ImageFiles,
-    /// Devices that vendors describe.
-    pub(super) cdi: Registry,
+    /// Where CDI specifications are.
+    pub(super) live: LiveSettings,
     /// Pods (by sandbox id) are read-locked while a container is created in them, containers (by
     /// id) are write-locked while they change.
     pub(super) locks: KeyedLocks,
@@ -88,8 +88,8 @@ pub struct ContainerDependencies {
     pub logs: Logs,
     /// Files of images.
     pub image_files: ImageFiles,
-    /// Devices of CDI.
-    pub cdi: Registry,
+    /// Where CDI specifications are.
+    pub live: LiveSettings,
     /// Finds the cgroups of containers.
     pub cgroups: Cgroups,
     /// Limits that were changed.
@@ -110,7 +110,7 @@ impl Containers {
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
-        let ContainerDependencies { engine, store, logs, image_files, cdi, cgroups, resized } =
+        let ContainerDependencies { engine, store, logs, image_files, live, cgroups, resized } =
             dependencies;
         let (tracker, stopping) = work;
         Self {
@@ -118,7 +118,7 @@ impl Containers {
             store,
             logs,
             image_files,
-            cdi,
+            live,
             locks,
             cancellations: Cancellations::default(),
             files: PodFilesRoot::new(state_dir.join("pods")),

@@ -64,7 +64,7 @@ impl Images {
     async fn pull_pause(&self, name: &str) -> Result<ImageId, ImageError> {
         let reference = ImageReference::parse(name).map_err(|source| unpullable(name, source))?;
         let reference = reference.with_default_tag();
-        let credentials = match &self.settings.registry_config {
+        let credentials = match &self.settings.live.current().registry_config {
             Some(path) => credentials::lookup(path, reference.domain()).await,
             None => None,
         };

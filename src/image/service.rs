@@ -121,12 +121,12 @@ impl Images {
     /// removal would be refused every time; it is mounted into a container, which kubelet's
     /// lists do not show; or kubelet did not pull it and the setting says so.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
+        let live = self.settings.live.current();
         self.cached_pause().is_some_and(|pause| pause == record.id)
-            || self.settings.pins.matches(record)
+            || live.pins.matches(record)
             || self.store.snapshot().is_used_by_hidden(&record.id)
             || self.store.snapshot().mounting(&record.id).next().is_some()
-            || (self.settings.collect == CollectImages::Pulled
-                && !self.kubelet_images.contains(record))
+            || (live.collect == CollectImages::Pulled && !self.kubelet_images.contains(record))
     }
 
     /// The space images take, as last measured; does not call the engine. Only the first answer

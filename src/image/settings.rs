@@ -1,8 +1,8 @@
 //! The settings for images.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
-use crate::model::pinned_images::{CollectImages, PinnedImages};
+use crate::config::live::LiveSettings;
 
 /// The settings for images.
 #[derive(Clone, Debug, Default)]
@@ -12,11 +12,6 @@ pub struct ImageSettings {
     /// How long a pull may make no progress before it fails; several times as long where
     /// the engine shows no figures (see [`super::stall`]); none for no limit.
     pub pull_progress_deadline: Option<Duration>,
-    /// Docker client configuration with the credentials for the pause image's registry; read
-    /// when the image is pulled.
-    pub registry_config: Option<PathBuf>,
-    /// Images that kubelet must not remove.
-    pub pins: PinnedImages,
-    /// Which images kubelet may remove.
-    pub collect: CollectImages,
+    /// What kubelet may remove, and the credentials for the pause image's registry.
+    pub live: LiveSettings,
 }

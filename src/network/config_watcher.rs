@@ -4,7 +4,7 @@
 //! Both the configuration directory and the plugins' directories are watched, since a configuration
 //! becomes usable when its last plugin is installed. Without inotify it is read more often.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Mutex, watch},
@@ -20,12 +20,15 @@ use super::{
     },
     config_state::ConfigState,
 };
-use crate::host::{directory_watch::DirectoryWatch, error::HostError};
+use crate::{
+    config::live::LiveSettings,
+    host::{directory_watch::DirectoryWatch, error::HostError},
+};
 
 /// The state of the configuration, and what is needed to refresh it.
 #[derive(Debug)]
 pub(super) struct ConfigWatcher {
-    directory: PathBuf,
+    live: LiveSettings,
     plugins: Arc<Plugins>,
     timeout: Duration,
     state: watch::Sender<Arc<ConfigState>>,
@@ -34,10 +37,10 @@ pub(super) struct ConfigWatcher {
 
 impl ConfigWatcher {
     /// Reads nothing yet. One VERSION or STATUS call of a plugin may take `timeout`.
-    pub(super) fn new(directory: PathBuf, plugins: Arc<Plugins>, timeout: Duration) -> Self {
-        let none = ConfigState { directory: directory.clone(), ..ConfigState::default() };
-        let state = watch::Sender::new(Arc::new(none));
-        Self { directory, plugins, timeout, state, refreshing: Mutex::new(()) }
+    pub(super) fn new(live: LiveSettings, plugins: Arc<Plugins>, timeout: Duration) -> Self {
+        let directory = live.current().cni_conf_dir.clone();
+        let state = watch::Sender::new(Arc::new(ConfigState { directory, ..Default::default() }));
+        Self { live, plugins, timeout, state, refreshing: Mutex::new(()) }
     }
 
     /// The last state; never waits.
@@ -55,20 +58,20 @@ impl ConfigWatcher {
         if last.serial > before.saturating_add(1) {
             return last;
         }
-        let selection =
-            config_directory::select(&self.directory, &self.plugins, self.timeout).await;
+        let directory = self.live.current().cni_conf_dir.clone();
+        let selection = config_directory::select(&directory, &self.plugins, self.timeout).await;
         let status_error = self.status_error(&selection).await;
         let serial = last.serial.saturating_add(1);
-        let next =
-            ConfigState { serial, directory: self.directory.clone(), selection, status_error };
+        let next = ConfigState { serial, directory, selection, status_error };
         log_changes(&last, &next);
         let next = Arc::new(next);
         self.state.send_replace(Arc::clone(&next));
         next
     }
 
-    /// Refreshes when a file changes and periodically; never returns.
+    /// Refreshes when a file or the directories change, and periodically; never returns.
     pub(super) async fn watch(&self) {
+        let mut reloads = self.live.subscribe();
         let mut watch = self.begin_watch();
         loop {
             let state = self.refresh().await;
@@ -78,8 +81,15 @@ impl ConfigWatcher {
                 } else {
                     REFRESH_INTERVAL
                 };
-            match timeout(pause, changed(&mut watch)).await {
-                Ok(Ok(())) => sleep(SETTLE).await,
+            let change = timeout(pause, async {
+                tokio::select! {
+                    changed = changed(&mut watch) => changed.map(|()| Change::Files),
+                    _ = reloads.changed() => Ok(Change::Directories),
+                }
+            });
+            match change.await {
+                Ok(Ok(Change::Files)) => sleep(SETTLE).await,
+                Ok(Ok(Change::Directories)) => watch = self.begin_watch(),
                 Ok(Err(error)) => {
                     warn!(%error, "watching the network configuration failed; reading it periodically");
                     watch = None;
@@ -90,8 +100,9 @@ impl ConfigWatcher {
     }
 
     fn begin_watch(&self) -> Option<DirectoryWatch> {
-        let plugins = self.plugins.directories().iter().cloned();
-        let directories = std::iter::once(self.directory.clone()).chain(plugins);
+        let live = self.live.current();
+        let plugins = live.cni_bin_dirs.iter().cloned();
+        let directories = std::iter::once(live.cni_conf_dir.clone()).chain(plugins);
         let begun = DirectoryWatch::new(directories.collect());
         let polling = "cannot watch the network configuration; reading it periodically";
         begun.inspect_err(|error| debug!(%error, "{polling}")).ok()
@@ -104,6 +115,12 @@ impl ConfigWatcher {
     }
 }
 
+/// What has changed.
+enum Change {
+    Files,
+    Directories,
+}
+
 async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {
     match watch {
         Some(watch) => watch.changed().await,
@@ -114,7 +131,7 @@ async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {
 /// Logs what changed.
 fn log_changes(last: &ConfigState, next: &ConfigState) {
     if last.serial != 0
-        && last.selection == next.selection
+        && (&last.directory, &last.selection) == (&next.directory, &next.selection)
         && last.status_error == next.status_error
     {
         return;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::service::{Network, NetworkSettings};
 use crate::skips::{Lack, skip};
 use crate::{
+    config::live::{Live, LiveSettings},
     host::netns::{self, resident::Resident},
     model::{attachment::PodNetwork, network::NetworkMode, sandbox::PodMetadata},
 };
@@ -100,11 +101,18 @@ impl TestNode {
         fs::read_to_string(self.path("log").join(format!("{plugin}.{command}.env"))).unwrap()
     }
 
+    pub(super) fn bin_dirs(&self) -> Vec<PathBuf> {
+        vec![self.path("nothing"), self.path("bin")]
+    }
+
     pub(super) fn settings(&self) -> NetworkSettings {
         NetworkSettings {
             mode: NetworkMode::Cni,
-            conf_dir: self.path("conf"),
-            bin_dirs: vec![self.path("nothing"), self.path("bin")],
+            live: LiveSettings::new(Live {
+                cni_conf_dir: self.path("conf"),
+                cni_bin_dirs: self.bin_dirs(),
+                ..Live::default()
+            }),
             cache_dir: self.path("cache"),
             plugin_timeout: Duration::from_secs(20),
         }

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
@@ -37,6 +37,7 @@ use super::{
     gc::{self, ActiveAttachments, AttachmentKey},
 };
 use crate::{
+    config::live::LiveSettings,
     host::{error::HostError, netns},
     model::attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
     model::network::NetworkMode,
@@ -47,10 +48,8 @@ use crate::{
 pub struct NetworkSettings {
     /// How new pods are connected; plugins are used only with CNI.
     pub mode: NetworkMode,
-    /// Directory of configurations; it may be created later.
-    pub conf_dir: PathBuf,
-    /// Directories of plugins, in order.
-    pub bin_dirs: Vec<PathBuf>,
+    /// Directories of configurations and plugins, which may be created later, and pod CIDRs.
+    pub live: LiveSettings,
     /// Directory of cached results.
     pub cache_dir: PathBuf,
     /// How long all plugins of one ADD or DEL may take together.
@@ -74,7 +73,9 @@ pub struct Network {
     plugins: Arc<Plugins>,
     cache: ResultCache,
     deadline: Duration,
-    pod_cidrs: Arc<ArcSwap<Vec<String>>>,
+    live: LiveSettings,
+    /// From kubelet.
+    pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
     active: Arc<ActiveAttachments>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -83,10 +84,10 @@ impl Network {
     /// Begins to watch the configuration, in the background, until the last clone is dropped; not
     /// where no pod will need it. To be called in a runtime.
     pub fn start(settings: NetworkSettings) -> Self {
-        let plugins = Arc::new(Plugins::new(settings.bin_dirs));
+        let plugins = Arc::new(Plugins::of(settings.live.clone()));
         let timeout = settings.plugin_timeout.min(QUERY_TIMEOUT);
         let watcher =
-            Arc::new(ConfigWatcher::new(settings.conf_dir, Arc::clone(&plugins), timeout));
+            Arc::new(ConfigWatcher::new(settings.live.clone(), Arc::clone(&plugins), timeout));
         let watch = || {
             let watcher = Arc::clone(&watcher);
             Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { watcher.watch().await })))
@@ -98,6 +99,7 @@ impl Network {
             plugins,
             cache: ResultCache::new(&settings.cache_dir),
             deadline: settings.plugin_timeout,
+            live: settings.live,
             pod_cidrs: Arc::default(),
             active: Arc::default(),
         }
@@ -111,7 +113,7 @@ impl Network {
     /// Whether pods can be connected: by the engine they always can. Never waits for anything.
     pub fn status(&self) -> NetworkStatus {
         match self.mode {
-            NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs.load()),
+            NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
             NetworkMode::Docker | NetworkMode::Host => {
                 NetworkStatus { ready: true, ..NetworkStatus::default() }
             }
@@ -126,9 +128,15 @@ impl Network {
         self.selected().await.map(|_| ())
     }
 
-    /// Sets the node's pod CIDRs, primary family first, for pods prepared from now on.
+    /// Sets the node's pod CIDRs, primary family first, for pods prepared from now on. The setting
+    /// does not count any more.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
-        self.pod_cidrs.store(Arc::new(cidrs));
+        self.pod_cidrs.store(Some(Arc::new(cidrs)));
+    }
+
+    fn pod_cidrs(&self) -> Vec<String> {
+        let sent = self.pod_cidrs.load();
+        sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
     /// Decides how a pod will be connected; changes nothing.
@@ -148,7 +156,7 @@ impl Network {
             network: list.name.clone(),
             interface: INTERFACE.to_owned(),
             config: list.text(),
-            pod_cidrs: self.pod_cidrs.load().to_vec(),
+            pod_cidrs: self.pod_cidrs(),
             capabilities: None,
         };
         runtime_conf(&intent)?;
@@ -339,7 +347,11 @@ impl Network {
     }
 
     async fn selected(&self) -> Result<SelectedConfig, NetworkError> {
-        if let Some(selected) = self.watcher.state().selected() {
+        let state = self.watcher.state();
+        // After a reload it may be of the old directory.
+        if let Some(selected) = state.selected()
+            && state.directory == self.live.current().cni_conf_dir
+        {
             return Ok(selected.clone());
         }
         let state = self.watcher.refresh().await;

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+
 use super::runtime::RuntimeRpc;
 use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
 
@@ -25,7 +27,13 @@ impl RuntimeRpc {
     /// What `crictl info` shows below the conditions; kubeadm reads `config.sandboxImage`.
     fn verbose(&self, now: &Snapshot) -> BTreeMap<String, String> {
         let engine = now.engine.as_deref().map(render::runtime::engine_info);
-        [("config", Some(self.config.to_string())), ("engine", engine)]
+        let live = self.live.current();
+        let mut config = (*self.config).clone();
+        if let Some(config) = config.as_object_mut() {
+            config.insert("cniConfDir".to_owned(), json!(live.cni_conf_dir));
+            config.insert("cniBinDirs".to_owned(), json!(live.cni_bin_dirs));
+        }
+        [("config", Some(config.to_string())), ("engine", engine)]
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))
             .collect()

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     checkpoint::directory::Checkpoints,
+    config::live::LiveSettings,
     container::service::Containers,
     error::Kind,
     error::chain,
@@ -47,8 +48,10 @@ pub struct RuntimeRpc {
     pub store: Store,
     /// Network readiness.
     pub network: Network,
-    /// What is in force, as JSON, for verbose Status.
+    /// Settings in force, as JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
+    /// Those that a reload can change.
+    pub live: LiveSettings,
     /// The image of the container that holds a pod's network.
     pub sandbox_image: Arc<str>,
     /// Where changed pod CIDRs are kept.

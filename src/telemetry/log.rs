@@ -41,54 +41,80 @@ pub enum Format {
 #[error("the log is already set up")]
 pub struct LogError(#[from] TryInitError);
 
-/// How much is logged, changeable while we run. Clones change the same.
+/// How much is logged and in which form, changeable while we run. Clones change the same.
 #[derive(Clone, Debug)]
-pub struct LevelControl {
-    allowed: Arc<ArcSwap<Targets>>,
+pub struct LogControl(Arc<ArcSwap<Chosen>>);
+
+#[derive(Debug)]
+struct Chosen {
+    format: Format,
+    allowed: Targets,
 }
 
-impl LevelControl {
-    /// A control that stands at `level`; it means nothing until a log uses it.
-    pub fn new(level: LevelFilter) -> Self {
-        Self { allowed: Arc::new(ArcSwap::from_pointee(allowed(level))) }
+impl LogControl {
+    /// A control that stands at this; it means nothing until a log uses it.
+    pub fn new(format: Format, level: LevelFilter) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Chosen { format, allowed: allowed(level) })))
     }
 
     /// From which weight on our own lines are written.
     pub fn level(&self) -> LevelFilter {
-        self.allowed.load().default_level().unwrap_or(LevelFilter::OFF)
+        self.0.load().allowed.default_level().unwrap_or(LevelFilter::OFF)
     }
 
     /// Writes lines from `level` on, from the next line on. The libraries stay capped.
-    pub fn set(&self, level: LevelFilter) {
-        self.allowed.store(Arc::new(allowed(level)));
+    pub fn set_level(&self, level: LevelFilter) {
+        self.set(self.0.load().format, level);
+    }
+
+    /// The same, and in this form. Lines of calls that began in the other form lack what the call
+    /// is about.
+    pub fn set(&self, format: Format, level: LevelFilter) {
+        self.0.store(Arc::new(Chosen { format, allowed: allowed(level) }));
         // Each place that logs remembers whether it may.
         callsite::rebuild_interest_cache();
     }
 }
 
-impl Default for LevelControl {
-    /// The level that the settings have by default.
+impl Default for LogControl {
+    /// What the settings have by default.
     fn default() -> Self {
-        Self::new(LevelFilter::INFO)
+        Self::new(Format::Text, LevelFilter::INFO)
     }
 }
 
-impl<S> Filter<S> for LevelControl {
+/// Lets lines through while their form is the chosen one.
+#[derive(Debug)]
+struct OfFormat {
+    format: Format,
+    control: LogControl,
+}
+
+impl OfFormat {
+    fn targets(&self) -> Option<Targets> {
+        let chosen = self.control.0.load();
+        (chosen.format == self.format).then(|| chosen.allowed.clone())
+    }
+}
+
+impl<S> Filter<S> for OfFormat {
     fn enabled(&self, line: &Metadata<'_>, context: &Context<'_, S>) -> bool {
-        Filter::enabled(&**self.allowed.load(), line, context)
+        let chosen = self.control.0.load();
+        chosen.format == self.format && Filter::enabled(&chosen.allowed, line, context)
     }
 
     fn callsite_enabled(&self, line: &'static Metadata<'static>) -> Interest {
-        Filter::<S>::callsite_enabled(&**self.allowed.load(), line)
+        let targets = self.targets();
+        targets.map_or_else(Interest::never, |all| Filter::<S>::callsite_enabled(&all, line))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Filter::<S>::max_level_hint(&**self.allowed.load())
+        self.targets().map_or(Some(LevelFilter::OFF), |all| Filter::<S>::max_level_hint(&all))
     }
 }
 
 /// Starts logging to standard error for this process, and recording spans if there is a
-/// collector. The returned handle changes the level afterwards.
+/// collector. The returned handle changes it afterwards.
 ///
 /// # Errors
 /// When a log has been set up before.
@@ -96,9 +122,9 @@ pub fn start(
     format: Format,
     level: LevelFilter,
     spans: Option<SpanRecorder>,
-) -> Result<LevelControl, LogError> {
-    let control = LevelControl::new(level);
-    let lines = lines(format, control.clone(), io::stderr().is_terminal(), io::stderr);
+) -> Result<LogControl, LogError> {
+    let control = LogControl::new(format, level);
+    let lines = lines(&control, io::stderr().is_terminal(), io::stderr);
     let log = tracing_subscriber::registry().with(lines);
     match spans {
         Some(spans) => log.with(spans.layer()).try_init()?,
@@ -107,22 +133,20 @@ pub fn start(
     Ok(control)
 }
 
-/// The layer that writes to `writer`.
+/// The layers that write to `writer`: one for each form, of which one is active.
 fn lines<S, W>(
-    format: Format,
-    control: LevelControl,
+    control: &LogControl,
     colours: bool,
     writer: W,
-) -> Box<dyn Layer<S> + Send + Sync>
+) -> Vec<Box<dyn Layer<S> + Send + Sync>>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
-    W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
+    W: for<'line> MakeWriter<'line> + Clone + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    match format {
-        Format::Text => layer.with_ansi(colours).with_filter(control).boxed(),
-        Format::Json => layer.json().flatten_event(true).with_filter(control).boxed(),
-    }
+    let of = |format| OfFormat { format, control: control.clone() };
+    let text = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colours);
+    let json = tracing_subscriber::fmt::layer().with_writer(writer).json().flatten_event(true);
+    vec![text.with_filter(of(Format::Text)).boxed(), json.with_filter(of(Format::Json)).boxed()]
 }
 
 /// Our own lines from `level` on; those of the libraries that see bodies never below `warn`.

@@ -1,8 +1,8 @@
-//! The signals an operator or a service manager stops us with.
+//! The signals of an operator or a service manager.
 
 use std::{future::Future, io};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 /// Resolves when the process is asked to end, by SIGTERM or SIGINT.
@@ -19,4 +19,12 @@ pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
         };
         info!(signal = name, "stopping");
     })
+}
+
+/// SIGHUP: the settings are to be read again.
+///
+/// # Errors
+/// The handler cannot be installed.
+pub fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
+    config::live::{Live, LiveSettings},
     engine::client::{Engine, Timeouts},
     error::Kind,
     host::disk,
@@ -472,7 +473,7 @@ async fn a_configured_pause_is_pulled_with_credentials() {
     let name = "r.test:5000/pause:3.10".to_owned();
     let settings = ImageSettings {
         sandbox_image: Some(name.clone()),
-        registry_config: Some(config),
+        live: LiveSettings::new(Live { registry_config: Some(config), ..Default::default() }),
         ..Default::default()
     };
     let bench = Bench::with(settings).await;
@@ -521,7 +522,8 @@ async fn images_are_pinned_by_name_and_by_label() {
     let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
     let labels = vec!["keep=yes".parse().unwrap()];
     let pins = PinnedImages { names, labels };
-    let bench = Bench::with(ImageSettings { pins, ..Default::default() }).await;
+    let live = LiveSettings::new(Live { pins, ..Default::default() });
+    let bench = Bench::with(ImageSettings { live, ..Default::default() }).await;
     let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
     let others = ["r.test/app:1", "other:1"];
     bench.docker.world(|world| {
@@ -571,7 +573,8 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
 
 #[tokio::test]
 async fn kubelet_may_have_only_what_it_pulled() {
-    let settings = ImageSettings { collect: CollectImages::Pulled, ..Default::default() };
+    let live = LiveSettings::new(Live { collect: CollectImages::Pulled, ..Default::default() });
+    let settings = ImageSettings { live, ..Default::default() };
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         world.add_image("built:1");

@@ -3,9 +3,9 @@
 use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use dockbridge::{
-    cdi::registry::Registry,
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     concurrency::keyed_locks::KeyedLocks,
+    config::live::{Live, LiveSettings},
     container::{
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
@@ -74,7 +74,7 @@ impl Node {
             store: store.clone(),
             logs,
             image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
-            cdi: Registry::default(),
+            live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(&state),
             resized: ResizedLimits::load(checkpoints.clone()).await,
         };
@@ -93,8 +93,11 @@ impl Node {
         );
         let network = Network::start(NetworkSettings {
             mode: NetworkMode::Cni,
-            conf_dir: self.root.path().join("conf"),
-            bin_dirs: vec![self.root.path().join("bin")],
+            live: LiveSettings::new(Live {
+                cni_conf_dir: self.root.path().join("conf"),
+                cni_bin_dirs: vec![self.root.path().join("bin")],
+                ..Live::default()
+            }),
             cache_dir: self.root.path().join("cache"),
             plugin_timeout: Duration::from_secs(10),
         });

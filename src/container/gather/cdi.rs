@@ -21,7 +21,7 @@ impl Containers {
         }
         let devices = spec.cdi_devices.clone();
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
-        let ours = self.cdi.clone();
+        let ours = Registry::new(self.live.current().cdi_spec_dirs.clone());
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {

@@ -20,6 +20,7 @@ use super::{
     version::{Version, VersionReply},
 };
 use crate::{
+    config::live::{Live, LiveSettings},
     host::process::{Ending, Finished, ProcessError, Program, run},
     telemetry::trace::TRACED,
 };
@@ -27,8 +28,7 @@ use crate::{
 /// The plugins installed on this node.
 #[derive(Debug)]
 pub struct Plugins {
-    directories: Vec<PathBuf>,
-    path: String,
+    live: LiveSettings,
     versions: Mutex<HashMap<PathBuf, (Stamp, Vec<Version>)>>,
     searches: Arc<Semaphore>,
     metrics: CniMetrics,
@@ -52,11 +52,14 @@ pub struct Call<'a> {
 impl Plugins {
     /// Plugins are searched for in `directories`, in order.
     pub fn new(directories: Vec<PathBuf>) -> Self {
-        let names: Vec<String> =
-            directories.iter().map(|directory| directory.display().to_string()).collect();
+        Self::of(LiveSettings::new(Live { cni_bin_dirs: directories, ..Live::default() }))
+    }
+
+    /// Plugins are searched for in the directories that are set at the time.
+    pub fn of(live: LiveSettings) -> Self {
         let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
-        Self { directories, path: names.join(":"), versions: Mutex::default(), searches, metrics }
+        Self { live, versions: Mutex::default(), searches, metrics }
     }
 
     /// The metrics of their calls.
@@ -64,15 +67,18 @@ impl Plugins {
         &self.metrics
     }
 
-    /// Where plugins are searched for.
-    pub fn directories(&self) -> &[PathBuf] {
-        &self.directories
+    /// The directories, in the form of `PATH`.
+    fn path(&self) -> String {
+        let live = self.live.current();
+        let names = live.cni_bin_dirs.iter().map(|directory| directory.display().to_string());
+        names.collect::<Vec<_>>().join(":")
     }
 
     /// The executable of a plugin. Its file system may hang, so the search runs on blocking threads,
     /// and searches that hang occupy only a few of them.
     async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, Stamp), Failure> {
-        let paths: Vec<PathBuf> = self.directories.iter().map(|dir| dir.join(kind)).collect();
+        let paths: Vec<PathBuf> =
+            self.live.current().cni_bin_dirs.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
             let permit = Arc::clone(&self.searches).acquire_owned().await;
             let search = move || {
@@ -81,7 +87,7 @@ impl Plugins {
             };
             tokio::task::spawn_blocking(search).await
         };
-        let searched = || self.path.clone();
+        let searched = || self.path();
         let Ok(found) = time::timeout(timeout.min(SEARCH_TIMEOUT), searching).await else {
             return Err(Failure::Unsearchable { searched: searched() });
         };
@@ -161,6 +167,7 @@ impl Plugins {
     ) -> Result<Vec<u8>, Failure> {
         let (program, _) = self.find(kind, timeout).await?;
         let text = Value::Object(input.clone()).to_string();
+        let path = self.path();
         // All are set, even when empty, so that nothing is inherited.
         let environment = [
             ("CNI_COMMAND", call.command),
@@ -168,7 +175,7 @@ impl Plugins {
             ("CNI_NETNS", call.netns),
             ("CNI_IFNAME", call.interface),
             ("CNI_ARGS", call.arguments),
-            ("CNI_PATH", self.path.as_str()),
+            ("CNI_PATH", path.as_str()),
         ];
         let job = Program {
             executable: &program,

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::skips::{Lack, skip};
 use crate::{
+    config::live::Live,
     host::{
         netns::{self, resident::enter_new_namespace},
         process::{self, Ending, Program},
@@ -64,8 +65,9 @@ fn bridge(node: &TestNode, version: &str, ranges: &Value) -> Value {
 }
 
 fn start(node: &TestNode, plugins: PathBuf) -> Network {
-    let mut settings = node.settings();
-    settings.bin_dirs = vec![plugins];
+    let settings = node.settings();
+    let live = (*settings.live.current()).clone();
+    settings.live.replace(Live { cni_bin_dirs: vec![plugins], ..live });
     Network::start(settings)
 }
 

@@ -185,11 +185,11 @@ fn socket(bridge: &Bridge) -> PathBuf {
     bridge.node().path("run/admin.sock")
 }
 
-async fn connect(bridge: &Bridge) -> UnixStream {
+pub(super) async fn connect(bridge: &Bridge) -> UnixStream {
     UnixStream::connect(socket(bridge)).await.unwrap()
 }
 
-async fn ask(bridge: &Bridge, method: &str, path: &str) -> String {
+pub(super) async fn ask(bridge: &Bridge, method: &str, path: &str) -> String {
     say(connect(bridge).await, &request(method, path)).await
 }
 
@@ -198,7 +198,7 @@ fn request(method: &str, path: &str) -> String {
 }
 
 /// Everything the server says until it hangs up.
-async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
+pub(super) async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
     let talk = async {
         // A server may have had enough before the end.
         let _ = stream.write_all(words.as_bytes()).await;
@@ -209,21 +209,21 @@ async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> St
     timeout(LONG, talk).await.expect("an answer in time")
 }
 
-fn status(answer: &str) -> u16 {
+pub(super) fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
 }
 
-fn body(answer: &str) -> String {
+pub(super) fn body(answer: &str) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
-fn figure(text: &str, series: &str) -> f64 {
+pub(super) fn figure(text: &str, series: &str) -> f64 {
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
 /// A port that nobody has now.
-async fn free_address() -> SocketAddr {
+pub(super) async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 

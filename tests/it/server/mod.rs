@@ -22,6 +22,7 @@ mod networks;
 mod outages;
 mod pods;
 mod random;
+mod reload;
 mod repeated_calls;
 mod second_server;
 mod stats;

@@ -177,7 +177,8 @@ impl Bridge {
         Self::serve(settings, environment, node, time_limit).await
     }
 
-    async fn serve(
+    /// A server with these settings of the node.
+    pub(crate) async fn serve(
         settings: Settings,
         environment: Environment,
         node: Node,

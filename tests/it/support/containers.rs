@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dockbridge::{
-    cdi::registry::Registry,
     checkpoint::directory::Checkpoints,
     concurrency::keyed_locks::KeyedLocks,
+    config::live::LiveSettings,
     container::{
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
@@ -46,7 +46,7 @@ impl Verbs {
         let dependencies = ContainerDependencies {
             logs: Logs::start(format, state.join("logs"), engine.clone()),
             image_files: image_files.clone(),
-            cdi: Registry::default(),
+            live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),
             resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
             engine,

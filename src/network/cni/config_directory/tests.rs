@@ -6,7 +6,7 @@ use super::*;
 use crate::network::fixture::TestNode;
 
 async fn select_from(node: &TestNode) -> Selection {
-    let plugins = Plugins::new(node.settings().bin_dirs);
+    let plugins = Plugins::new(node.bin_dirs());
     select(&node.path("conf"), &plugins, Duration::from_secs(10)).await
 }
 

@@ -10,7 +10,7 @@ use crate::{error::Kind, network::fixture::TestNode};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn plugins(node: &TestNode) -> Plugins {
-    Plugins::new(node.settings().bin_dirs)
+    Plugins::new(node.bin_dirs())
 }
 
 async fn run_as(node: &TestNode, timeout: Duration) -> Result<Vec<u8>, PluginError> {

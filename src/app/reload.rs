@@ -1,0 +1,174 @@
+//! Reads the settings again while dockbridge runs, and puts the live ones in force: all, or none.
+//!
+//! One task answers SIGHUP and the admin server, so reloads come one after another.
+
+use std::{convert::Infallible, future::pending, time::Duration};
+
+use tokio::{signal::unix::Signal, sync::mpsc, task::spawn_blocking, time::timeout};
+use tracing::{info, warn};
+
+use crate::{
+    admin::context::ReloadRequest,
+    config::{
+        diff::{Difference, differences, names, reloaded},
+        key::Key,
+        live::{Live, LiveSettings},
+        raw::RawValue,
+        resolve::Resolved,
+        source::{ConfigSource, Variables},
+    },
+    error::chain,
+    telemetry::{
+        log::LogControl,
+        metric::{Counter, Family},
+        registry::{RegisterMetrics, Registry},
+    },
+};
+
+/// Counts reloads. Clones count together.
+#[derive(Clone, Debug)]
+pub(super) struct ReloadMetrics {
+    reloads: Family<Counter, 1>,
+    applied: Counter,
+    refused: Counter,
+}
+
+impl Default for ReloadMetrics {
+    fn default() -> Self {
+        let reloads = Family::default();
+        let [applied, refused] = ["applied", "refused"].map(|result| reloads.with([result]));
+        Self { reloads, applied, refused }
+    }
+}
+
+impl RegisterMetrics for ReloadMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register_family(
+            "dockbridge_config_reloads_total",
+            &["result"],
+            "Reloads of the settings; a refused one changed nothing",
+            &self.reloads,
+        );
+    }
+}
+
+/// Reads the settings again.
+pub(super) struct Reloader {
+    source: ConfigSource,
+    running: Vec<RawValue>,
+    live: LiveSettings,
+    log: LogControl,
+    metrics: ReloadMetrics,
+}
+
+impl Reloader {
+    /// For settings from `source`, of which `running` are in force.
+    pub(super) fn new(
+        (source, running): (ConfigSource, Vec<RawValue>),
+        live: LiveSettings,
+        log: LogControl,
+    ) -> Self {
+        Self { source, running, live, log, metrics: ReloadMetrics::default() }
+    }
+
+    pub(super) const fn metrics(&self) -> &ReloadMetrics {
+        &self.metrics
+    }
+
+    /// Answers signals and requests; never returns.
+    pub(super) async fn run(
+        mut self,
+        mut hangups: Option<Signal>,
+        mut requests: mpsc::Receiver<ReloadRequest>,
+    ) -> Infallible {
+        loop {
+            tokio::select! {
+                () = received(&mut hangups) => drop(self.reload(None).await),
+                Some(request) = requests.recv() => {
+                    let ReloadRequest { apply, variables, answer } = request;
+                    let text = match apply {
+                        true => self.reload(variables).await,
+                        false => self.preview(variables).await,
+                    };
+                    // The caller may have gone.
+                    let _ = answer.send(text);
+                }
+            }
+        }
+    }
+
+    async fn preview(&self, variables: Option<Variables>) -> Result<String, String> {
+        let (_, new) = self.read(variables).await?;
+        let lines = self.differences(&new).into_iter().map(|one| format!("{one}\n"));
+        let lines: String = lines.collect();
+        Ok(if lines.is_empty() { "nothing would change\n".to_owned() } else { lines })
+    }
+
+    async fn reload(&mut self, variables: Option<Variables>) -> Result<String, String> {
+        let applied = self.apply(variables).await;
+        match &applied {
+            Ok((changed, needs_restart)) => {
+                info!(changed, needs_restart, "configuration reloaded");
+                self.metrics.applied.inc();
+            }
+            Err(error) => {
+                warn!(error = error.trim_end(), "configuration not reloaded; nothing was changed");
+                self.metrics.refused.inc();
+            }
+        }
+        let (changed, needs_restart) = applied?;
+        let mut text = match changed.as_str() {
+            "" => "nothing changed\n".to_owned(),
+            names => format!("changed: {names}\n"),
+        };
+        if !needs_restart.is_empty() {
+            text += &format!("needs a restart: {needs_restart}\n");
+        }
+        Ok(text)
+    }
+
+    /// The names of the settings that were changed, and of those that need a restart.
+    async fn apply(&mut self, variables: Option<Variables>) -> Result<(String, String), String> {
+        let (source, new) = self.read(variables).await?;
+        let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
+            self.differences(&new).into_iter().partition(Difference::needs_restart);
+        let next = reloaded(&self.running, &new).map_err(|error| format!("{error}\n"))?;
+        self.live.replace(Live::from(&next.settings));
+        self.log.set(next.settings.log.format, next.settings.log.level);
+        (self.source, self.running) = (source, next.values);
+        Ok((names(&changed), names(&waiting)))
+    }
+
+    /// Reads the settings, with the environment replaced where one is given.
+    async fn read(&self, variables: Option<Variables>) -> Result<(ConfigSource, Resolved), String> {
+        let mut source = self.source.clone();
+        source.variables = variables.unwrap_or(source.variables);
+        let reading = spawn_blocking(move || (source.resolve(), source));
+        let late = || format!("the configuration was not read within {READ_TIMEOUT:?}\n");
+        let read = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
+        let (resolved, source) = read.map_err(|error| format!("{error}\n"))?;
+        Ok((source, resolved.map_err(|error| format!("{}\n", chain(&error)))?))
+    }
+
+    /// The log may have been changed by `dockbridge debug log-level` as well.
+    fn differences(&self, new: &Resolved) -> Vec<Difference> {
+        let mut running = self.running.clone();
+        if let Some(value) = running.iter_mut().find(|value| value.key == Key::LogLevel) {
+            value.text = self.log.level().to_string();
+        }
+        differences(&running, new)
+    }
+}
+
+async fn received(hangups: &mut Option<Signal>) {
+    let received = match hangups {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        pending::<()>().await;
+    }
+}
+
+/// A file system that hangs must not end reloads for ever.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);

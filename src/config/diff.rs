@@ -1,0 +1,101 @@
+//! What a reload would change: a pure comparison of the settings in force with those to come.
+
+use std::fmt;
+
+use super::{
+    error::ConfigError,
+    key::{Change, Key},
+    print::quoted,
+    raw::RawValue,
+    resolve::Resolved,
+    settings::Settings,
+};
+
+/// A setting whose value differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Which setting.
+    pub key: Key,
+    /// The value in force, as it was written.
+    pub running: String,
+    /// The value to come, and where it is written.
+    pub new: RawValue,
+}
+
+impl Difference {
+    /// Whether it takes a restart.
+    pub fn needs_restart(&self) -> bool {
+        self.key.definition().change == Change::Restart
+    }
+}
+
+impl fmt::Display for Difference {
+    /// One line, without credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [running, new] = [&self.running, &self.new.text].map(|text| quoted(&masked(text)));
+        write!(f, "{}: {running} -> {new} ({})", self.key.name(), self.new.source)?;
+        if self.needs_restart() { f.write_str(", needs a restart") } else { Ok(()) }
+    }
+}
+
+/// The settings whose values differ, in the order of [`Key::ALL`]. Another spelling of the same value
+/// is no difference.
+pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
+    let before = Settings::new(running).ok();
+    let differs = |value: &&RawValue| {
+        let changed = replaced(running, |key| key == value.key, &new.values);
+        Settings::new(&changed).ok() != before
+    };
+    let differing = new.values.iter().filter(differs);
+    differing
+        .map(|value| Difference {
+            key: value.key,
+            running: text(running, value.key).to_owned(),
+            new: value.clone(),
+        })
+        .collect()
+}
+
+/// The settings in force after a reload: those that it can change are as in `new`.
+///
+/// # Errors
+/// A running value is malformed.
+pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
+    let is_live = |key: Key| key.definition().change == Change::Reload;
+    let values = replaced(running, is_live, &new.values);
+    Ok(Resolved { settings: Settings::new(&values)?, values })
+}
+
+/// Names of settings for one line of text; empty for none.
+pub fn names<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
+    let names: Vec<&str> = differences.into_iter().map(|one| one.key.name()).collect();
+    names.join(", ")
+}
+
+/// `values`, with those that `is_taken` names from `others`.
+fn replaced(
+    values: &[RawValue],
+    is_taken: impl Fn(Key) -> bool,
+    others: &[RawValue],
+) -> Vec<RawValue> {
+    let kept = values.iter().filter(|value| !is_taken(value.key));
+    let taken = others.iter().filter(|value| is_taken(value.key));
+    let mut all: Vec<RawValue> = kept.chain(taken).cloned().collect();
+    all.sort_by_key(|value| value.key);
+    all
+}
+
+fn text(values: &[RawValue], key: Key) -> &str {
+    values.iter().find(|value| value.key == key).map_or(key.default(), |value| value.text.trim())
+}
+
+/// An address without its user name and password.
+fn masked(text: &str) -> String {
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+        Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What counts as a change, what a reload takes over, and what is printed.
+
+use super::{
+    super::{raw::Source, resolve::resolve},
+    *,
+};
+
+fn resolved(values: &[(Key, &str)]) -> Resolved {
+    let given = values.iter().map(|(key, text)| RawValue {
+        key: *key,
+        text: (*text).to_owned(),
+        source: Source::Flag(key.name()),
+    });
+    resolve(given.collect(), None, &|_| None).unwrap()
+}
+
+fn lines(running: &[(Key, &str)], new: &[(Key, &str)]) -> Vec<String> {
+    let found = differences(&resolved(running).values, &resolved(new));
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_difference_is_named_with_both_values_and_its_source() {
+    let nothing: [&str; 0] = [];
+    assert_eq!(lines(&[], &[]), nothing);
+    assert_eq!(
+        lines(&[(Key::LogLevel, "warn")], &[(Key::LogLevel, "debug"), (Key::StateDir, "/s")]),
+        [
+            "state-dir: \"/var/lib/dockbridge\" -> \"/s\" (flag --state-dir), needs a restart",
+            "log-level: \"warn\" -> \"debug\" (flag --log-level)",
+        ]
+    );
+    assert_eq!(
+        lines(&[(Key::LogFormat, "json")], &[]),
+        ["log-format: \"json\" -> \"text\" (default)"]
+    );
+}
+
+#[test]
+fn another_spelling_is_no_difference() {
+    let running = [(Key::LogLevel, "warn"), (Key::RuntimeRequestTimeout, "110s")];
+    let new = [(Key::LogLevel, " warning "), (Key::RuntimeRequestTimeout, "1m50s")];
+    assert!(lines(&running, &new).is_empty());
+}
+
+#[test]
+fn every_setting_can_differ_and_a_reload_takes_over_the_live_ones_only() {
+    let others = Key::ALL.map(|key| {
+        let text = match key {
+            Key::Network => "docker",
+            Key::ContainerLogFormat => "docker",
+            Key::PodCidr => "10.0.0.0/8",
+            Key::StreamingAddr | Key::MetricsAddr => ":1",
+            Key::ImagePullProgressDeadline | Key::RuntimeRequestTimeout => "7s",
+            Key::PinnedImages | Key::PinnedImageLabels | Key::SandboxImage => "busybox",
+            Key::CollectImages => "pulled",
+            Key::LogFormat => "json",
+            Key::LogLevel => "debug",
+            Key::TracingEndpoint => "h:1",
+            Key::TracingSamplingRatePerMillion => "3",
+            _ => "/other",
+        };
+        (key, text)
+    });
+    let (running, new) = (resolved(&[]), resolved(&others));
+    let all = differences(&running.values, &new);
+    assert_eq!(all.iter().map(|one| one.key).collect::<Vec<_>>(), Key::ALL);
+    let after = reloaded(&running.values, &new).unwrap();
+    let left = differences(&after.values, &new);
+    assert!(left.iter().all(Difference::needs_restart), "{left:?}");
+    assert_eq!(left.len(), all.iter().filter(|one| one.needs_restart()).count());
+    assert_eq!(after.settings.state_dir, running.settings.state_dir);
+    assert_eq!(after.settings.log, new.settings.log);
+    assert_eq!(names(left.iter().take(2)), "listen, docker");
+}
+
+#[test]
+fn credentials_are_never_printed() {
+    let line = &lines(
+        &[(Key::TracingEndpoint, "http://me:s3cret@old:4317")],
+        &[(Key::TracingEndpoint, "http://me:p@ss@new:4317")],
+    );
+    assert!(line[0].contains("\"http://***@old:4317\" -> \"http://***@new:4317\""), "{line:?}");
+    assert!(!line[0].contains("s3cret") && !line[0].contains("ss@"), "{line:?}");
+}

@@ -1,0 +1,76 @@
+//! The settings that modules read at each use, because a reload can change them.
+//!
+//! Settings behind a handle of the process (log, metrics address, traces) are not here: who reloads
+//! changes those handles.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::settings::Settings;
+use crate::model::pinned_images::{CollectImages, PinnedImages};
+
+/// The settings that are read at each use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// CNI configurations.
+    pub cni_conf_dir: PathBuf,
+    /// CNI plugins, searched in this order.
+    pub cni_bin_dirs: Vec<PathBuf>,
+    /// CDI specifications; a later directory wins.
+    pub cdi_spec_dirs: Vec<PathBuf>,
+    /// Pod CIDRs until kubelet sends some.
+    pub pod_cidrs: Vec<String>,
+    /// Docker client configuration with the credentials for the pause image's registry.
+    pub registry_config: Option<PathBuf>,
+    /// Images that kubelet must not remove.
+    pub pins: PinnedImages,
+    /// Which images kubelet may remove.
+    pub collect: CollectImages,
+}
+
+impl From<&Settings> for Live {
+    fn from(settings: &Settings) -> Self {
+        Self {
+            cni_conf_dir: settings.cni.conf_dir.clone(),
+            cni_bin_dirs: settings.cni.bin_dirs.clone(),
+            cdi_spec_dirs: settings.cdi_spec_dirs.clone(),
+            pod_cidrs: settings.pod_cidrs.clone(),
+            registry_config: settings.registry_config.clone(),
+            pins: settings.pins.clone(),
+            collect: settings.collect,
+        }
+    }
+}
+
+/// The live settings in force. Clones share them.
+#[derive(Clone, Debug)]
+pub struct LiveSettings(watch::Sender<Arc<Live>>);
+
+impl LiveSettings {
+    /// Begins with these.
+    pub fn new(live: Live) -> Self {
+        Self(watch::Sender::new(Arc::new(live)))
+    }
+
+    /// Those in force now.
+    pub fn current(&self) -> Arc<Live> {
+        Arc::clone(&self.0.borrow())
+    }
+
+    /// Puts others in force, all at once.
+    pub fn replace(&self, live: Live) {
+        self.0.send_replace(Arc::new(live));
+    }
+
+    /// Notices each replacement from now on.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Live>> {
+        self.0.subscribe()
+    }
+}
+
+impl Default for LiveSettings {
+    fn default() -> Self {
+        Self::new(Live::default())
+    }
+}

@@ -1,0 +1,65 @@
+//! Where the settings come from, kept so that they can be resolved again while the program runs.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{
+    error::ConfigError,
+    key::Key,
+    raw::RawValue,
+    resolve::{CONFIG_VARIABLE, Resolved, resolve},
+};
+
+/// The variables that settings can be given in, with their values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// Those of `environment`, which reads one.
+    pub fn read(environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        let ours = Key::ALL.into_iter().map(Key::environment_variable);
+        let names = ours.chain(OTHERS.map(str::to_owned));
+        Self(names.filter_map(|name| environment(&name).map(|text| (name, text))).collect())
+    }
+
+    /// As a JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self.0).to_string()
+    }
+
+    /// From a JSON object of strings; none where it is something else.
+    pub fn from_json(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok().map(Self)
+    }
+}
+
+/// Command line, file and environment.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigSource {
+    /// The values typed.
+    pub flags: Vec<RawValue>,
+    /// The file named by `--config`.
+    pub config: Option<PathBuf>,
+    /// The environment.
+    pub variables: Variables,
+}
+
+impl ConfigSource {
+    /// The same without a file.
+    pub fn without_file(&self) -> Self {
+        let mut source = Self { config: None, ..self.clone() };
+        source.variables.0.remove(CONFIG_VARIABLE);
+        source
+    }
+
+    /// Reads the file, and resolves the settings. Blocks on the disk.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    pub fn resolve(&self) -> Result<Resolved, ConfigError> {
+        let variable = |name: &str| self.variables.0.get(name).cloned();
+        resolve(self.flags.clone(), self.config.clone(), &variable)
+    }
+}
+
+/// Besides one for each setting: that of the file, and those of Docker's own clients.
+const OTHERS: [&str; 4] = [CONFIG_VARIABLE, "DOCKER_HOST", "DOCKER_CONFIG", "HOME"];
