@@ -5,7 +5,7 @@
 //! any bytes. It fails by panicking. Not part of a release build.
 
 use crate::{
-    cdi, checkpoint, config, container, engine, host, image, logs, model, network, stats,
+    cdi, checkpoint, config, container, engine, host, image, logs, model, network, rpc, stats,
     streaming, telemetry, translate,
 };
 
@@ -19,8 +19,9 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 27] = [
+pub const TARGETS: [Target; 28] = [
     target("accounts", model::fuzz::accounts),
+    target("authorities", rpc::fuzz::authorities),
     target("cdi", cdi::fuzz::specification),
     target("cgroup", stats::fuzz::cgroup),
     target("checkpoint", checkpoint::fuzz::stored),

@@ -22,6 +22,7 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
+use super::authority_filter::AuthorityFilter;
 use crate::host::readiness::Registered;
 
 /// A connection that is watched for reading, and for writing from the first time it was full.
@@ -31,15 +32,9 @@ pub(super) struct Connection {
     /// None only when it could not be watched anew: then it is as good as closed.
     socket: Option<Registered<UnixStream>>,
     has_been_full: bool,
-    /// Until the client has sent the HTTP/2 preface.
-    opening: Option<Opening>,
-}
-
-/// A client that has not sent the preface yet.
-#[derive(Debug)]
-struct Opening {
-    missing: usize,
-    until: Pin<Box<Sleep>>,
+    filter: AuthorityFilter,
+    /// When a client is disconnected that has not sent the HTTP/2 preface.
+    opening: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
@@ -49,16 +44,15 @@ impl Connection {
     /// The runtime cannot watch it.
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = Registered::new(stream.into_std()?, Interest::READABLE)?;
-        let opening = Some(Opening { missing: PREFACE, until: Box::pin(sleep(time_limit)) });
-        Ok(Self { socket: Some(socket), has_been_full: false, opening })
+        let opening = Some(Box::pin(sleep(time_limit)));
+        let filter = AuthorityFilter::new();
+        Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
     }
 
-    /// Records that so many bytes were read.
-    fn received(&mut self, length: usize) {
-        if let Some(opening) = &mut self.opening {
-            opening.missing = opening.missing.saturating_sub(length);
-        }
-        self.opening.take_if(|opening| opening.missing == 0);
+    /// What was read goes through the filter.
+    fn received(&mut self, bytes: &mut [u8]) {
+        self.filter.overwrite(bytes);
+        self.opening.take_if(|_| self.filter.has_begun());
     }
 
     fn socket(&self) -> io::Result<&Registered<UnixStream>> {
@@ -98,7 +92,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Some(opening) = &mut this.opening
-            && opening.until.as_mut().poll(turn).is_ready()
+            && opening.as_mut().poll(turn).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -113,8 +107,8 @@ impl AsyncRead for Connection {
                     if 0 < read && read < wanted {
                         ready.clear_ready();
                     }
+                    this.received(free.get_mut(..read).unwrap_or_default());
                     buffer.advance(read);
-                    this.received(read);
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -169,9 +163,6 @@ impl Connected for Connection {
 
     fn connect_info(&self) {}
 }
-
-/// Bytes that HTTP/2 begins with.
-const PREFACE: usize = 24;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,8 @@ pub mod chunks;
 pub mod cri_socket;
 pub mod encoded_lists;
 pub mod events;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 pub mod image;
 pub mod layer;
 pub mod listener;
@@ -15,6 +17,7 @@ pub mod runtime;
 pub mod server;
 pub mod status;
 
+mod authority_filter;
 mod condition;
 mod connection;
 mod deadline;

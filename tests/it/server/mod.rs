@@ -10,6 +10,7 @@
 )]
 
 mod admin;
+mod authorities;
 mod exec;
 mod faults;
 mod frames;

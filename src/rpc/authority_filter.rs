@@ -1,0 +1,320 @@
+//! Lets in clients whose `:authority` is not a valid one.
+//!
+//! grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, gRPC's C core (Python,
+//! Ruby, C++) its percent-encoded form, and the HTTP/2 library resets every such call. Nothing here
+//! reads the authority. So each one that a client spells out is overwritten with as many letters,
+//! in the bytes that were read, before the library sees them.
+//!
+//! No length changes, so nothing has to be held back. The decoder's table keeps its meaning, too: a
+//! plain value keeps its length. A Huffman-coded one becomes a letter for each byte, which is not
+//! longer than what the client has in its own table, as the code is used where it saves bytes: the
+//! decoder keeps its entries at least as long as the client does, and every index of the client
+//! means the same entry (RFC 7541, section 4).
+//!
+//! A name that is an index into the dynamic table is not followed: `:authority` has an index in the
+//! static one, which encoders use.
+
+/// How far a connection's bytes have been read.
+#[derive(Debug)]
+pub(super) struct AuthorityFilter {
+    part: Part,
+    field: Field,
+}
+
+/// A part of the connection (RFC 9113, sections 3.4, 4.1 and 6.2), with what is left of it.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Preface {
+        left: usize,
+    },
+    FrameHeader {
+        bytes: [u8; 9],
+        known: usize,
+    },
+    PadLength {
+        block: Block,
+        has_priority: bool,
+    },
+    Priority {
+        left: usize,
+        block: Block,
+    },
+    Fields(Block),
+    /// Payload of other frames, and padding.
+    Skipped {
+        left: usize,
+    },
+}
+
+/// A header block, or the piece of one that is in a frame.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    left: usize,
+    padding: usize,
+}
+
+/// A part of a header block (RFC 7541, sections 5 and 6). A block may run over several frames.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Start,
+    /// More bytes of an index. No index of more than one byte is that of `:authority`.
+    LongIndex {
+        has_value: bool,
+    },
+    Length(Text),
+    LongLength {
+        text: Text,
+        length: usize,
+        shift: u32,
+    },
+    Content {
+        text: Text,
+        left: usize,
+    },
+    /// This is no header block: the HTTP/2 library ends the connection.
+    Invalid,
+}
+
+/// A string.
+#[derive(Clone, Copy, Debug)]
+enum Text {
+    /// A name, with what is missing until it is `:authority`; none when it is another one.
+    Name { missing: Option<&'static [u8]> },
+    /// A value, and what its bytes are overwritten with.
+    Value { letter: Option<u8> },
+    /// The value of `:authority`, before it is known how it is coded.
+    Authority,
+}
+
+impl AuthorityFilter {
+    /// The filter of a new connection.
+    pub(super) fn new() -> Self {
+        Self { part: Part::Preface { left: PREFACE }, field: Field::Start }
+    }
+
+    /// Whether the client has sent what HTTP/2 begins with.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.part, Part::Preface { .. })
+    }
+
+    /// Takes the next bytes that were read, and overwrites the authorities in them.
+    pub(super) fn overwrite(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            let taken = self.take(bytes);
+            bytes = bytes.get_mut(taken..).unwrap_or_default();
+        }
+    }
+
+    /// Goes on by at least a part that is empty, and says how many bytes were taken.
+    fn take(&mut self, bytes: &mut [u8]) -> usize {
+        let first = bytes.first().copied().unwrap_or_default();
+        match &mut self.part {
+            Part::Preface { left } | Part::Skipped { left } => {
+                let taken = count(left, bytes.len());
+                if *left == 0 {
+                    self.part = Part::FrameHeader { bytes: [0; 9], known: 0 };
+                }
+                taken
+            }
+            Part::FrameHeader { bytes, known } => {
+                if let Some(byte) = bytes.get_mut(*known) {
+                    *byte = first;
+                }
+                *known += 1;
+                if *known == bytes.len() {
+                    let header = *bytes;
+                    self.part = self.payload(header);
+                }
+                1
+            }
+            Part::PadLength { block, has_priority } => {
+                let padding = usize::from(first).min(block.left);
+                let block = Block { left: block.left - padding, padding };
+                self.part = if *has_priority { priority(block) } else { Part::Fields(block) };
+                1
+            }
+            Part::Priority { left, block } => {
+                let taken = count(left, bytes.len());
+                if *left == 0 {
+                    self.part = Part::Fields(*block);
+                }
+                taken
+            }
+            Part::Fields(block) => {
+                let taken = count(&mut block.left, bytes.len());
+                if block.left == 0 {
+                    self.part = Part::Skipped { left: block.padding };
+                }
+                self.field.overwrite(bytes.get_mut(..taken).unwrap_or_default());
+                taken
+            }
+        }
+    }
+
+    /// What comes behind a frame's header.
+    fn payload(&mut self, header: [u8; 9]) -> Part {
+        let [long, middle, short, kind, flags, ..] = header;
+        let length = usize::from(long) << 16 | usize::from(middle) << 8 | usize::from(short);
+        let block = Block { left: length, padding: 0 };
+        match kind {
+            HEADERS => {
+                self.field = Field::Start;
+                let has_priority = flags & PRIORITY != 0;
+                if flags & PADDED == 0 {
+                    return if has_priority { priority(block) } else { Part::Fields(block) };
+                }
+                match length.checked_sub(1) {
+                    Some(left) => Part::PadLength { block: Block { left, ..block }, has_priority },
+                    None => Part::Skipped { left: 0 },
+                }
+            }
+            CONTINUATION => Part::Fields(block),
+            _ => Part::Skipped { left: length },
+        }
+    }
+}
+
+fn priority(block: Block) -> Part {
+    match block.left.checked_sub(PRIORITY_LENGTH) {
+        Some(left) => Part::Priority { left: PRIORITY_LENGTH, block: Block { left, ..block } },
+        None => Part::Skipped { left: block.left + block.padding },
+    }
+}
+
+/// Takes from what is left at most what is there.
+fn count(left: &mut usize, there: usize) -> usize {
+    let taken = there.min(*left);
+    *left -= taken;
+    taken
+}
+
+impl Field {
+    fn overwrite(&mut self, mut bytes: &mut [u8]) {
+        while let Some(first) = bytes.first().copied() {
+            let mut taken = 1;
+            *self = match *self {
+                Self::Start => Self::of(first),
+                Self::LongIndex { has_value } if first & MORE == 0 => Self::behind_index(has_value),
+                Self::LongIndex { has_value } => Self::LongIndex { has_value },
+                Self::Length(text) => Self::content(text.coded_as(first), first & !CODED),
+                Self::LongLength { text, length, shift } => {
+                    Self::longer(text, length, shift, first)
+                }
+                Self::Content { text, mut left } => {
+                    taken = count(&mut left, bytes.len());
+                    let text = text.overwrite(bytes.get_mut(..taken).unwrap_or_default());
+                    if left == 0 { text.next() } else { Self::Content { text, left } }
+                }
+                Self::Invalid => return,
+            };
+            bytes = bytes.get_mut(taken..).unwrap_or_default();
+        }
+    }
+
+    /// What its first byte says of a field: an index, a table size or a literal.
+    fn of(first: u8) -> Self {
+        let (most, has_value) = match first.leading_zeros() {
+            0 => (0x7f, false),
+            1 => (0x3f, true),
+            2 => (0x1f, false),
+            _ => (0x0f, true),
+        };
+        match first & most {
+            index if index == most => Self::LongIndex { has_value },
+            0 if has_value => Self::Length(Text::Name { missing: None }),
+            AUTHORITY_INDEX if has_value => Self::Length(Text::Authority),
+            _ => Self::behind_index(has_value),
+        }
+    }
+
+    fn behind_index(has_value: bool) -> Self {
+        if has_value { Self::Length(Text::Value { letter: None }) } else { Self::Start }
+    }
+
+    /// The content that a length of one byte announces, or the rest of the length.
+    fn content(text: Text, length: u8) -> Self {
+        let (length, left) = (usize::from(length), usize::from(length));
+        if length == LONGEST {
+            Self::LongLength { text, length, shift: 0 }
+        } else {
+            Self::Content { text, left }
+        }
+    }
+
+    fn longer(text: Text, length: usize, shift: u32, byte: u8) -> Self {
+        // Far beyond the longest header list that is accepted.
+        if shift > 21 {
+            return Self::Invalid;
+        }
+        let length = length + (usize::from(byte & !MORE) << shift);
+        if byte & MORE == 0 {
+            Self::Content { text, left: length }
+        } else {
+            Self::LongLength { text, length, shift: shift + 7 }
+        }
+    }
+}
+
+impl Text {
+    /// The same when it is known from the first byte of its length whether it is Huffman-coded.
+    fn coded_as(self, first: u8) -> Self {
+        let is_coded = first & CODED != 0;
+        match self {
+            Self::Name { .. } => {
+                Self::Name { missing: Some(if is_coded { CODED_NAME } else { NAME }) }
+            }
+            Self::Authority => {
+                Self::Value { letter: Some(if is_coded { CODED_LETTER } else { LETTER }) }
+            }
+            Self::Value { .. } => self,
+        }
+    }
+
+    /// Reads or overwrites a piece of it.
+    fn overwrite(self, piece: &mut [u8]) -> Self {
+        match self {
+            Self::Name { missing } => {
+                return Self::Name {
+                    missing: missing.and_then(|missing| missing.strip_prefix(&*piece)),
+                };
+            }
+            Self::Value { letter: Some(letter) } => piece.fill(letter),
+            Self::Value { letter: None } | Self::Authority => {}
+        }
+        self
+    }
+
+    /// What comes behind it.
+    fn next(self) -> Field {
+        match self {
+            Self::Name { missing: Some([]) } => Field::Length(Self::Authority),
+            Self::Name { .. } => Field::Length(Self::Value { letter: None }),
+            Self::Value { .. } | Self::Authority => Field::Start,
+        }
+    }
+}
+
+/// Length of what HTTP/2 begins with.
+const PREFACE: usize = 24;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+const PRIORITY_LENGTH: usize = 5;
+
+/// Of `:authority` in the static table.
+const AUTHORITY_INDEX: u8 = 1;
+const NAME: &[u8] = b":authority";
+const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
+/// Of a length: the content is Huffman-coded.
+const CODED: u8 = 0x80;
+/// A length that does not fit into seven bits has this in them, and goes on.
+const LONGEST: usize = 0x7f;
+/// Of a byte of a long number: another one follows.
+const MORE: u8 = 0x80;
+/// `Z`, and its code of eight bits.
+const LETTER: u8 = b'Z';
+const CODED_LETTER: u8 = 0xfd;
+
+#[cfg(test)]
+mod tests;

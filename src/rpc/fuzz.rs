@@ -1,0 +1,17 @@
+//! An entry point for `make fuzz`: the bytes of a connection.
+
+use super::authority_filter::AuthorityFilter;
+use crate::fuzz::portions;
+
+/// However they are cut, the same bytes are overwritten.
+pub(crate) fn authorities(bytes: &[u8]) {
+    let mut whole = bytes.to_vec();
+    AuthorityFilter::new().overwrite(&mut whole);
+    let mut filter = AuthorityFilter::new();
+    let cut = portions(bytes).into_iter().flat_map(|piece| {
+        let mut piece = piece.to_vec();
+        filter.overwrite(&mut piece);
+        piece
+    });
+    assert_eq!(cut.collect::<Vec<_>>(), whole);
+}
