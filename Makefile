@@ -122,6 +122,10 @@ book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 	$(MDBOOK) build $(TARGET)/book-source --dest-dir $(TARGET)/book
 	@echo "open $(TARGET)/book/index.html"
 
+.PHONY: book-test
+book-test: build ## Run the commands of the guides and compare what they print; needs crictl (ENGINE=…)
+	$(WORLD) --engine $(ENGINE) -- tests/book.sh $(BUILT)
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	$(CARGO) clean

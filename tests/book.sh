@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Runs the commands of the guides in a private world and compares what they print with the page.
+#
+# usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl)
+#
+# Run are blocks of ```console behind a line `<!-- tested -->`, all of a page in one shell. `$ ` begins a command, `> `
+# goes on with it, other lines are what it prints. `…` stands for anything; ids, ages, ports and times may differ.
+# `<!-- tested: COMMAND -->` runs a command that readers do not see.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dockbridge=$(realpath "${1:?the path of dockbridge is missing}")
+shift
+command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
+
+main() {
+    local page failed=0 pages=("$@")
+    [ $# -gt 0 ] || pages=("$root"/docs/guides/*.md)
+    prepare
+    for page in "${pages[@]}"; do
+        grep -q '^<!-- tested' "$page" || continue
+        run_page "$page" || failed=1
+    done
+    exit "$failed"
+}
+
+# What the pages take as given: the usual socket of Docker, dockbridge in PATH and running, a folder to work in.
+prepare() {
+    place=$DOCKBRIDGE_WORLD/tmp/book
+    mkdir -p "$place/bin"
+    ln -s "$dockbridge" "$place/bin/dockbridge"
+    [ -e /run/docker.sock ] || ln -s "$DOCKBRIDGE_WORLD_DOCKER" /run/docker.sock
+    export PATH=$place/bin:$PATH DOCKER_HOST=unix:///run/docker.sock DOCKER_BUILDKIT=0
+    export DOCKBRIDGE_CNI_CONF_DIR=$DOCKBRIDGE_WORLD_CNI_CONF DOCKBRIDGE_CNI_BIN_DIR=$DOCKBRIDGE_WORLD_CNI_BIN
+    export DOCKBRIDGE_CNI_CACHE_DIR=$DOCKBRIDGE_WORLD_CNI_CACHE DOCKBRIDGE_STATE_DIR=$place/state
+    export CONTAINER_RUNTIME_ENDPOINT=unix:///run/dockbridge/dockbridge.sock CRI_CONFIG_FILE=$place/crictl.yaml
+    echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >"$CRI_CONFIG_FILE"
+    world=$DOCKBRIDGE_WORLD
+    # Names of settings begin with DOCKBRIDGE_, too.
+    image=$DOCKBRIDGE_WORLD_IMAGE conf=$DOCKBRIDGE_WORLD_CNI_CONF
+    unset "${!DOCKBRIDGE_WORLD@}"
+    export place image conf
+    cd "$place"
+    serve
+}
+
+# For the pages, too: begins dockbridge anew.
+serve() {
+    [ -z "${server:-}" ] || { kill "$server" && wait "$server" || true; }
+    dockbridge serve >>"$place/serve.log" 2>&1 &
+    server=$!
+    until crictl version >/dev/null 2>&1; do kill -0 "$server" || { cat "$place/serve.log"; exit 1; }; sleep 0.1; done
+}
+
+run_page() {
+    local page=$1 kind text number=0 passed=0 code=0
+    commands=() expected=()
+    while IFS= read -r kind && IFS= read -r text; do
+        case $kind in
+            command) commands+=("$text") expected+=("") ;;
+            more) commands[-1]+=$'\n'$text ;;
+            hidden) commands+=("$text") expected+=("hidden") ;;
+            output) expected[-1]+=$text$'\n' ;;
+        esac
+    done < <(blocks "$page")
+    rm -rf "$place/page" && mkdir "$place/page" && cd "$place/page"
+    for number in "${!commands[@]}"; do
+        run_one "${commands[$number]}" "${expected[$number]}" && passed=$((passed + 1)) || code=1
+    done
+    crictl rmp -fa >/dev/null 2>&1 || true
+    echo "${page#"$root"/}: $passed of ${#commands[@]} commands as printed"
+    return "$code"
+}
+
+run_one() {
+    local seen
+    eval "$1" >"$place/answer" 2>&1 </dev/null || true
+    [ "$2" != hidden ] || return 0
+    seen=$(plain <"$place/answer")
+    # shellcheck disable=SC2053  # the right side is a pattern
+    [[ $seen == $(plain <<<"$2" | pattern) ]] && return
+    printf -- '--- %s\nprinted:\n%s\nthe page has:\n%s\n' "$1" "$(cat "$place/answer")" "$2" >&2
+    return 1
+}
+
+# Pairs of lines: command, more, hidden or output, and the text.
+blocks() {
+    awk '
+        /^<!-- tested: / { sub(/^<!-- tested: /, ""); sub(/ -->$/, ""); print "hidden"; print; next }
+        /^<!-- tested -->/ { next_is = 1; next }
+        /^```console/ && next_is { inside = 1; next_is = 0; next }
+        /^```/ { inside = 0; next }
+        inside && /^\$ / { print "command"; print substr($0, 3); next }
+        inside && /^> / { print "more"; print substr($0, 3); next }
+        inside { print "output"; print }' "$1"
+}
+
+# Without what differs from run to run, and without crictl's warnings about its own configuration.
+plain() {
+    sed -E -e '/level=warning/d' -e 's/\b[0-9a-f]{64}\b/ID/g; s/\b[0-9a-f]{12,13}\b/ID/g' \
+        -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g; s/(Less than a|About a|[0-9]+) (second|minute)s?( ago)?/AGE/g' \
+        -e 's/:[0-9]{5}\b/:PORT/g; s/[ \t]+/ /g; s/ $//'
+}
+
+# For the right side of ==: everything literal but `…`.
+pattern() { sed -e 's/[][\\*?(){}|!+@]/\\&/g' -e 's/…/*/g'; }
+
+main "$@"
