@@ -35,7 +35,6 @@ prepare() {
     export DOCKBRIDGE_CNI_CACHE_DIR=$DOCKBRIDGE_WORLD_CNI_CACHE DOCKBRIDGE_STATE_DIR=$place/state
     export CONTAINER_RUNTIME_ENDPOINT=unix:///run/dockbridge/dockbridge.sock CRI_CONFIG_FILE=$place/crictl.yaml
     echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >"$CRI_CONFIG_FILE"
-    world=$DOCKBRIDGE_WORLD
     # Names of settings begin with DOCKBRIDGE_, too.
     image=$DOCKBRIDGE_WORLD_IMAGE conf=$DOCKBRIDGE_WORLD_CNI_CONF
     unset "${!DOCKBRIDGE_WORLD@}"
@@ -46,7 +45,7 @@ prepare() {
 
 # For the pages, too: begins dockbridge anew.
 serve() {
-    [ -z "${server:-}" ] || { kill "$server" && wait "$server" || true; }
+    if [ -n "${server:-}" ]; then kill "$server"; wait "$server" || true; fi
     dockbridge serve >>"$place/serve.log" 2>&1 &
     server=$!
     until crictl version >/dev/null 2>&1; do kill -0 "$server" || { cat "$place/serve.log"; exit 1; }; sleep 0.1; done
