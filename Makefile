@@ -59,9 +59,9 @@ demo: build ## Show a pod go up and down, with the time each step took
 	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
 
 .PHONY: install
-install: release ## Install the release build and its unit for systemd below PREFIX (/usr/local)
+install: release ## Install the release build and its units for systemd below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
-	$(AS_OWNER) install -D -m 0644 packaging/systemd/dockbridge.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(AS_OWNER) install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/dockbridge.{service,socket}
 	$(AS_OWNER) sed -i 's,^\(ExecStart\|ExecReload\)=/usr/,\1=$(PREFIX)/,' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 
 ##@ Build
@@ -180,6 +180,11 @@ test-power: toolchain ## Power cuts in an emulated machine while pods come and g
 	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
 	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
 	$(AS_ROOT) tests/env/power.sh --engine $(ENGINE) --cuts $(CUTS) $(if $(SEED),--seed $(SEED)) -- $(BUILT) "$$stories"
+
+.PHONY: test-packages
+test-packages: dist ## Install, upgrade, replace and purge the Debian packages around a running pod, in an emulated machine
+	$(CARGO) build --example client
+	$(AS_ROOT) tests/env/packages.sh $(PACKAGES)/dockbridge-*.tar.gz $(TARGET)/debug/examples/client
 
 .PHONY: bench
 bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)

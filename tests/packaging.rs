@@ -109,6 +109,11 @@ fn our_units_start_what_is_packaged() {
         read(&words);
         let reload = format!("\nExecReload={program} reload --environment\n");
         assert!(fs::read_to_string(path).unwrap().contains(&reload), "{path}");
+        let socket = path.replace(".service", ".socket");
+        let (unit, own) = (fs::read_to_string(&socket).unwrap(), read(&words).settings.listen);
+        let opened = unit.lines().find_map(|line| line.strip_prefix("ListenStream=")).unwrap();
+        // /var/run is a link to /run.
+        assert_eq!(own.to_string().replace("/var/run", "/run"), opened, "{socket}");
     }
 }
 

@@ -170,6 +170,8 @@ impl Writer {
                 self.inspecting.remove(&id);
                 self.handle_done(done);
             }
+            // Only the end of the runtime cancels tasks: nothing can be started again.
+            Wake::TaskEnded(Err(error)) if error.is_cancelled() => {}
             Wake::TaskEnded(Err(error)) => self.handle_panic(&error),
             Wake::PingDue => self.ping(),
             Wake::Publish | Wake::Close => {}
