@@ -73,14 +73,13 @@ pub async fn run_within(
     deadlines: Deadlines,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
-    let Environment { log, systemd, collector, locks, inherited, source, values, hangups, .. } =
+    let Environment { log, systemd, spans, locks, inherited, source, values, hangups, .. } =
         environment;
     let live = LiveSettings::new(Live::from(&settings));
     let (reloads, requests) = mpsc::channel(1);
-    let reloader = Reloader::new((source, values), live.clone(), log.clone());
     let cri = CriSocket::choose(&settings.listen, inherited)?;
     let path = cri.path().to_owned();
-    let span_export = SpanExport::start(collector);
+    let span_export = SpanExport::start(spans, &settings.tracing);
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let run_dir = &settings.run_dir;
@@ -90,6 +89,8 @@ pub async fn run_within(
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
+    let switches = (span_export.clone(), listeners.metrics_switch());
+    let reloader = Reloader::new((source, values), (live.clone(), log.clone()), switches);
     let (work, every, callers) = ((&tracker, &stopping), deadlines.sweep_every, deadlines.callers);
     let services =
         build((&settings, &live), deadlines, work, (&engines, endpoint.address())).await?;
@@ -134,10 +135,7 @@ pub async fn run_within(
     // Serving may have ended by itself.
     stopping.cancel();
     drop(own);
-    tracker.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
-        warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
-    }
+    drain(&tracker).await;
     tokio::join!(services.sandboxes.reconcile_checkpoints(), logs.close());
     admin.abort();
     // Its socket file is removed with it.
@@ -158,6 +156,14 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
         error = engines.failed() => return Err(error),
     }
     Ok(())
+}
+
+/// Waits for work that outlived its callers.
+async fn drain(tracker: &TaskTracker) {
+    tracker.close();
+    if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
+        warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
+    }
 }
 
 /// Whether pods can be run at all. With the engine's network it is enough to log what will fail.

@@ -12,7 +12,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener},
+    sync::mpsc,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -40,6 +41,35 @@ pub struct MetricsAddressError {
 pub struct Listeners {
     tcp: Option<TcpListener>,
     unix: Option<(Socket, UnixListener)>,
+    replacements: (MetricsSwitch, mpsc::UnboundedReceiver<Option<TcpListener>>),
+}
+
+/// Replaces the address of metrics while they are served. Clones are one.
+#[derive(Clone, Debug)]
+pub struct MetricsSwitch(mpsc::UnboundedSender<Option<TcpListener>>);
+
+impl MetricsSwitch {
+    /// Serves metrics there from now on, and no more where they were. Connections go on.
+    pub fn replace(&self, bound: Option<TcpListener>) {
+        // Nobody is there to take it only when dockbridge ends.
+        let _ = self.0.send(bound);
+    }
+}
+
+/// Binds the address of metrics, if there is one.
+///
+/// # Errors
+/// The address is in use, or not ours.
+pub async fn bind_metrics(
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, MetricsAddressError> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = TcpListener::bind(address).await;
+    let tcp = bound.map_err(|source| MetricsAddressError { address, source })?;
+    if let Ok(address) = tcp.local_addr() {
+        info!(%address, "serving metrics and health");
+    }
+    Ok(Some(tcp))
 }
 
 impl Listeners {
@@ -52,16 +82,7 @@ impl Listeners {
         run_dir: &Path,
         address: Option<SocketAddr>,
     ) -> Result<Self, MetricsAddressError> {
-        let tcp = match address {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(bound.map_err(|source| MetricsAddressError { address, source })?)
-            }
-            None => None,
-        };
-        if let Some(address) = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()) {
-            info!(%address, "serving metrics and health");
-        }
+        let tcp = bind_metrics(address).await?;
         let unix = Socket::private(&run_dir.join(SOCKET)).await;
         let unix = unix.inspect_err(|error| {
             warn!(
@@ -69,18 +90,26 @@ impl Listeners {
                 "cannot open the admin socket; `dockbridge debug` will not work"
             );
         });
-        Ok(Self { tcp, unix: unix.ok() })
+        let (switch, replacements) = mpsc::unbounded_channel();
+        Ok(Self { tcp, unix: unix.ok(), replacements: (MetricsSwitch(switch), replacements) })
+    }
+
+    /// To replace the address of metrics.
+    pub fn metrics_switch(&self) -> MetricsSwitch {
+        self.replacements.0.clone()
     }
 
     /// Serves for ever. Dropping the future closes all connections.
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
-        let Self { tcp, unix } = self;
+        let Self { mut tcp, unix, replacements: (_switch, mut replacements) } = self;
         let mut anybody = Guests::new(&context, Access::Public);
         let for_anybody = async move {
-            let Some(tcp) = tcp else { return pending().await };
             loop {
-                anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
+                tokio::select! {
+                    Some(next) = replacements.recv() => tcp = next,
+                    stream = accept(tcp.as_ref()) => anybody.admit(stream).await,
+                }
             }
         };
         let mut root = Guests::new(&context, Access::Root);
@@ -94,6 +123,13 @@ impl Listeners {
             never = for_anybody => never,
             never = for_root => never,
         }
+    }
+}
+
+async fn accept(tcp: Option<&TcpListener>) -> io::Result<TcpStream> {
+    match tcp {
+        Some(tcp) => tcp.accept().await.map(|(stream, _)| stream),
+        None => pending().await,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     host::{capability::Capability, inherited_socket::InheritedSocket},
     rpc::server::Silence,
     store::settings::StoreSettings,
-    telemetry::{log::LogControl, otlp::Collector, systemd::Systemd},
+    telemetry::{log::LogControl, systemd::Systemd, trace::SpanRecorder},
 };
 
 /// What the process was started with.
@@ -26,8 +26,8 @@ pub struct Environment {
     pub hangups: Option<Signal>,
     /// Gets notifications: ready, alive, stopping.
     pub systemd: Systemd,
-    /// Sends spans to a trace collector.
-    pub collector: Option<Collector>,
+    /// Records spans, where a trace collector is set.
+    pub spans: SpanRecorder,
     /// Locks against a second server on one engine.
     pub locks: EngineLocks,
     /// Listening sockets that systemd opened.

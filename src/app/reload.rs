@@ -7,8 +7,12 @@ use std::{convert::Infallible, future::pending, time::Duration};
 use tokio::{signal::unix::Signal, sync::mpsc, task::spawn_blocking, time::timeout};
 use tracing::{info, warn};
 
+use super::span_export::SpanExport;
 use crate::{
-    admin::context::ReloadRequest,
+    admin::{
+        context::ReloadRequest,
+        server::{MetricsSwitch, bind_metrics},
+    },
     config::{
         diff::{Difference, differences, names, reloaded},
         key::Key,
@@ -58,17 +62,20 @@ pub(super) struct Reloader {
     running: Vec<RawValue>,
     live: LiveSettings,
     log: LogControl,
+    spans: SpanExport,
+    metrics_address: MetricsSwitch,
     metrics: ReloadMetrics,
 }
 
 impl Reloader {
-    /// For settings from `source`, of which `running` are in force.
+    /// For settings from `source`, of which `running` are in force, and what they change.
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),
-        live: LiveSettings,
-        log: LogControl,
+        (live, log): (LiveSettings, LogControl),
+        (spans, metrics_address): (SpanExport, MetricsSwitch),
     ) -> Self {
-        Self { source, running, live, log, metrics: ReloadMetrics::default() }
+        let metrics = ReloadMetrics::default();
+        Self { source, running, live, log, spans, metrics_address, metrics }
     }
 
     pub(super) const fn metrics(&self) -> &ReloadMetrics {
@@ -133,8 +140,20 @@ impl Reloader {
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
             self.differences(&new).into_iter().partition(Difference::needs_restart);
         let next = reloaded(&self.running, &new).map_err(|error| format!("{error}\n"))?;
-        self.live.replace(Live::from(&next.settings));
-        self.log.set(next.settings.log.format, next.settings.log.level);
+        let has_changed = |key| changed.iter().any(|one| one.key == key);
+        let settings = &next.settings;
+        // First what may fail. The old address is served until the new one is bound.
+        if has_changed(Key::MetricsAddr) {
+            let bound = bind_metrics(settings.metrics_addr).await;
+            let bound = bound.map_err(|error| format!("{}\n", chain(&error)))?;
+            self.metrics_address.replace(bound);
+        }
+        if has_changed(Key::TracingEndpoint) {
+            self.spans.switch(&settings.tracing);
+        }
+        self.spans.sample(settings.tracing.per_million);
+        self.live.replace(Live::from(settings));
+        self.log.set(settings.log.format, settings.log.level);
         (self.source, self.running) = (source, next.values);
         Ok((names(&changed), names(&waiting)))
     }
@@ -152,9 +171,10 @@ impl Reloader {
 
     /// The log may have been changed by `dockbridge debug log-level` as well.
     fn differences(&self, new: &Resolved) -> Vec<Difference> {
+        let level = self.log.level().to_string();
         let mut running = self.running.clone();
         if let Some(value) = running.iter_mut().find(|value| value.key == Key::LogLevel) {
-            value.text = self.log.level().to_string();
+            value.text = level;
         }
         differences(&running, new)
     }

@@ -1,31 +1,71 @@
 //! Sends spans to a trace collector while dockbridge runs, and the last of them when it ends.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::telemetry::otlp::Collector;
+use crate::{
+    config::settings::TracingSettings,
+    telemetry::{otlp::Collector, trace::SpanRecorder},
+};
 
-/// The task that sends them, if there is a collector.
-pub(super) struct SpanExport(Option<(JoinHandle<()>, CancellationToken)>);
+/// The task that sends them, while there is a collector. Clones are one.
+#[derive(Clone)]
+pub(super) struct SpanExport {
+    spans: SpanRecorder,
+    delivery: Arc<Mutex<Option<Delivery>>>,
+}
+
+struct Delivery {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
 
 impl SpanExport {
-    pub(super) fn start(collector: Option<Collector>) -> Self {
-        Self(collector.map(|collector| {
+    pub(super) fn start(spans: SpanRecorder, settings: &TracingSettings) -> Self {
+        let export = Self { spans, delivery: Arc::default() };
+        export.switch(settings);
+        export
+    }
+
+    /// Sends further spans to the collector of these settings, if there is one. Those of before go
+    /// to the old one.
+    pub(super) fn switch(&self, settings: &TracingSettings) {
+        let delivery = settings.endpoint.clone().map(|endpoint| {
+            let collector = Collector::new(endpoint, self.spans.start(settings.per_million));
             let stop = CancellationToken::new();
-            (tokio::spawn(collector.deliver(stop.clone())), stop)
-        }))
+            Delivery { task: tokio::spawn(collector.deliver(stop.clone())), stop }
+        });
+        if delivery.is_none() {
+            self.spans.stop();
+        }
+        if let Some(old) = self.replace(delivery) {
+            old.stop.cancel();
+        }
+    }
+
+    /// Samples so many calls of a million from now on.
+    pub(super) fn sample(&self, per_million: u32) {
+        self.spans.sample(per_million);
     }
 
     /// Waits a moment until the last spans have arrived.
-    pub(super) async fn stop(self) {
-        let Some((task, stop)) = self.0 else { return };
+    pub(super) async fn stop(&self) {
+        let Some(Delivery { task, stop }) = self.replace(None) else { return };
         stop.cancel();
         if tokio::time::timeout(LAST_SPANS, task).await.is_err() {
             debug!("the trace collector did not accept the last spans");
         }
+    }
+
+    fn replace(&self, delivery: Option<Delivery>) -> Option<Delivery> {
+        let mut now = self.delivery.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *now, delivery)
     }
 }
 

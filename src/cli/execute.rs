@@ -21,12 +21,11 @@ use crate::{
     check::command::{self as check, Extras},
     config::{
         resolve::Resolved,
-        settings::TracingSettings,
         source::{ConfigSource, Variables},
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap, inherited_socket},
-    telemetry::{self, otlp::Collector, systemd::Systemd, trace::SpanRecorder},
+    telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
 /// Runs the command. Output goes to `out`; `environment` reads a variable.
@@ -124,8 +123,8 @@ fn serve(
 ) -> Result<(), Box<dyn Error>> {
     heap::limit_arenas();
     descriptors::raise_limit();
-    let (spans, collector) = tracing(&settings.tracing);
-    let log = telemetry::log::start(settings.log.format, settings.log.level, spans)?;
+    let spans = SpanRecorder::default();
+    let log = telemetry::log::start(settings.log.format, settings.log.level, spans.clone())?;
     for warning in warnings {
         warn!("{warning}");
     }
@@ -137,29 +136,13 @@ fn serve(
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
         let (stop, hangups) = (telemetry::signal::stop()?, Some(telemetry::signal::hangups()?));
-        let environment = Environment {
-            log,
-            source,
-            values,
-            hangups,
-            systemd,
-            collector,
-            locks,
-            inherited,
-            missing,
-        };
+        let environment =
+            Environment { log, source, values, hangups, systemd, spans, locks, inherited, missing };
         Ok(app::run(settings, environment, stop).await?)
     });
     // A thread may hang forever, for example on a log directory whose file system does not answer.
     runtime.shutdown_timeout(THREAD_TIMEOUT);
     served
-}
-
-/// The span recorder and the exporter; both none without a collector.
-fn tracing(settings: &TracingSettings) -> (Option<SpanRecorder>, Option<Collector>) {
-    let Some(endpoint) = settings.endpoint.clone() else { return (None, None) };
-    let (spans, recorded) = SpanRecorder::new(settings.per_million);
-    (Some(spans), Some(Collector::new(endpoint, recorded)))
 }
 
 /// How long the process waits for threads that still read or write files.

@@ -91,7 +91,7 @@ settings! {
     StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
     /// TCP address for metrics and health; without it they are served only on a unix socket in the
     /// run directory
-    MetricsAddr: "metrics-addr" Restart "ADDRESS" "",
+    MetricsAddr: "metrics-addr" Reload "ADDRESS" "",
     /// Cancel an image pull that makes no progress for this long; 0 never
     ImagePullProgressDeadline: "image-pull-progress-deadline" Restart "DURATION" "5m",
     /// Images kubelet must not remove, separated by commas; * matches anything
@@ -109,9 +109,9 @@ settings! {
     /// Level of the log: error, warn, info, debug, trace
     LogLevel: "log-level" Reload "LEVEL" "info",
     /// OTLP collector of traces, over gRPC: http://host:4317
-    TracingEndpoint: "tracing-endpoint" Restart "ADDRESS" "",
+    TracingEndpoint: "tracing-endpoint" Reload "ADDRESS" "",
     /// Calls traced per million, where the caller does not decide
-    TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" Restart "NUMBER" "0",
+    TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" Reload "NUMBER" "0",
 }
 
 impl Key {

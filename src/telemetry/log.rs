@@ -15,7 +15,7 @@ use std::{
 use arc_swap::ArcSwap;
 use thiserror::Error;
 pub use tracing::level_filters::LevelFilter;
-use tracing::{Metadata, Subscriber, callsite, subscriber::Interest};
+use tracing::{Metadata, Subscriber, subscriber::Interest};
 use tracing_subscriber::{
     Layer,
     filter::Targets,
@@ -25,7 +25,10 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-use super::trace::{SpanRecorder, TRACED};
+use super::{
+    interest,
+    trace::{SpanRecorder, TRACED},
+};
 
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +74,7 @@ impl LogControl {
     /// is about.
     pub fn set(&self, format: Format, level: LevelFilter) {
         self.0.store(Arc::new(Chosen { format, allowed: allowed(level) }));
-        // Each place that logs remembers whether it may.
-        callsite::rebuild_interest_cache();
+        interest::ask_again();
     }
 }
 
@@ -113,7 +115,7 @@ impl<S> Filter<S> for OfFormat {
     }
 }
 
-/// Starts logging to standard error for this process, and recording spans if there is a
+/// Starts logging to standard error for this process, and recording spans while there is a
 /// collector. The returned handle changes it afterwards.
 ///
 /// # Errors
@@ -121,15 +123,11 @@ impl<S> Filter<S> for OfFormat {
 pub fn start(
     format: Format,
     level: LevelFilter,
-    spans: Option<SpanRecorder>,
+    spans: SpanRecorder,
 ) -> Result<LogControl, LogError> {
     let control = LogControl::new(format, level);
     let lines = lines(&control, io::stderr().is_terminal(), io::stderr);
-    let log = tracing_subscriber::registry().with(lines);
-    match spans {
-        Some(spans) => log.with(spans.layer()).try_init()?,
-        None => log.try_init()?,
-    }
+    tracing_subscriber::registry().with(lines).with(spans.layer()).try_init()?;
     Ok(control)
 }
 

@@ -1,6 +1,6 @@
 //! Spans for a trace collector: recorded while open, queued when they end.
 //!
-//! Off unless a collector is named; then nothing here exists and the spans that only a collector
+//! Off while no collector is named; then nothing is recorded and the spans that only a collector
 //! would want ([`TRACED`]) are not even made. Recorded are names, ids and results, never a body. The
 //! exporter ([`super::otlp`]) may be slow or dead: its queue is short, and what does not fit is
 //! dropped and counted.
@@ -19,21 +19,23 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::mpsc;
 use tracing::{
-    Span, Subscriber,
+    Level, Metadata, Span, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
     span,
+    subscriber::Interest,
 };
 use tracing_subscriber::{
     Layer, Registry,
-    filter::filter_fn,
-    layer::Context,
+    layer::{Context, Filter},
     registry::{LookupSpan, SpanRef},
 };
 
 use self::parent::Parent;
+use super::interest;
 use crate::error::Kind;
 
 /// The target of spans that are of no use in the log: calls to the engine, runs of plugins.
@@ -73,9 +75,12 @@ pub enum SpanKind {
     Internal,
 }
 
-/// Records spans and queues them for the exporter.
-#[derive(Debug)]
-pub struct SpanRecorder {
+/// Records spans and queues them for the exporter, while there is one. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct SpanRecorder(Arc<ArcSwapOption<Recording>>);
+
+#[derive(Clone, Debug)]
+struct Recording {
     sender: mpsc::Sender<FinishedSpan>,
     dropped: Arc<AtomicU64>,
     per_million: u32,
@@ -93,9 +98,33 @@ pub struct SpanQueue {
 impl SpanRecorder {
     /// Records spans whose callers are sampled, and of the others so many of a million.
     pub fn new(per_million: u32) -> (Self, SpanQueue) {
-        let (sender, spans) = mpsc::channel(QUEUE);
-        let dropped = Arc::<AtomicU64>::default();
-        (Self { sender, dropped: Arc::clone(&dropped), per_million }, SpanQueue { spans, dropped })
+        let (recording, queue) = Recording::new(per_million);
+        (Self(Arc::new(ArcSwapOption::from_pointee(recording))), queue)
+    }
+
+    /// Queues spans for another exporter from now on.
+    pub fn start(&self, per_million: u32) -> SpanQueue {
+        let (recording, queue) = Recording::new(per_million);
+        self.record(Some(recording));
+        queue
+    }
+
+    /// Records no more spans.
+    pub fn stop(&self) {
+        self.record(None);
+    }
+
+    /// Records so many of a million from now on, if there is an exporter.
+    pub fn sample(&self, per_million: u32) {
+        let recording = self.0.load_full();
+        self.record(recording.map(|now| Recording { per_million, ..(*now).clone() }));
+    }
+
+    fn record(&self, recording: Option<Recording>) {
+        let is_on = recording.is_some();
+        if self.0.swap(recording.map(Arc::new)).is_some() != is_on {
+            interest::ask_again();
+        }
     }
 
     /// As a layer that sees our own spans, no library's and no line of the log.
@@ -103,10 +132,17 @@ impl SpanRecorder {
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        let ours = filter_fn(|what| {
-            what.is_span() && (what.target() == TRACED || what.target().starts_with(OURS))
-        });
-        self.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed()
+        let wanted = Wanted(self.clone());
+        self.with_filter(wanted).boxed()
+    }
+}
+
+impl Recording {
+    fn new(per_million: u32) -> (Self, SpanQueue) {
+        let (sender, spans) = mpsc::channel(QUEUE);
+        let dropped = Arc::<AtomicU64>::default();
+        let recording = Self { sender, dropped: Arc::clone(&dropped), per_million };
+        (recording, SpanQueue { spans, dropped })
     }
 
     fn open<S>(&self, span: &SpanRef<'_, S>) -> OpenSpan
@@ -148,8 +184,8 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     fn on_new_span(&self, fields: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
-        let Some(span) = context.span(id) else { return };
-        let mut open = self.open(&span);
+        let (Some(span), Some(recording)) = (context.span(id), &*self.0.load()) else { return };
+        let mut open = recording.open(&span);
         fields.record(&mut open);
         span.extensions_mut().insert(open);
     }
@@ -168,9 +204,39 @@ where
             return;
         };
         open.end();
-        if open.sampled && self.sender.try_send(open.finished).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if let Some(recording) = &*self.0.load()
+            && open.sampled
+            && recording.sender.try_send(open.finished).is_err()
+        {
+            recording.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Lets our own spans through while there is an exporter.
+struct Wanted(SpanRecorder);
+
+impl Wanted {
+    fn is_wanted(&self, what: &Metadata<'_>) -> bool {
+        what.is_span()
+            && *what.level() <= Level::INFO
+            && (what.target() == TRACED || what.target().starts_with(OURS))
+            && self.0.0.load().is_some()
+    }
+}
+
+impl<S> Filter<S> for Wanted {
+    fn enabled(&self, what: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
+        self.is_wanted(what)
+    }
+
+    fn callsite_enabled(&self, what: &'static Metadata<'static>) -> Interest {
+        if self.is_wanted(what) { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let wanted = self.0.0.load().is_some();
+        Some(if wanted { LevelFilter::INFO } else { LevelFilter::OFF })
     }
 }
 

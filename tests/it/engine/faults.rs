@@ -12,18 +12,17 @@ use dockbridge::{
         error::{ConflictReason, EngineError},
     },
     error::Kind,
-    telemetry::{
-        registry::{RegisterMetrics as _, Registry, TextFormat},
-        trace::SpanRecorder,
-    },
+    telemetry::registry::{RegisterMetrics as _, Registry, TextFormat},
 };
 use serde_json::json;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::{TIMEOUT, engine};
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::{FakeDockerd, eventually},
+use crate::support::{
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
+    subscribers::recording,
 };
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -194,9 +193,8 @@ async fn a_call_given_up_hangs_up() {
 /// Those who ask wait less long than the client does: what they give up must not go uncounted.
 #[tokio::test]
 async fn a_cancelled_call_is_counted_and_marked_in_its_span() {
-    let (spans, mut noted) = SpanRecorder::new(1_000_000);
-    let subscriber = tracing_subscriber::registry().with(spans.layer());
-    let _noting = tracing::subscriber::set_default(subscriber);
+    let (spans, _noting) = recording();
+    let mut noted = spans.start(1_000_000);
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
     let engine = engine(&docker);

@@ -10,7 +10,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::bridge::{Bridge, LONG, Node, container, docker, pod};
+use crate::support::{
+    bridge::{Bridge, LONG, Node, container, docker, pod},
+    subscribers::share,
+};
 
 #[tokio::test]
 async fn what_was_called_is_counted() {
@@ -133,6 +136,7 @@ async fn the_state_shows_pods_and_no_secret() {
 
 #[tokio::test]
 async fn the_amount_of_the_log_can_be_changed() {
+    share();
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "info\n");

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::PathBuf,
     process::{Output, Stdio},
 };
@@ -14,27 +15,39 @@ use dockbridge::{
 use futures_util::future::join_all;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    net::UnixDatagram,
+    net::{TcpListener, TcpStream, UnixDatagram},
     process::Command,
     time::timeout,
 };
 
 use super::{
-    admin::{ask, body, connect, figure, say, status},
+    admin::{ask, body, connect, figure, free_address, say, status},
     networks::{ANSWER, Resident},
+    traces::collector,
 };
 use crate::support::{
     bridge::{Bridge, LONG, Node, docker, image, locks, pod},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::server::{FakeDockerd, eventually},
+    subscribers::{recording, share},
 };
 
 /// A server whose settings are in a file. `more` are lines of it.
 async fn start(node: Node, docker: &FakeDockerd, network: &str, more: &str) -> Bridge {
+    start_in(Environment::default(), node, docker, (network, more)).await
+}
+
+async fn start_in(
+    environment: Environment,
+    node: Node,
+    docker: &FakeDockerd,
+    (network, more): (&str, &str),
+) -> Bridge {
+    share();
     write(&node, docker, network, more);
     let source = ConfigSource { config: Some(file(&node)), ..ConfigSource::default() };
     let resolved = source.resolve().unwrap();
     let (locks, values) = (locks(docker), resolved.values);
-    let environment = Environment { locks, source, values, ..Environment::default() };
+    let environment = Environment { locks, source, values, ..environment };
     Bridge::serve(resolved.settings, environment, node, LONG).await
 }
 
@@ -267,6 +280,76 @@ async fn reloads_come_one_after_another_and_no_call_notices() {
     assert_eq!((changed, unchanged), (1, 19), "{told:?}");
     assert_eq!(bridge.reloads().await, [21.0, 0.0]);
     bridge.clear(&docker).await;
+}
+
+/// A new address is bound before the old one is closed; where that fails nothing changes.
+#[tokio::test]
+async fn the_address_of_metrics_moves_and_stays_when_it_cannot() {
+    let docker = docker().await;
+    let bridge = start(Node::new(), &docker, "docker", "").await;
+    let (first, second) = (free_address().await, free_address().await);
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let with = |address: String| format!("metrics-addr = '{address}'\n");
+    bridge.edit(&docker, &with(first.to_string()));
+    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
+    assert!(is_served(first).await);
+    let used = taken.local_addr().unwrap().to_string();
+    bridge.edit(&docker, &(with(used.clone()) + "log-level = 'debug'\n"));
+    let (code, told) = bridge.reload().await;
+    assert!(code == 422 && told.contains(&format!("serve metrics on {used}")), "{told}");
+    assert!(is_served(first).await && bridge.level().await == "info", "nothing was changed");
+    bridge.edit(&docker, &with(second.to_string()));
+    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
+    assert!(is_served(second).await);
+    eventually(|| std::net::TcpStream::connect(first).is_err()).await;
+    bridge.edit(&docker, "");
+    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
+    eventually(|| std::net::TcpStream::connect(second).is_err()).await;
+    bridge.clear(&docker).await;
+}
+
+async fn is_served(address: SocketAddr) -> bool {
+    let Ok(stream) = TcpStream::connect(address).await else { return false };
+    status(&say(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await) == 200
+}
+
+#[tokio::test]
+async fn spans_go_to_the_collector_that_is_set() {
+    let docker = docker().await;
+    let (spans, _recording) = recording();
+    let environment = Environment { spans, ..Environment::default() };
+    let bridge = start_in(environment, Node::new(), &docker, ("docker", "")).await;
+    let (first, mut at_first) = collector().await;
+    let (second, mut at_second) = collector().await;
+    let with = |endpoint: &str, rate| {
+        format!("tracing-endpoint = '{endpoint}'\ntracing-sampling-rate-per-million = '{rate}'\n")
+    };
+    bridge.ready().await.unwrap();
+    let both = "changed: tracing-endpoint, tracing-sampling-rate-per-million\n";
+    bridge.edit(&docker, &with(&first, 1_000_000));
+    assert_eq!(bridge.reload().await.1, both);
+    bridge.ready().await.unwrap();
+    let batch = timeout(LONG, at_first.recv()).await.unwrap().unwrap();
+    assert_eq!(batch.iter().filter(|span| span.name == "Status").count(), 1, "{batch:?}");
+    bridge.pods().await.unwrap();
+    bridge.edit(&docker, &with(&second, 1_000_000));
+    assert_eq!(bridge.reload().await.1, "changed: tracing-endpoint\n");
+    let batch = timeout(LONG, at_first.recv()).await.unwrap().unwrap();
+    assert!(batch.iter().any(|span| span.name == "ListPodSandbox"), "the last go to the old one");
+    bridge.ready().await.unwrap();
+    let batch = timeout(LONG, at_second.recv()).await.unwrap().unwrap();
+    assert!(batch.iter().any(|span| span.name == "Status"), "{batch:?}");
+    bridge.edit(&docker, &with(&second, 0));
+    assert_eq!(bridge.reload().await.1, "changed: tracing-sampling-rate-per-million\n");
+    bridge.ready().await.unwrap();
+    bridge.edit(&docker, "");
+    assert_eq!(bridge.reload().await.1, "changed: tracing-endpoint\n");
+    bridge.ready().await.unwrap();
+    bridge.clear(&docker).await;
+    bridge.stop().await;
+    let late = std::iter::from_fn(|| at_second.try_recv().ok()).flatten();
+    let late: Vec<String> = late.map(|span| span.name).collect();
+    assert!(!late.contains(&"Status".to_owned()), "{late:?}");
 }
 
 /// The process, with a signal.

@@ -4,21 +4,15 @@ use std::time::Duration;
 
 use dockbridge::{
     app::environment::Environment,
+    config::settings::TracingSettings,
     model::network::NetworkMode,
-    telemetry::{
-        otlp::{
-            Collector,
-            message::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span},
-        },
-        trace::SpanRecorder,
-    },
+    telemetry::otlp::message::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span},
     wire::cri,
 };
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::networks::{Resident, well};
 use crate::support::{
@@ -27,6 +21,7 @@ use crate::support::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
     },
+    subscribers::recording,
 };
 
 #[tokio::test]
@@ -35,8 +30,7 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     let docker = docker().await;
     docker.world(|world| world.pid = resident.tid);
     let (endpoint, mut received) = collector().await;
-    let (environment, _noting) = environment(&endpoint, 0);
-    let node = Node::new();
+    let (environment, node, _noting) = environment(&endpoint, 0);
     node.network("fake");
     well(&node);
     let bridge = Bridge::start_in(environment, node, &docker, NetworkMode::Cni).await;
@@ -66,8 +60,8 @@ async fn a_call_is_a_part_of_its_callers_trace() {
 async fn a_failed_call_has_its_error() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (environment, _noting) = environment(&endpoint, 1_000_000);
-    let bridge = start(environment, &docker).await;
+    let (environment, node, _noting) = environment(&endpoint, 1_000_000);
+    let bridge = start(environment, node, &docker).await;
     let request = cri::ContainerStatusRequest { container_id: "none".into(), verbose: false };
     bridge.runtime.clone().container_status(request).await.unwrap_err();
     loop {
@@ -86,8 +80,8 @@ async fn a_failed_call_has_its_error() {
 async fn a_call_whose_caller_leaves_is_no_long_success() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (environment, _noting) = environment(&endpoint, 0);
-    let bridge = start(environment, &docker).await;
+    let (environment, node, _noting) = environment(&endpoint, 0);
+    let bridge = start(environment, node, &docker).await;
     let late = Fault::Late(Duration::from_secs(1));
     docker.inject(Rule::new("POST /containers/create", late).times(1));
     tokio::select! {
@@ -110,8 +104,8 @@ async fn a_call_whose_caller_leaves_is_no_long_success() {
 async fn what_is_left_is_delivered_at_the_end() {
     let docker = docker().await;
     let (endpoint, mut received) = collector().await;
-    let (environment, _noting) = environment(&endpoint, 1_000_000);
-    let bridge = start(environment, &docker).await;
+    let (environment, node, _noting) = environment(&endpoint, 1_000_000);
+    let bridge = start(environment, node, &docker).await;
     bridge.ready().await.unwrap();
     bridge.stop().await;
     let mut names = Vec::new();
@@ -128,8 +122,8 @@ async fn a_dead_collector_changes_nothing() {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     // Connections are taken and nobody answers; then nobody takes them.
     for dead in [Some(listener), None] {
-        let (environment, _noting) = environment(&endpoint, 1_000_000);
-        let bridge = start(environment, &docker).await;
+        let (environment, node, _noting) = environment(&endpoint, 1_000_000);
+        let bridge = start(environment, node, &docker).await;
         for _ in 0..3000 {
             bridge.ready().await.unwrap();
         }
@@ -140,8 +134,8 @@ async fn a_dead_collector_changes_nothing() {
     }
 }
 
-async fn start(environment: Environment, docker: &FakeDockerd) -> Bridge {
-    Bridge::start_in(environment, Node::new(), docker, NetworkMode::Docker).await
+async fn start(environment: Environment, node: Node, docker: &FakeDockerd) -> Bridge {
+    Bridge::start_in(environment, node, docker, NetworkMode::Docker).await
 }
 
 /// RunPodSandbox as a kubelet that traces calls it.
@@ -157,16 +151,15 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
 
 /// What a dockbridge that delivers there is started in. Spans of this thread are noted while the
 /// guard is kept, and these tests have but one.
-fn environment(endpoint: &str, per_million: u32) -> (Environment, DefaultGuard) {
-    let (spans, noted) = SpanRecorder::new(per_million);
-    let subscriber = tracing_subscriber::registry().with(spans.layer());
-    let noting = tracing::subscriber::set_default(subscriber);
-    let collector = Some(Collector::new(endpoint.to_owned(), noted));
-    (Environment { collector, ..Environment::default() }, noting)
+fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultGuard) {
+    let (spans, noting) = recording();
+    let mut node = Node::new();
+    node.tracing = TracingSettings { endpoint: Some(endpoint.to_owned()), per_million };
+    (Environment { spans, ..Environment::default() }, node, noting)
 }
 
 /// A collector, made of nothing but the protocol's messages.
-async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
+pub(super) async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
     let (told, received) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

@@ -57,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) log_format: ContainerLogFormat,
     /// Where metrics are served over TCP.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Where spans go.
+    pub(crate) tracing: TracingSettings,
     /// Name of the run directory.
     pub(crate) run: &'static str,
 }
@@ -65,7 +67,13 @@ impl Node {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let log_format = ContainerLogFormat::Cri;
-        let node = Self { root, log_format, metrics: None, run: "run" };
+        let node = Self {
+            root,
+            log_format,
+            metrics: None,
+            tracing: TracingSettings::default(),
+            run: "run",
+        };
         for name in ["bin", "conf", "host"] {
             fs::create_dir(node.path(name)).unwrap();
         }
@@ -132,7 +140,7 @@ impl Node {
                 format: Format::Text,
                 level: tracing::level_filters::LevelFilter::OFF,
             },
-            tracing: TracingSettings::default(),
+            tracing: self.tracing.clone(),
         }
     }
 }

@@ -3,3 +3,4 @@
 pub(crate) mod bridge;
 pub(crate) mod containers;
 pub(crate) mod fake_dockerd;
+pub(crate) mod subscribers;
