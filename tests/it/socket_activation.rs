@@ -27,6 +27,8 @@ fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
     {
         command.args([flag, &place(name)]);
     }
+    // Not a setting, and told so in the log.
+    command.env_remove("DOCKBRIDGE_SKIPS");
     command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()

@@ -241,7 +241,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
         }
     });
     let marks = bridge.node().path("state/execs");
-    eventually(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
+    ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
 #[tokio::test]
@@ -266,8 +266,13 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     std::fs::write(&mark, "").unwrap();
     docker.inject(Rule::new(&format!("GET /containers/{other}/json"), Fault::StalledHeaders));
     let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    ended(|| !mark.exists()).await;
+}
+
+/// Waits for the end of a command that was left: it is looked for again after ten seconds.
+async fn ended(is_gone: impl Fn() -> bool) {
     let until = Instant::now() + LONG;
-    while mark.exists() {
+    while !is_gone() {
         assert!(Instant::now() < until, "nobody ended it");
         sleep(Duration::from_millis(50)).await;
     }
