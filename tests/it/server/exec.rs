@@ -251,7 +251,7 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     let marks = bridge.node().path("state/execs");
-    eventually(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
+    ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
     // The engine forgets only those that have ended.
     assert!(docker.world(|world| world.execs.iter().all(|exec| exec.begun && !exec.running)));
 }
