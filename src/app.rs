@@ -11,6 +11,7 @@ mod ownership;
 mod reload;
 mod services;
 mod span_export;
+mod start_check;
 mod watch;
 
 use std::{convert::Infallible, future::Future, time::Duration};
@@ -30,6 +31,7 @@ use self::{
     reload::Reloader,
     services::build,
     span_export::SpanExport,
+    start_check::log_failures,
     watch::Watch,
 };
 use crate::{
@@ -60,6 +62,8 @@ pub async fn run(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), AppError> {
     may_connect(&environment.missing, settings.network)?;
+    let checked = log_failures(settings.clone(), environment.locks.clone());
+    let _checking = AbortOnDropHandle::new(tokio::spawn(checked));
     run_within(settings, environment, Deadlines::default(), stop).await
 }
 

@@ -1,5 +1,6 @@
 //! Checks the structure of the code: module levels, import cycles, where foreign crates may be used,
-//! sizes, code rules; of documents, that links lead somewhere and every logged message is listed.
+//! sizes, code rules; of documents, that links lead somewhere and every logged message
+//! and every subject of the check is listed.
 //! A failure names the file and the line. `docs/architecture.md` explains it.
 
 #![allow(
@@ -9,6 +10,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "architecture/check_page.rs"]
+mod check_page;
 #[path = "architecture/code_rules.rs"]
 mod code_rules;
 #[path = "architecture/foreign_names.rs"]

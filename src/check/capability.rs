@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::finding::Finding;
+use super::{finding::Finding, subject::Subject};
 use crate::host::capability::{Capability, missing_in, oom_floor};
 
 /// Checks our own capabilities and the engine's.
@@ -15,24 +15,27 @@ pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
 pub(super) fn own(status: &str) -> Finding {
     let missing: Vec<&str> = missing_in(status).into_iter().map(Capability::name).collect();
     if missing.is_empty() {
-        Finding::ok("capabilities", "dockbridge may enter and connect network namespaces")
+        Finding::ok(Subject::Capabilities, "dockbridge may enter and connect network namespaces")
     } else {
         let seen = format!("dockbridge lacks {}", missing.join(" and "));
-        Finding::fail("capabilities", seen, "run it as root, in the host's namespaces")
+        Finding::fail(Subject::Capabilities, seen, "run it as root, in the host's namespaces")
     }
 }
 
 /// Judges the lowest `oom_score_adj` the engine can set.
 pub(super) fn protection(floor: i64) -> Finding {
     if floor <= -1000 {
-        return Finding::ok("oom score", "pods can be protected from the kernel's OOM killer");
+        return Finding::ok(
+            Subject::OomScore,
+            "pods can be protected from the kernel's OOM killer",
+        );
     }
     let seen = format!(
         "no CAP_SYS_RESOURCE for engines here: scores below {floor} are raised to {floor} \
          (guaranteed pods and the pause process are protected less)"
     );
     Finding::warn(
-        "oom score",
+        Subject::OomScore,
         seen,
         "nothing, in CI; on a node, run the engine as root of the host",
     )

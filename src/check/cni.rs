@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::Finding;
+use super::{finding::Finding, node::Packets, subject::Subject};
 use crate::{
     config::settings::CniSettings,
     network::{
@@ -15,17 +15,20 @@ use crate::{
 };
 
 /// Looks through the configuration directory the way the server will. Plugins are asked for
-/// their versions, nothing more.
-pub(super) async fn examine(settings: &CniSettings) -> Vec<Finding> {
+/// their versions, nothing more. Also returns whether pods are behind a bridge.
+pub(super) async fn examine(settings: &CniSettings, packets: Packets) -> (Vec<Finding>, bool) {
     let plugins = Plugins::new(settings.bin_dirs.clone());
     let selection = select(&settings.conf_dir, &plugins, TIMEOUT).await;
-    let filtered = tokio::fs::read_to_string(BRIDGED_IS_FILTERED).await;
-    judge(settings, selection, filtered.is_ok_and(|text| text.trim() == "1"))
+    let bridged = selection.selected.as_ref().is_some_and(|one| has_plugin(one, "bridge"));
+    (judge(settings, selection, packets), bridged)
 }
 
 /// What the state of the directory means for pods.
-/// `filtered` says that the host's packet filter sees what goes from pod to pod over a bridge.
-pub(super) fn judge(settings: &CniSettings, selection: Selection, filtered: bool) -> Vec<Finding> {
+pub(super) fn judge(
+    settings: &CniSettings,
+    selection: Selection,
+    packets: Packets,
+) -> Vec<Finding> {
     let state = ConfigState {
         serial: 1,
         directory: settings.conf_dir.clone(),
@@ -33,34 +36,42 @@ pub(super) fn judge(settings: &CniSettings, selection: Selection, filtered: bool
         status_error: None,
     };
     let Some(selected) = state.selected() else {
-        return vec![Finding::fail("network", state.reason(), no_network(settings))];
+        return vec![Finding::fail(Subject::Network, state.reason(), no_network(settings))];
     };
     let mut findings = vec![connected(selected)];
     let passed_over = state.selection.refused.iter().map(|refused| {
-        Finding::warn("network", format!("passed over {refused}"), "mend the file or remove it")
+        Finding::warn(
+            Subject::Network,
+            format!("passed over {refused}"),
+            "mend the file or remove it",
+        )
     });
     findings.extend(passed_over);
     if !selected.list.has_capability("portMappings") {
         let seen = format!("no plugin of {} maps host ports", selected.list.name);
-        findings.push(Finding::warn("network", seen, PORTMAP));
+        findings.push(Finding::warn(Subject::Network, seen, PORTMAP));
     }
-    let has = |kind: &str| selected.list.plugins.iter().any(|plugin| plugin.kind == kind);
-    if filtered && has("bridge") && !has("firewall") {
+    let stopped = packets.bridged_filtered && packets.dropped;
+    if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
-            "pods of {} cannot reach each other where FORWARD drops, as Docker has it: the packet \
-             filter sees what crosses a bridge here (net.bridge.bridge-nf-call-iptables is 1)",
+            "pods of {} cannot reach each other: the packet filter sees what crosses a bridge \
+             (net.bridge.bridge-nf-call-iptables is 1), and FORWARD drops, as Docker sets it",
             selected.list.name
         );
-        findings.push(Finding::warn("network", seen, FIREWALL));
+        findings.push(Finding::warn(Subject::Network, seen, FIREWALL));
     }
     findings
+}
+
+fn has_plugin(selected: &SelectedConfig, kind: &str) -> bool {
+    selected.list.plugins.iter().any(|plugin| plugin.kind == kind)
 }
 
 fn connected(selected: &SelectedConfig) -> Finding {
     let kinds: Vec<&str> =
         selected.list.plugins.iter().map(|plugin| plugin.kind.as_str()).collect();
     let (name, file) = (&selected.list.name, &selected.file);
-    Finding::ok("network", format!("{name} of {file}: {}", kinds.join(", ")))
+    Finding::ok(Subject::Network, format!("{name} of {file}: {}", kinds.join(", ")))
 }
 
 fn no_network(settings: &CniSettings) -> String {
@@ -75,8 +86,6 @@ fn no_network(settings: &CniSettings) -> String {
 
 /// How long one plugin may take to report its versions.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 
 const FIREWALL: &str = "add {\"type\": \"firewall\"} to its plugins, which lets pods through (or \
                         iptables -P FORWARD ACCEPT)";

@@ -14,7 +14,9 @@ use tokio::{
 use super::{
     finding::Severity,
     host::{self, Examined},
-    pod, takeover,
+    pod,
+    subject::Subject,
+    takeover,
 };
 use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archive};
 
@@ -25,6 +27,8 @@ pub struct Extras {
     pub takeover: bool,
     /// A pod of our own, which is run through the server that the engine has.
     pub pod: bool,
+    /// One JSON document in place of lines.
+    pub json: bool,
 }
 
 /// Checks the host, and more if asked to, and prints the findings to `out`. Returns whether nothing
@@ -35,8 +39,15 @@ pub struct Extras {
 pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Examined { findings, server } =
+        let Examined { mut findings, server } =
             host::examine(settings, &EngineLocks::default(), extra.pod).await;
+        if extra.json {
+            if extra.takeover {
+                findings.0.extend(takeover::examine(settings).await.0);
+            }
+            writeln!(out, "{:#}", findings.to_json())?;
+            return Ok(findings.worst() < Severity::Fail);
+        }
         write!(out, "{findings}")?;
         let mut healthy = findings.worst() < Severity::Fail;
         if extra.takeover {
@@ -48,7 +59,7 @@ pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) ->
                 Some(socket) => run_pod(settings, socket, out).await?,
                 None => {
                     let reason = "no server to run a pod through: start the service";
-                    writeln!(out, "{:<5} {:<13} {reason}", Severity::Fail, "pod")?;
+                    writeln!(out, "{:<5} {:<13} {reason}", Severity::Fail, Subject::Pod)?;
                     false
                 }
             };
@@ -79,7 +90,7 @@ async fn run_pod(
     match pod::run(socket, image, out, interrupt()).await {
         Ok(()) => Ok(true),
         Err(error) => {
-            writeln!(out, "{:<5} {:<13} {error}", Severity::Fail, "pod")?;
+            writeln!(out, "{:<5} {:<13} {error}", Severity::Fail, Subject::Pod)?;
             Ok(false)
         }
     }

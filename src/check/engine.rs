@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use super::finding::Finding;
+use super::{finding::Finding, subject::Subject};
 use crate::{
     engine::client::{Engine, Timeouts},
     model::engine::{ApiVersion, CgroupDriver, EngineInfo},
@@ -16,7 +16,7 @@ pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
         Ok(_) => engine.info().await,
         Err(error) => Err(error),
     };
-    info.map_err(|error| Finding::fail("engine", error.to_string(), UNREACHABLE))
+    info.map_err(|error| Finding::fail(Subject::Engine, error.to_string(), UNREACHABLE))
 }
 
 /// What the engine's own account means for pods on this host.
@@ -29,14 +29,14 @@ pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Find
     let mut findings = vec![reached(socket, info), cgroup(info, systemd)];
     if !info.root_dir.exists() {
         let seen = format!("the engine's data in {} is not on this host", info.root_dir.display());
-        findings.push(Finding::fail("engine", seen, ELSEWHERE));
+        findings.push(Finding::fail(Subject::Engine, seen, ELSEWHERE));
     }
     if !info.live_restore {
         let seen = "a restart of the engine stops every pod";
-        findings.push(Finding::warn("live-restore", seen, LIVE_RESTORE));
+        findings.push(Finding::warn(Subject::LiveRestore, seen, LIVE_RESTORE));
     }
     let limits = info.warnings.iter().map(|text| text.trim_start_matches("WARNING: "));
-    findings.extend(limits.map(|text| Finding::warn("engine", text, HOST_WARNING)));
+    findings.extend(limits.map(|text| Finding::warn(Subject::Engine, text, HOST_WARNING)));
     findings
 }
 
@@ -51,20 +51,22 @@ fn reached(socket: &Path, info: &EngineInfo) -> Finding {
         ApiVersion::NEWEST,
         info.storage_driver,
     );
-    Finding::ok("engine", seen)
+    Finding::ok(Subject::Engine, seen)
 }
 
 fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
     let driver = match info.cgroup_driver {
         CgroupDriver::Cgroupfs => "cgroupfs",
         CgroupDriver::Systemd => "systemd",
-        CgroupDriver::None => return Finding::fail("cgroup", NO_CGROUPS, DELEGATE),
+        CgroupDriver::None => return Finding::fail(Subject::Cgroup, NO_CGROUPS, DELEGATE),
     };
     let seen = format!("driver {driver}, version {}", info.cgroup_version);
     match (info.cgroup_driver, info.cgroup_version) {
-        (_, 1) => Finding::warn("cgroup", seen, VERSION_1),
-        (CgroupDriver::Cgroupfs, _) if systemd => Finding::warn("cgroup", seen, TWO_MANAGERS),
-        _ => Finding::ok("cgroup", seen),
+        (_, 1) => Finding::warn(Subject::Cgroup, seen, VERSION_1),
+        (CgroupDriver::Cgroupfs, _) if systemd => {
+            Finding::warn(Subject::Cgroup, seen, TWO_MANAGERS)
+        }
+        _ => Finding::ok(Subject::Cgroup, seen),
     }
 }
 

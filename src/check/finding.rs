@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
+use super::subject::Subject;
+
 /// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -18,8 +22,8 @@ pub enum Severity {
 pub struct Finding {
     /// How severe it is.
     pub severity: Severity,
-    /// The name of the check.
-    pub subject: &'static str,
+    /// What was checked.
+    pub subject: Subject,
     /// What was seen.
     pub seen: String,
     /// What to do; empty when there is nothing to do.
@@ -32,17 +36,17 @@ pub struct Findings(pub Vec<Finding>);
 
 impl Finding {
     /// As it should be.
-    pub fn ok(subject: &'static str, seen: impl Into<String>) -> Self {
+    pub fn ok(subject: Subject, seen: impl Into<String>) -> Self {
         Self { severity: Severity::Ok, subject, seen: seen.into(), advice: String::new() }
     }
 
     /// Something will fail one day.
-    pub fn warn(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub fn warn(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { severity: Severity::Warn, subject, seen: seen.into(), advice: advice.into() }
     }
 
     /// Pods cannot run.
-    pub fn fail(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub fn fail(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { severity: Severity::Fail, subject, seen: seen.into(), advice: advice.into() }
     }
 }
@@ -53,9 +57,26 @@ impl Findings {
         self.0.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
+    /// For programs: whether nothing failed, and each finding.
+    pub fn to_json(&self) -> Value {
+        let findings: Vec<Value> = self.0.iter().map(Finding::to_json).collect();
+        json!({ "ready": self.worst() < Severity::Fail, "findings": findings })
+    }
+
     /// How many findings have this severity.
     fn count(&self, severity: Severity) -> usize {
         self.0.iter().filter(|finding| finding.severity == severity).count()
+    }
+}
+
+impl Finding {
+    fn to_json(&self) -> Value {
+        json!({
+            "severity": self.severity.to_string(),
+            "subject": self.subject.name(),
+            "seen": self.seen,
+            "advice": self.advice,
+        })
     }
 }
 

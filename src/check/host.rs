@@ -1,15 +1,24 @@
 //! Checks everything that dockbridge needs on this host.
 
+use std::fs;
+
 use tokio::task::spawn_blocking;
 
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings},
-    paths, server,
+    kubelet::{self, Kubelet},
+    node::{self, Modules, Packets},
+    paths,
+    runtimes::{self, Others},
+    server,
+    subject::Subject,
 };
 use crate::{
-    config::settings::Settings, engine::lock::EngineLocks, host::lock::Holder,
-    model::network::NetworkMode,
+    config::settings::Settings,
+    engine::lock::EngineLocks,
+    host::lock::Holder,
+    model::{engine::EngineInfo, network::NetworkMode},
 };
 
 /// What was found on a host.
@@ -26,30 +35,62 @@ pub struct Examined {
 /// removed again.
 pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -> Examined {
     let mut findings = Vec::new();
-    let mut server = None;
+    let (mut server, mut info) = (None, None);
     match engine::ask(&settings.docker).await {
-        Ok(info) => {
-            findings.extend(engine::examine(&settings.docker, &info));
-            let held = locks.holder(&info);
+        Ok(told) => {
+            findings.extend(engine::examine(&settings.docker, &told));
+            let held = locks.holder(&told);
             findings.push(server::judge(&held, &settings.listen, will_run));
             server = held.ok().flatten();
+            info = Some(told);
         }
         Err(absent) => findings.push(absent),
     }
-    findings.extend(match settings.network {
-        NetworkMode::Cni => cni::examine(&settings.cni).await,
-        NetworkMode::Docker | NetworkMode::Host => {
-            vec![Finding::ok("network", "pods get addresses from the engine's own bridge")]
-        }
-    });
+    let kubelet = kubelet::find().await;
+    findings.extend(network(settings, kubelet.is_some()).await);
+    let socket = server.as_ref().and_then(|server| server.socket.as_deref());
+    let socket = socket.or(settings.listen.path());
+    findings.extend(kubelet::judge(kubelet.as_ref(), info.as_ref(), socket));
+    findings.extend(node::clock().await);
     let settings = settings.clone();
-    let local = spawn_blocking(move || {
-        let mut local = capability::examine(&settings.docker);
-        local.push(paths::listen(&settings.listen));
-        local.push(paths::directory("state", "--state-dir", &settings.state_dir));
-        local.push(paths::directory("run", "--run-dir", &settings.run_dir));
-        local
-    });
+    let pid = server.as_ref().and_then(|server| server.pid);
+    let local = spawn_blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
     findings.extend(local.await.unwrap_or_default());
+    findings.sort_by_key(|finding| finding.subject);
     Examined { findings: Findings(findings), server }
+}
+
+async fn network(settings: &Settings, kubelet: bool) -> Vec<Finding> {
+    let packets = Packets::read().await;
+    let (mut findings, bridged) = match settings.network {
+        NetworkMode::Cni => cni::examine(&settings.cni, packets).await,
+        NetworkMode::Docker | NetworkMode::Host => {
+            let seen = "pods get addresses from the engine's own bridge";
+            (vec![Finding::ok(Subject::Network, seen)], false)
+        }
+    };
+    findings.push(node::forwarding(&packets, bridged, kubelet));
+    findings
+}
+
+/// What is read from this host's files. `processes` are the dockbridge that serves, and kubelet.
+fn local(
+    settings: &Settings,
+    engine: Option<&EngineInfo>,
+    (server, kubelet): (Option<u32>, Option<&Kubelet>),
+) -> Vec<Finding> {
+    let mut findings = capability::examine(&settings.docker);
+    if let Some(engine) = engine {
+        findings.extend(node::disk(engine));
+        findings.push(node::confinement(Modules::read(), engine));
+    }
+    let most = kubelet.and_then(|one| one.config.as_ref().ok()?.max_pods);
+    let limits = server.map_or("/proc/self/limits".to_owned(), |pid| format!("/proc/{pid}/limits"));
+    let limits = fs::read_to_string(limits).unwrap_or_default();
+    findings.push(node::descriptors(&limits, most.unwrap_or(node::USUAL_PODS)));
+    findings.extend(runtimes::judge(&Others::read()));
+    findings.push(paths::listen(&settings.listen));
+    findings.push(paths::directory(Subject::State, "--state-dir", &settings.state_dir));
+    findings.push(paths::directory(Subject::Run, "--run-dir", &settings.run_dir));
+    findings
 }

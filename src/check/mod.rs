@@ -1,8 +1,8 @@
 //! `dockbridge check`: examines this host the way a colleague would before saying it is ready, and
 //! runs a pod to prove it.
 //!
-//! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]; each
-//! file beside it checks one subject, from facts given as values wherever it can. [`pod`] is a CRI
+//! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]; each file beside
+//! it checks one [`subject`] or a few, from facts given as values wherever it can. [`pod`] is a CRI
 //! client that takes one pod up and down and times each step; [`takeover`] tells what would become
 //! of the pods that are there; [`alive`] asks whether anybody is there.
 
@@ -11,13 +11,17 @@ pub mod command;
 pub mod finding;
 pub mod host;
 pub mod pod;
+pub mod subject;
 pub mod takeover;
 
 mod capability;
 mod client;
 mod cni;
 mod engine;
+mod kubelet;
+mod node;
 mod paths;
+mod runtimes;
 mod server;
 
 #[cfg(test)]

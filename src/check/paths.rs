@@ -7,29 +7,37 @@ use std::{
     process,
 };
 
-use super::finding::Finding;
+use super::{finding::Finding, subject::Subject};
 use crate::model::listen::Listen;
 
 /// The path of the CRI socket.
 pub(super) fn listen(listen: &Listen) -> Finding {
     let Some(socket) = listen.path() else {
-        return Finding::ok("listen", format!("{listen}: sockets of a systemd socket unit"));
+        return Finding::ok(Subject::Listen, format!("{listen}: sockets of a systemd socket unit"));
     };
     let shown = socket.display();
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {
             let advice = "remove it, or choose another path with --listen";
-            return Finding::fail("listen", format!("{shown} exists and is not a socket"), advice);
+            return Finding::fail(
+                Subject::Listen,
+                format!("{shown} exists and is not a socket"),
+                advice,
+            );
         }
         Ok(_) => return socket_in_place(socket),
         Err(_) => {}
     }
     let place = socket.parent().unwrap_or(Path::new("/"));
     match try_writing(place) {
-        Ok(()) => Finding::ok("listen", format!("{shown} is free")),
+        Ok(()) => Finding::ok(Subject::Listen, format!("{shown} is free")),
         Err((place, error)) => {
             let seen = format!("no socket can be created in {}: {error}", place.display());
-            Finding::fail("listen", seen, "run as root, or choose another path with --listen")
+            Finding::fail(
+                Subject::Listen,
+                seen,
+                "run as root, or choose another path with --listen",
+            )
         }
     }
 }
@@ -38,17 +46,23 @@ pub(super) fn listen(listen: &Listen) -> Finding {
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
-        Ok(_) => Finding::ok("listen", format!("a server answers on {shown} already")),
+        Ok(_) => Finding::ok(Subject::Listen, format!("a server answers on {shown} already")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let seen = format!("{shown} belongs to another user: {error}");
-            Finding::fail("listen", seen, "run as root, or choose another path with --listen")
+            Finding::fail(
+                Subject::Listen,
+                seen,
+                "run as root, or choose another path with --listen",
+            )
         }
-        Err(_) => Finding::ok("listen", format!("{shown} is left over and will be replaced")),
+        Err(_) => {
+            Finding::ok(Subject::Listen, format!("{shown} is left over and will be replaced"))
+        }
     }
 }
 
 /// A directory that is written to; it is created when it does not exist.
-pub(super) fn directory(subject: &'static str, flag: &str, path: &Path) -> Finding {
+pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
         Ok(()) => Finding::ok(subject, format!("{} will be created", path.display())),

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::spawn_blocking;
-
-use super::finding::{Finding, Findings, Severity};
+use super::{
+    finding::{Finding, Findings, Severity},
+    subject::Subject,
+};
 use crate::{
     checkpoint::directory::Checkpoints,
     config::{
@@ -19,7 +20,6 @@ use crate::{
     },
     engine::client::{Engine, Timeouts},
     error::chain,
-    host::processes::Processes,
     model::{
         attachment::Attachment,
         id::SandboxId,
@@ -32,13 +32,13 @@ use crate::{
 
 /// What would become of each pod of the engine, and what stands in the way.
 pub async fn examine(settings: &Settings) -> Findings {
-    let mut findings = vec![others().await];
+    let mut findings = Vec::new();
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
     let listed = match engine.list_containers().await {
         Ok(listed) => listed,
         Err(error) => {
             let advice = "start Docker, or name its socket with --docker";
-            findings.push(Finding::fail(ENGINE, chain(&error), advice));
+            findings.push(Finding::fail(Subject::Engine, chain(&error), advice));
             return Findings(findings);
         }
     };
@@ -72,23 +72,9 @@ pub async fn examine(settings: &Settings) -> Findings {
     }
     findings.extend(orphans(&containers, &pods));
     if pods.is_empty() {
-        findings.push(Finding::ok("pods", "none is there: nothing has to be taken over"));
+        findings.push(Finding::ok(Subject::Pod, "none is there: nothing has to be taken over"));
     }
     Findings(findings)
-}
-
-/// Another shim that still runs would change the same pods.
-async fn others() -> Finding {
-    let found =
-        spawn_blocking(|| Processes::new("/proc").find("cri-dockerd")).await.unwrap_or_default();
-    match found.first() {
-        None => Finding::ok("other shims", "no cri-dockerd runs"),
-        Some(pid) => Finding::warn(
-            "other shims",
-            format!("cri-dockerd runs (process {pid})"),
-            "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, start kubelet",
-        ),
-    }
 }
 
 fn judge(
@@ -104,7 +90,10 @@ fn judge(
     let metadata = &pod.document.spec.metadata;
     let named = format!("{}/{} {state}, {of}", metadata.namespace, metadata.name);
     if known {
-        return Finding::ok(POD, format!("{named}; dockbridge's own, with its checkpoint"));
+        return Finding::ok(
+            Subject::Pod,
+            format!("{named}; dockbridge's own, with its checkpoint"),
+        );
     }
     let how = match (pod.document.network, attachment) {
         (NetworkMode::Host, _) => "in the host's network".to_owned(),
@@ -118,14 +107,14 @@ fn judge(
         (NetworkMode::Cni, _) if !running => "nothing of its network is left".to_owned(),
         (NetworkMode::Cni, _) => {
             return Finding::warn(
-                POD,
+                Subject::Pod,
                 format!("{named}; how it is connected cannot be found"),
                 "it will be NOTREADY, and kubelet will make it again: see that --cni-conf-dir and \
                  --cni-cache-dir are those that cri-dockerd had",
             );
         }
     };
-    Finding::ok(POD, format!("{named}; {how}"))
+    Finding::ok(Subject::Pod, format!("{named}; {how}"))
 }
 
 /// Containers of a pod that Docker does not have: kubelet removes them.
@@ -141,7 +130,7 @@ fn orphans(
         .collect();
     let advice = "kubelet removes them once their pod is deleted";
     (!names.is_empty())
-        .then(|| Finding::warn(POD, format!("of no pod: {}", names.join(", ")), advice))
+        .then(|| Finding::warn(Subject::Pod, format!("of no pod: {}", names.join(", ")), advice))
 }
 
 fn listed<T: ToString>(addresses: &[T]) -> String {
@@ -153,17 +142,15 @@ fn listed<T: ToString>(addresses: &[T]) -> String {
 
 /// In a sentence, with the way back.
 pub fn summary(findings: &Findings) -> String {
-    if findings.0.iter().any(|finding| finding.subject == ENGINE) {
+    if findings.0.iter().any(|finding| finding.subject == Subject::Engine) {
         return "Nothing is known of the pods: Docker did not list them.\n".to_owned();
     }
-    let pods = || findings.0.iter().filter(|finding| finding.subject == POD);
+    let pods = || findings.0.iter().filter(|finding| finding.subject == Subject::Pod);
     let doubtful = pods().filter(|finding| finding.severity > Severity::Ok).count();
     let whole = pods().count() - doubtful;
     format!("Pods taken over as they are: {whole}; not: {doubtful}.\n\n{WAY_BACK}")
 }
 
-const POD: &str = "pod";
-const ENGINE: &str = "docker";
 const WAY_BACK: &str = "\
 The way back: stop dockbridge, start cri-dockerd with the same CNI directories. It lists these pods
 and those that dockbridge made since, with their addresses, and nothing restarts; stopping a pod

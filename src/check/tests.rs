@@ -16,9 +16,11 @@ use tonic::{Request, Response, Status, transport::Server};
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings, Severity},
+    node::Packets,
     paths,
     pod::{self, PodError},
     server,
+    subject::Subject,
 };
 use crate::{
     config::settings::CniSettings,
@@ -39,13 +41,16 @@ use crate::{
 
 #[test]
 fn a_report_ends_with_its_verdict() {
-    let ready = Findings(vec![Finding::ok("engine", "is there")]);
+    let ready = Findings(vec![Finding::ok(Subject::Engine, "is there")]);
     assert_eq!(ready.to_string(), "OK    engine        is there\nThis host is ready.\n");
-    let warned = Findings(vec![Finding::warn("cgroup", "odd", "mend it")]);
+    let warned = Findings(vec![Finding::warn(Subject::Cgroup, "odd", "mend it")]);
     let text = warned.to_string();
     assert!(text.contains("WARN  cgroup        odd\n                    -> mend it\n"), "{text}");
     assert!(text.ends_with("This host is ready, with 1 warning.\n"), "{text}");
-    let failed = Findings(vec![Finding::fail("a", "b", "c"), Finding::fail("a", "b", "c")]);
+    let failed = Findings(vec![
+        Finding::fail(Subject::State, "b", "c"),
+        Finding::fail(Subject::Run, "b", "c"),
+    ]);
     assert!(failed.to_string().ends_with("This host is not ready: 2 failures.\n"));
     assert_eq!(failed.worst(), Severity::Fail);
 }
@@ -55,7 +60,7 @@ fn cgroups_are_judged_with_their_kind() {
     let severity = |driver, version, systemd| {
         let info = EngineInfo { cgroup_driver: driver, cgroup_version: version, ..info() };
         let findings = engine::judge(Path::new("/s"), &info, systemd);
-        findings.into_iter().find(|finding| finding.subject == "cgroup").unwrap().severity
+        findings.into_iter().find(|finding| finding.subject == Subject::Cgroup).unwrap().severity
     };
     assert_eq!(severity(CgroupDriver::Systemd, 2, true), Severity::Ok);
     assert_eq!(severity(CgroupDriver::Cgroupfs, 2, false), Severity::Ok);
@@ -91,7 +96,7 @@ async fn check_selects_the_network_like_the_server() {
         bin_dirs: vec![home.path().to_owned()],
         cache_dir: home.path().join("cache"),
     };
-    let absent = cni::examine(&settings).await;
+    let absent = cni::examine(&settings, OPEN).await.0;
     assert_eq!(absent[0].severity, Severity::Fail);
     assert!(absent[0].advice.contains("--network docker"), "{absent:?}");
     fs::create_dir(&settings.conf_dir).unwrap();
@@ -103,7 +108,7 @@ async fn check_selects_the_network_like_the_server() {
         "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"1.0.0\"]}'\n";
     fs::write(&plugin, versions).unwrap();
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
-    let findings = cni::examine(&settings).await;
+    let findings = cni::examine(&settings, OPEN).await.0;
     let seen: Vec<(Severity, &str)> =
         findings.iter().map(|finding| (finding.severity, finding.seen.as_str())).collect();
     assert_eq!(seen[0], (Severity::Ok, "net of 10-net.conflist: plug"));
@@ -120,7 +125,8 @@ fn a_bridge_without_the_firewall_plugin_is_reported_where_bridged_traffic_is_fil
         let list = NetworkConfigList::from_list(&list).unwrap();
         let selected = Some(SelectedConfig { file: "n.conflist".to_owned(), list });
         let selection = Selection { selected, refused: Vec::new(), problem: None };
-        let findings = cni::judge(&settings, selection, filtered);
+        let findings =
+            cni::judge(&settings, selection, Packets { bridged_filtered: filtered, ..OPEN });
         findings.iter().any(|one| one.advice.contains("firewall"))
     };
     let portmap = r#"{"type":"portmap","capabilities":{"portMappings":true}}"#;
@@ -145,12 +151,14 @@ fn missing_capabilities_are_named() {
 fn places_are_tried_and_left_clean() {
     let home = tempfile::tempdir().unwrap();
     let deep = home.path().join("a/b");
-    assert_eq!(paths::directory("state", "--state-dir", home.path()).severity, Severity::Ok);
-    assert!(paths::directory("state", "--state-dir", &deep).seen.ends_with("will be created"));
+    assert_eq!(paths::directory(Subject::State, "--state-dir", home.path()).severity, Severity::Ok);
+    assert!(
+        paths::directory(Subject::State, "--state-dir", &deep).seen.ends_with("will be created")
+    );
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     let file = home.path().join("file");
     fs::write(&file, "").unwrap();
-    let blocked = paths::directory("state", "--state-dir", &file.join("below"));
+    let blocked = paths::directory(Subject::State, "--state-dir", &file.join("below"));
     assert_eq!(blocked.severity, Severity::Fail, "{blocked:?}");
     assert_eq!(paths::listen(&at(&file)).severity, Severity::Fail);
     assert!(paths::listen(&at(&deep)).seen.ends_with("is free"));
@@ -233,7 +241,10 @@ async fn a_socket_without_a_server_is_named() {
     assert!(error.to_string().starts_with("no CRI server on /no/such.sock"), "{error}");
 }
 
-fn info() -> EngineInfo {
+/// A host whose packet filter drops what no rule names, and does not see bridged packets.
+const OPEN: Packets = Packets { forwarded: true, bridged_filtered: false, dropped: true };
+
+pub(super) fn info() -> EngineInfo {
     EngineInfo {
         version: "26.1.5".to_owned(),
         api: ApiVersion::new(45),

@@ -53,7 +53,7 @@ pub enum Command {
     /// Read the settings again in the dockbridge that runs on this host, and put in force what needs
     /// no restart; an error changes nothing and fails
     Reload(ReloadArgs),
-    /// Check this host and print what to do about each finding
+    /// Check this host and print what to do about each finding; exits with 1 if one is FAIL
     Check(CheckArgs),
     /// Query the dockbridge that runs on this host
     #[command(help_template = DEBUG_HELP)]
@@ -100,6 +100,9 @@ pub struct CheckArgs {
     /// dockershim; changes nothing
     #[arg(long)]
     pub takeover: bool,
+    /// Print one JSON document: whether the host is ready, and each finding
+    #[arg(long, conflicts_with = "pod")]
+    pub json: bool,
 }
 
 /// A parsed command line.

@@ -65,7 +65,7 @@ pub fn execute(
             }
         }
         Command::Check(args) => {
-            let extra = Extras { takeover: args.takeover, pod: args.pod };
+            let extra = Extras { takeover: args.takeover, pod: args.pod, json: args.json };
             if !check::run(&resolved.settings, extra, out)? {
                 return Ok(ExitCode::FAILURE);
             }

@@ -44,7 +44,7 @@ fn the_other_commands() {
     assert_eq!(invocation(&["check"]).command, Command::Check(CheckArgs::default()));
     assert_eq!(
         invocation(&["check", "--pod"]).command,
-        Command::Check(CheckArgs { pod: true, takeover: false })
+        Command::Check(CheckArgs { pod: true, ..CheckArgs::default() })
     );
     let debug = |command| Command::Debug(DebugArgs { command });
     assert_eq!(invocation(&["debug", "state"]).command, debug(DebugCommand::State));

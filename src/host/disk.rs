@@ -11,6 +11,8 @@ use super::error::HostError;
 pub struct Size {
     /// Bytes in all.
     pub bytes: u64,
+    /// Bytes that are free for processes without privileges.
+    pub free_bytes: u64,
     /// Inodes in all; 0 where it has no such limit.
     pub inodes: u64,
     /// Inodes that are free.
@@ -32,6 +34,7 @@ pub fn size(place: &Path) -> Result<Size, HostError> {
     let facts = statvfs(place).map_err(|e| HostError::new("ask for the size of", place, e))?;
     Ok(Size {
         bytes: facts.blocks().saturating_mul(facts.fragment_size()),
+        free_bytes: facts.blocks_available().saturating_mul(facts.fragment_size()),
         inodes: facts.files(),
         free_inodes: facts.files_free(),
     })
@@ -47,7 +50,7 @@ mod tests {
         let size = size(place.path()).unwrap();
         assert!(size.bytes > 1 << 20 && size.free_inodes <= size.inodes, "{size:?}");
         assert!(size.used_inodes() <= Some(size.inodes), "{size:?}");
-        let counted = Size { bytes: 1, inodes: 7, free_inodes: 5 };
+        let counted = Size { bytes: 2, free_bytes: 1, inodes: 7, free_inodes: 5 };
         assert_eq!(counted.used_inodes(), Some(2));
         assert_eq!(Size { inodes: 0, free_inodes: 0, ..counted }.used_inodes(), None);
         assert!(super::size(Path::new("/nowhere/at/all")).unwrap_err().is_not_found());

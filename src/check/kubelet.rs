@@ -1,0 +1,274 @@
+//! Does kubelet's configuration fit the engine and this server?
+//!
+//! Facts come from the flags of the kubelet that runs and from its configuration file. Without
+//! either, this host has no kubelet, which is no fault.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
+
+use super::{finding::Finding, subject::Subject};
+use crate::{
+    host::{
+        file,
+        process::{self, Program},
+        processes::Processes,
+    },
+    model::engine::{CgroupDriver, EngineInfo},
+};
+
+/// The kubelet of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kubelet {
+    /// Its process, if it runs.
+    pub(super) pid: Option<u32>,
+    /// Its release, e.g. (1, 36).
+    pub(super) version: Option<(u32, u32)>,
+    /// Its settings, or why its file cannot be read.
+    pub(super) config: Result<Config, String>,
+}
+
+/// `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1), as far as it concerns a runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Config {
+    /// `cgroupfs` or `systemd`; cgroupfs when it is missing.
+    pub(super) cgroup_driver: Option<String>,
+    /// Where kubelet finds its runtime.
+    pub(super) container_runtime_endpoint: Option<String>,
+    /// Whether kubelet refuses cgroup v1; from 1.35 on it does unless told otherwise.
+    #[serde(rename = "failCgroupV1")]
+    pub(super) fail_cgroup_v1: Option<bool>,
+    /// The most pods of this node.
+    pub(super) max_pods: Option<u32>,
+}
+
+/// Looks for a kubelet; none when there is neither a process nor a configuration file.
+pub(super) async fn find() -> Option<Kubelet> {
+    let (pid, words) = spawn_blocking(running).await.unwrap_or_default();
+    let path = option(&words, "--config").unwrap_or(CONFIG);
+    let text = tokio::fs::read_to_string(path).await;
+    let absent = matches!(&text, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    if pid.is_none() && absent {
+        return None;
+    }
+    let config = match text {
+        Err(_) if absent => Ok(Config::default()),
+        Err(error) => Err(format!("{path}: {error}")),
+        Ok(text) => parse(&text).map_err(|error| format!("{path}: {error}")),
+    };
+    let config = config.map(|config| with_flags(config, &words));
+    Some(Kubelet { pid, version: version(pid).await, config })
+}
+
+/// The pid and the command line of the kubelet that runs.
+fn running() -> (Option<u32>, Vec<String>) {
+    let pid = Processes::new("/proc").find("kubelet").first().copied();
+    let line = pid.and_then(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+    let words = line.unwrap_or_default();
+    let words = words.split(|byte| *byte == 0);
+    (pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+/// A configuration file. Keys that do not concern a runtime may be anything.
+fn parse(text: &str) -> Result<Config, serde_saphyr::Error> {
+    serde_saphyr::from_str(text)
+}
+
+/// A flag wins over the file.
+fn with_flags(mut config: Config, words: &[String]) -> Config {
+    let value = |name| option(words, name).map(str::to_owned);
+    config.cgroup_driver = value("--cgroup-driver").or(config.cgroup_driver);
+    config.container_runtime_endpoint =
+        value("--container-runtime-endpoint").or(config.container_runtime_endpoint);
+    config.max_pods =
+        option(words, "--max-pods").and_then(|text| text.parse().ok()).or(config.max_pods);
+    config
+}
+
+/// The value of a flag, written `--name=value` or `--name value`.
+fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.strip_prefix(name) {
+            Some("") => return words.next().map(String::as_str),
+            Some(rest) => {
+                if let Some(value) = rest.strip_prefix('=') {
+                    return Some(value);
+                }
+            }
+            None => {}
+        }
+    }
+    None
+}
+
+/// Asks the program for its release.
+async fn version(pid: Option<u32>) -> Option<(u32, u32)> {
+    let program = pid.map_or(PathBuf::from("kubelet"), |pid| format!("/proc/{pid}/exe").into());
+    let asked = process::run(Program {
+        executable: &program,
+        arguments: &["--version"],
+        environment: &[],
+        input: &[],
+        time_limit: TIMEOUT,
+        output_limit: 4096,
+    });
+    release(&String::from_utf8_lossy(&asked.await.ok()?.stdout))
+}
+
+/// Major and minor of `Kubernetes v1.36.1`.
+fn release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.trim().strip_prefix("Kubernetes v")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// What kubelet's settings mean beside this engine and a server at `socket`.
+pub(super) fn judge(
+    kubelet: Option<&Kubelet>,
+    engine: Option<&EngineInfo>,
+    socket: Option<&Path>,
+) -> Vec<Finding> {
+    let Some(kubelet) = kubelet else {
+        return vec![Finding::ok(Subject::Kubelet, "none is configured on this host")];
+    };
+    let config = match &kubelet.config {
+        Ok(config) => config,
+        Err(error) => {
+            let seen = format!("its configuration cannot be read: {error}");
+            return vec![Finding::warn(Subject::Kubelet, seen, "correct the file")];
+        }
+    };
+    let mut findings = Vec::new();
+    if let Some(engine) = engine {
+        findings.extend(driver(kubelet, config, engine));
+        findings.extend(cgroup_version(kubelet, config, engine));
+    }
+    findings.extend(endpoint(config, socket));
+    if findings.is_empty() {
+        findings.push(Finding::ok(Subject::Kubelet, fitting(kubelet, config)));
+    }
+    findings
+}
+
+/// kubelet asks the runtime for its driver from 1.31 on, and takes its own setting before.
+fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
+    let engines = match engine.cgroup_driver {
+        CgroupDriver::Cgroupfs => "cgroupfs",
+        CgroupDriver::Systemd => "systemd",
+        CgroupDriver::None => return None,
+    };
+    let own = config.cgroup_driver.as_deref().unwrap_or("cgroupfs");
+    let asks = kubelet.version.is_some_and(|version| version >= ASKS_FOR_DRIVER);
+    if own == engines || asks {
+        return None;
+    }
+    let seen = format!("cgroup driver {own}, and Docker has {engines}: kubelet before 1.31 fails");
+    Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
+}
+
+fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
+    let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
+    let seen = "this release refuses to start on cgroup v1, which this host has";
+    let advice = "boot with cgroup v2, or set failCgroupV1: false in kubelet";
+    (refuses && engine.cgroup_version == 1).then(|| Finding::fail(Subject::Kubelet, seen, advice))
+}
+
+/// Without an endpoint kubelet takes containerd's.
+fn endpoint(config: &Config, socket: Option<&Path>) -> Option<Finding> {
+    let endpoint = config.container_runtime_endpoint.as_deref().unwrap_or(CONTAINERD);
+    let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+    let socket = socket?;
+    if file::is_same(path, socket) {
+        return None;
+    }
+    let seen = format!("it uses {endpoint}, not this server");
+    let advice = format!("set containerRuntimeEndpoint: unix://{} in kubelet", socket.display());
+    Some(Finding::warn(Subject::Kubelet, seen, advice))
+}
+
+fn fitting(kubelet: &Kubelet, config: &Config) -> String {
+    let release = kubelet
+        .version
+        .map_or("of unknown version".to_owned(), |(major, minor)| format!("{major}.{minor}"));
+    let runs = kubelet.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
+    let driver = config.cgroup_driver.as_deref().unwrap_or("cgroupfs");
+    format!("{release} ({runs}), cgroup driver {driver}")
+}
+
+/// `KubeletCgroupDriverFromCRI` is on by default from here.
+const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
+/// `failCgroupV1` is true by default from here.
+const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
+/// Where kubeadm puts it.
+const CONFIG: &str = "/var/lib/kubelet/config.yaml";
+const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{finding::Severity, tests::info},
+        *,
+    };
+
+    #[test]
+    fn settings_are_read_from_the_file_and_from_flags() {
+        let file = "kind: KubeletConfiguration\ncgroupDriver: systemd\nmaxPods: 50\n\
+                    containerRuntimeEndpoint: unix:///a\nfailCgroupV1: false\n\
+                    evictionHard:\n  imagefs.available: 15%\nclusterDNS: [10.96.0.10]\n";
+        let config = parse(file).unwrap();
+        assert_eq!(config.cgroup_driver.as_deref(), Some("systemd"));
+        assert_eq!((config.max_pods, config.fail_cgroup_v1), (Some(50), Some(false)));
+        let words = ["kubelet", "--max-pods", "9", "--container-runtime-endpoint=unix:///b"];
+        let config = with_flags(config, &words.map(str::to_owned));
+        assert_eq!(config.container_runtime_endpoint.as_deref(), Some("unix:///b"));
+        assert_eq!((config.max_pods, config.cgroup_driver.as_deref()), (Some(9), Some("systemd")));
+        assert!(parse("maxPods: [").is_err());
+        assert_eq!(parse("").unwrap_or_default(), Config::default());
+        assert_eq!(release("Kubernetes v1.36.1\n"), Some((1, 36)));
+        assert_eq!(release("v1.36"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_with_the_remedy() {
+        let judged = |config: Config, version, cgroup_version| {
+            let kubelet = Kubelet { pid: Some(7), version, config: Ok(config) };
+            let engine = EngineInfo { cgroup_version, ..info() };
+            judge(Some(&kubelet), Some(&engine), Some(Path::new("/run/d.sock")))
+        };
+        let fitting = Config {
+            cgroup_driver: Some("systemd".to_owned()),
+            container_runtime_endpoint: Some("unix:///run/d.sock".to_owned()),
+            ..Config::default()
+        };
+        let new = Some((1, 36));
+        assert_eq!(judged(fitting.clone(), new, 2)[0].severity, Severity::Ok);
+        let refusing = judged(fitting.clone(), new, 1);
+        assert_eq!(refusing[0].severity, Severity::Fail);
+        assert!(refusing[0].advice.contains("failCgroupV1"), "{refusing:?}");
+        assert_eq!(judged(fitting.clone(), Some((1, 34)), 1)[0].severity, Severity::Ok);
+        let allowed = Config { fail_cgroup_v1: Some(false), ..fitting.clone() };
+        assert_eq!(judged(allowed, new, 1)[0].severity, Severity::Ok);
+        let other_driver = Config { cgroup_driver: None, ..fitting.clone() };
+        assert_eq!(judged(other_driver.clone(), new, 2)[0].severity, Severity::Ok);
+        let old = judged(other_driver, Some((1, 30)), 2);
+        assert!(old[0].advice.contains("cgroupDriver: systemd"), "{old:?}");
+        let elsewhere = judged(Config { container_runtime_endpoint: None, ..fitting }, new, 2);
+        assert!(elsewhere[0].seen.contains("containerd.sock"), "{elsewhere:?}");
+        assert!(elsewhere[0].advice.contains("unix:///run/d.sock"), "{elsewhere:?}");
+    }
+
+    #[test]
+    fn a_host_without_a_kubelet_is_no_fault() {
+        assert_eq!(judge(None, None, None)[0].severity, Severity::Ok);
+        let damaged = Kubelet { pid: None, version: None, config: Err("line 3".to_owned()) };
+        let findings = judge(Some(&damaged), None, None);
+        assert!(findings[0].severity == Severity::Warn && findings[0].seen.contains("line 3"));
+    }
+}

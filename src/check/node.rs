@@ -1,0 +1,248 @@
+//! What pods need of this host beside Docker and dockbridge: forwarding, space, open files, the
+//! time, and the security modules that Docker has to know of.
+
+use std::{fs, path::Path, time::Duration};
+
+use super::{finding::Finding, subject::Subject};
+use crate::{
+    host::{
+        disk::{self, Size},
+        process::{self, Program},
+    },
+    model::engine::EngineInfo,
+};
+
+/// How the kernel treats the packets of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packets {
+    /// Packets are forwarded at all (`net.ipv4.ip_forward`).
+    pub(super) forwarded: bool,
+    /// The packet filter sees what crosses a bridge (`net.bridge.bridge-nf-call-iptables`).
+    pub(super) bridged_filtered: bool,
+    /// What no rule names is dropped: Docker sets this policy of FORWARD when it starts.
+    pub(super) dropped: bool,
+}
+
+impl Packets {
+    /// Reads the kernel's settings. Where the packet filter cannot be asked, it drops.
+    pub(super) async fn read() -> Self {
+        let on = |path: &'static str| {
+            fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
+        };
+        let policy = output("iptables", &["-S", "FORWARD"]).await;
+        Self {
+            forwarded: on(IP_FORWARD),
+            bridged_filtered: on(BRIDGED_IS_FILTERED),
+            dropped: policy.is_none_or(|rules| !rules.starts_with("-P FORWARD ACCEPT")),
+        }
+    }
+}
+
+/// Whether pods reach anything beyond this host, and Services on it. `bridged` tells that pods are
+/// behind a bridge, `kubelet` that this host has one.
+pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
+    let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
+    if !packets.forwarded {
+        let seen = "net.ipv4.ip_forward is 0: pods reach nothing beyond this host";
+        return warn(seen, "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d");
+    }
+    if bridged && kubelet && !packets.bridged_filtered {
+        let seen = "the packet filter does not see what crosses a bridge: kube-proxy's Services \
+                    fail between pods of this node";
+        let advice = "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1";
+        return warn(seen, advice);
+    }
+    Finding::ok(Subject::Forwarding, "the kernel forwards what pods send")
+}
+
+/// Space and inodes where Docker keeps images and layers.
+pub(super) fn disk(engine: &EngineInfo) -> Option<Finding> {
+    let size = disk::size(&engine.root_dir).ok()?;
+    Some(judge_disk(&engine.root_dir, size))
+}
+
+/// kubelet removes images and evicts pods below its thresholds.
+fn judge_disk(place: &Path, size: Size) -> Finding {
+    let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
+    let (bytes, inodes) =
+        (percent(size.free_bytes, size.bytes), percent(size.free_inodes, size.inodes));
+    let seen = format!("{}: {bytes} % of the space is free", place.display());
+    if bytes >= LEAST_BYTES && inodes >= LEAST_INODES {
+        return Finding::ok(Subject::Disk, seen);
+    }
+    let seen = format!("{seen}, {inodes} % of the inodes; kubelet evicts pods below 15 % and 5 %");
+    let advice = "docker image prune, or give Docker a larger disk (data-root)";
+    Finding::warn(Subject::Disk, seen, advice)
+}
+
+/// Open files that the process of these limits may have (`/proc/<pid>/limits`), against the pods of
+/// a node.
+pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
+    let allowed = open_files(limits).map_or(u64::MAX, |limit| limit / PER_POD);
+    if allowed >= u64::from(pods) {
+        let seen = format!("enough for the {pods} pods of this node");
+        return Finding::ok(Subject::Descriptors, seen);
+    }
+    let seen =
+        format!("enough for about {allowed} pods of two containers, and there may be {pods}");
+    Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
+}
+
+/// The hard limit: dockbridge raises the soft one at its start. None where there is no limit.
+fn open_files(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The security modules of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Modules {
+    /// AppArmor is on.
+    pub(super) apparmor: bool,
+    /// SELinux has a policy.
+    pub(super) selinux: bool,
+}
+
+impl Modules {
+    /// Asks the kernel.
+    pub(super) fn read() -> Self {
+        let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+        Self {
+            apparmor: apparmor.is_ok_and(|text| text.trim() == "Y"),
+            selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+        }
+    }
+}
+
+/// What Docker makes of the kernel's security modules.
+pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
+    let warn = |seen, advice| Finding::warn(Subject::Confinement, seen, advice);
+    match modules {
+        Modules { apparmor: true, .. } if !engine.has_apparmor() => {
+            let seen = "AppArmor is on, and Docker does not use it: pods are not confined, and \
+                        those with a profile are refused";
+            warn(seen, "install apparmor (apparmor_parser), then restart Docker")
+        }
+        Modules { selinux: true, .. } if !engine.has_selinux() => {
+            let seen = "SELinux is on, and Docker does not use it: containers have no labels";
+            warn(seen, "set \"selinux-enabled\": true in /etc/docker/daemon.json")
+        }
+        Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),
+        Modules { selinux: true, .. } => Finding::ok(Subject::Confinement, "SELinux"),
+        Modules { .. } => {
+            Finding::ok(Subject::Confinement, "seccomp only: neither AppArmor nor SELinux is on")
+        }
+    }
+}
+
+/// Whether the clock follows another one. None where systemd cannot be asked.
+pub(super) async fn clock() -> Option<Finding> {
+    let told = output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).await?;
+    judge_clock(told.trim())
+}
+
+fn judge_clock(synchronized: &str) -> Option<Finding> {
+    match synchronized {
+        "yes" => Some(Finding::ok(Subject::Clock, "synchronized")),
+        "no" => {
+            let seen = "not synchronized: certificates may count as invalid, times of logs and \
+                        events differ from other nodes";
+            Some(Finding::warn(Subject::Clock, seen, "timedatectl set-ntp true, or start chrony"))
+        }
+        _ => None,
+    }
+}
+
+/// What a program prints, if it succeeds soon.
+async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
+    let finished = process::run(Program {
+        executable: Path::new(program),
+        arguments,
+        environment: &[],
+        input: &[],
+        time_limit: TIMEOUT,
+        output_limit: 1 << 20,
+    });
+    let finished = finished.await.ok()?;
+    let success = finished.ending == process::Ending::Code(0);
+    success.then(|| String::from_utf8_lossy(&finished.stdout).into_owned())
+}
+
+const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+/// kubelet's default for `imagefs.available`, in percent.
+const LEAST_BYTES: u64 = 15;
+/// kubelet's default for `imagefs.inodesFree`, in percent.
+const LEAST_INODES: u64 = 5;
+/// Measured for a pod of two containers.
+const PER_POD: u64 = 22;
+/// kubelet's default for `maxPods`.
+pub(super) const USUAL_PODS: u32 = 110;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{finding::Severity, tests::info},
+        *,
+    };
+
+    #[test]
+    fn packets_that_are_not_forwarded_are_a_warning() {
+        let packets = Packets { forwarded: true, bridged_filtered: true, dropped: true };
+        assert_eq!(forwarding(&packets, true, true).severity, Severity::Ok);
+        let unseen = Packets { bridged_filtered: false, ..packets };
+        assert_eq!(forwarding(&unseen, true, true).severity, Severity::Warn);
+        assert_eq!(forwarding(&unseen, true, false).severity, Severity::Ok);
+        assert_eq!(forwarding(&unseen, false, true).severity, Severity::Ok);
+        let kept = forwarding(&Packets { forwarded: false, ..packets }, false, false);
+        assert!(kept.advice.contains("ip_forward=1"), "{kept:?}");
+    }
+
+    #[test]
+    fn a_disk_below_the_thresholds_of_kubelet_is_a_warning() {
+        let size = Size { bytes: 100, free_bytes: 15, inodes: 100, free_inodes: 5 };
+        let severity = |size| judge_disk(Path::new("/d"), size).severity;
+        assert_eq!(severity(size), Severity::Ok);
+        assert_eq!(severity(Size { free_bytes: 14, ..size }), Severity::Warn);
+        assert_eq!(severity(Size { free_inodes: 4, ..size }), Severity::Warn);
+        assert_eq!(severity(Size { inodes: 0, free_inodes: 0, ..size }), Severity::Ok);
+        assert!(disk(&EngineInfo { root_dir: "/no/such".into(), ..info() }).is_none());
+    }
+
+    #[test]
+    fn open_files_are_compared_with_the_pods() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max open files            1024                 2200                 files\n";
+        assert_eq!(descriptors(limits, 100).severity, Severity::Ok);
+        let few = descriptors(limits, 101);
+        assert!(few.severity == Severity::Warn && few.seen.contains("about 100 pods"), "{few:?}");
+        assert_eq!(descriptors("", 1000).severity, Severity::Ok);
+        let endless = "Max open files            unlimited            unlimited            files\n";
+        assert_eq!(descriptors(endless, 1000).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn a_security_module_that_docker_does_not_use_is_a_warning() {
+        let options = |name: &str| EngineInfo { security_options: vec![name.to_owned()], ..info() };
+        let apparmor = Modules { apparmor: true, selinux: false };
+        let selinux = Modules { apparmor: false, selinux: true };
+        for (modules, option, severity) in [
+            (Modules::default(), "name=seccomp", Severity::Ok),
+            (apparmor, "name=apparmor", Severity::Ok),
+            (apparmor, "name=seccomp", Severity::Warn),
+            (selinux, "name=selinux", Severity::Ok),
+            (selinux, "name=seccomp", Severity::Warn),
+        ] {
+            let finding = confinement(modules, &options(option));
+            assert_eq!(finding.severity, severity, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_of_its_own_is_a_warning() {
+        assert_eq!(judge_clock("yes").unwrap().severity, Severity::Ok);
+        assert_eq!(judge_clock("no").unwrap().severity, Severity::Warn);
+        assert!(judge_clock("").is_none());
+    }
+}

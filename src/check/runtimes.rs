@@ -1,0 +1,72 @@
+//! Does another container runtime of kubelet run here, or has it left pods behind?
+
+use std::{fs, path::Path};
+
+use super::{finding::Finding, subject::Subject};
+use crate::host::processes::Processes;
+
+/// What other runtimes show on this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Others {
+    /// The process of cri-dockerd.
+    pub(super) cri_dockerd: Option<u32>,
+    /// The process of CRI-O.
+    pub(super) crio: Option<u32>,
+    /// Containers in containerd's namespace for Kubernetes. Docker has a namespace of its own.
+    pub(super) containerd: usize,
+}
+
+impl Others {
+    /// Reads the process table and containerd's directory of running containers.
+    pub(super) fn read() -> Self {
+        let processes = Processes::new("/proc");
+        let first = |name| processes.find(name).first().copied();
+        Self {
+            cri_dockerd: first("cri-dockerd"),
+            crio: first("crio"),
+            containerd: fs::read_dir(Path::new(CONTAINERD_TASKS)).map_or(0, Iterator::count),
+        }
+    }
+}
+
+/// What they mean for the pods of this node.
+pub(super) fn judge(others: &Others) -> Vec<Finding> {
+    let warn = |seen, advice| Finding::warn(Subject::Runtimes, seen, advice);
+    let mut findings = Vec::new();
+    if let Some(pid) = others.cri_dockerd {
+        findings.push(warn(format!("cri-dockerd runs (process {pid})"), SAME_PODS));
+    }
+    if let Some(pid) = others.crio {
+        findings.push(warn(format!("CRI-O runs (process {pid})"), REMOVE_PODS));
+    }
+    if others.containerd > 0 {
+        let number = others.containerd;
+        let seen = format!("containerd runs {number} containers of Kubernetes beside Docker's");
+        findings.push(warn(seen, REMOVE_PODS));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(Subject::Runtimes, "no other runtime of kubelet runs"));
+    }
+    findings
+}
+
+const CONTAINERD_TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+const SAME_PODS: &str = "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, \
+                         start kubelet; dockbridge check --takeover says what becomes of each pod";
+const REMOVE_PODS: &str = "kubelet forgets its pods when it changes to dockbridge: drain the node, \
+                           remove them there (crictl rmp --all --force), then stop that runtime";
+
+#[cfg(test)]
+mod tests {
+    use super::{super::finding::Severity, *};
+
+    #[test]
+    fn each_other_runtime_is_named() {
+        assert_eq!(judge(&Others::default())[0].severity, Severity::Ok);
+        let others = Others { cri_dockerd: Some(7), crio: Some(8), containerd: 3 };
+        let seen: Vec<String> = judge(&others).into_iter().map(|one| one.seen).collect();
+        assert!(seen[0].contains("cri-dockerd runs (process 7)"), "{seen:?}");
+        assert!(seen[1].contains("CRI-O runs (process 8)"), "{seen:?}");
+        assert!(seen[2].contains("3 containers of Kubernetes"), "{seen:?}");
+    }
+}
