@@ -64,6 +64,7 @@ pub mod sandbox;
 pub mod stats;
 pub mod store;
 pub mod streaming;
+pub mod support;
 pub mod telemetry;
 pub mod translate;
 pub mod wire;

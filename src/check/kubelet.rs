@@ -3,11 +3,7 @@
 //! Facts come from the flags of the kubelet that runs and from its configuration file. Without
 //! either, this host has no kubelet, which is no fault.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, io, path::Path, time::Duration};
 
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
@@ -63,12 +59,12 @@ pub(super) async fn find() -> Option<Kubelet> {
         Ok(text) => parse(&text).map_err(|error| format!("{path}: {error}")),
     };
     let config = config.map(|config| with_flags(config, &words));
-    Some(Kubelet { pid, version: version(pid).await, config })
+    Some(Kubelet { pid, version: version().await, config })
 }
 
 /// The pid and the command line of the kubelet that runs.
 fn running() -> (Option<u32>, Vec<String>) {
-    let pid = Processes::new("/proc").find("kubelet").first().copied();
+    let pid = Processes::new("/proc").find_services("kubelet").first().copied();
     let line = pid.and_then(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
     let words = line.unwrap_or_default();
     let words = words.split(|byte| *byte == 0);
@@ -108,11 +104,10 @@ fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     None
 }
 
-/// Asks the program for its release.
-async fn version(pid: Option<u32>) -> Option<(u32, u32)> {
-    let program = pid.map_or(PathBuf::from("kubelet"), |pid| format!("/proc/{pid}/exe").into());
+/// Asks the program for its release: the one in `PATH`, not that of a process.
+async fn version() -> Option<(u32, u32)> {
     let asked = process::run(Program {
-        executable: &program,
+        executable: Path::new("kubelet"),
         arguments: &["--version"],
         environment: &[],
         input: &[],

@@ -20,7 +20,7 @@ impl Others {
     /// Reads the process table and containerd's directory of running containers.
     pub(super) fn read() -> Self {
         let processes = Processes::new("/proc");
-        let first = |name| processes.find(name).first().copied();
+        let first = |name| processes.find_services(name).first().copied();
         Self {
             cri_dockerd: first("cri-dockerd"),
             crio: first("crio"),

@@ -58,6 +58,8 @@ pub enum Command {
     /// Query the dockbridge that runs on this host
     #[command(help_template = DEBUG_HELP)]
     Debug(DebugArgs),
+    /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
+    Support,
     /// Print the version
     Version,
 }

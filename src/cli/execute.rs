@@ -25,6 +25,7 @@ use crate::{
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap, inherited_socket},
+    support,
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
@@ -64,6 +65,7 @@ pub fn execute(
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Support => support::report::write(&resolved, &warnings, out)?,
         Command::Check(args) => {
             let extra = Extras { takeover: args.takeover, pod: args.pod, json: args.json };
             if !check::run(&resolved.settings, extra, out)? {

@@ -5,7 +5,8 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    path::PathBuf,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
 };
 
 use super::error::HostError;
@@ -44,13 +45,19 @@ impl Processes {
         Self { root: root.into() }
     }
 
-    /// Pids of the processes of this name, which the kernel cuts after 15 bytes.
-    pub fn find(&self, name: &str) -> Vec<u32> {
+    /// Pids of root's processes of this name, which the kernel cuts after 15 bytes, that see the same
+    /// files as we do. A process of a container has other mounts, so it cannot pretend to be one.
+    pub fn find_services(&self, name: &str) -> Vec<u32> {
+        let mounts = |place: &Path| fs::read_link(place.join("ns/mnt")).ok();
+        let ours = mounts(&self.root.join("self"));
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
         pids.filter(|pid| {
-            let told = fs::read_to_string(self.root.join(pid.to_string()).join("comm"));
+            let place = self.root.join(pid.to_string());
+            let told = fs::read_to_string(place.join("comm"));
             told.is_ok_and(|told| told.trim_end() == name)
+                && fs::metadata(&place).is_ok_and(|facts| facts.uid() == 0)
+                && mounts(&place) == ours
         })
         .collect()
     }

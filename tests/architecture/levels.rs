@@ -3,7 +3,7 @@
 use super::source::PathUse;
 
 /// Every module with its level; an import must lead to a lower one.
-pub(crate) const LEVELS: [(&str, u8); 30] = [
+pub(crate) const LEVELS: [(&str, u8); 31] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
     ("model", 1),
@@ -31,6 +31,7 @@ pub(crate) const LEVELS: [(&str, u8); 30] = [
     ("check", 9),
     ("admin", 9),
     ("app", 10),
+    ("support", 10),
     ("cli", 11),
     ("main", 12),
     // Declares the modules.

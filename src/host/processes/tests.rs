@@ -1,6 +1,10 @@
 //! A process table of files, and the real one.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, chown, symlink},
+    path::Path,
+};
 
 use super::{Identity, Process, Processes};
 
@@ -40,6 +44,30 @@ fn one_that_has_ended_is_listed_as_dead_and_garbage_not_at_all() {
     assert_eq!(all.len(), 1);
     assert!(!all[0].lives);
     assert_eq!(table.get(4), None);
+}
+
+#[test]
+fn a_service_is_roots_and_has_the_mounts_of_the_host() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path());
+    let mounts = |name: &str, target: &str| {
+        fs::create_dir_all(root.path().join(name).join("ns")).unwrap();
+        symlink(target, root.path().join(name).join("ns/mnt")).unwrap();
+    };
+    mounts("self", "mnt:[1]");
+    for (pid, name, target) in
+        [(5, "kubelet", "mnt:[1]"), (6, "kubelet", "mnt:[2]"), (7, "sh", "mnt:[1]")]
+    {
+        write(root.path(), pid, &stat(pid, name, "S", 5));
+        fs::write(root.path().join(format!("{pid}/comm")), format!("{name}\n")).unwrap();
+        mounts(&pid.to_string(), target);
+    }
+    let own = fs::metadata(root.path()).unwrap().uid() == 0;
+    assert_eq!(table.find_services("kubelet"), if own { vec![5] } else { vec![] });
+    if own {
+        chown(root.path().join("5"), Some(1), None).unwrap();
+        assert_eq!(table.find_services("kubelet"), Vec::<u32>::new());
+    }
 }
 
 #[test]

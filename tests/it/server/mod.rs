@@ -28,4 +28,5 @@ mod repeated_calls;
 mod second_server;
 mod stats;
 mod streams;
+mod support_report;
 mod traces;

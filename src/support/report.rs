@@ -1,0 +1,115 @@
+//! Collects the parts and writes them one after another.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
+
+use http::Method;
+use tokio::runtime::{self, Runtime};
+
+use super::redact::redact;
+use crate::{
+    admin::{client, endpoints},
+    check::host::examine,
+    config::resolve::Resolved,
+    engine::lock::EngineLocks,
+    error::chain,
+    host::process::{self, Program},
+};
+
+/// Writes the report to `out`. `warnings` are about the command line and the environment.
+///
+/// # Errors
+/// `out` cannot be written to, or the process cannot wait for anything at all.
+pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let settings = &resolved.settings;
+    let (state_dir, run_dir) = (&settings.state_dir, &settings.run_dir);
+    let check = || runtime.block_on(examine(settings, &EngineLocks::default(), false)).findings;
+    let mut part = |title: &str, text: String| {
+        writeln!(out, "===== {title} =====\n{}\n", redact(text.trim_end()))
+    };
+    part("versions", versions())?;
+    part("settings", format!("{resolved}{}", warnings.join("\n")))?;
+    part("check", check().to_string())?;
+    for (title, path) in [
+        ("health", endpoints::HEALTH),
+        ("readiness", endpoints::READY),
+        ("running operations", endpoints::TASKS),
+        ("state", endpoints::STATE),
+        ("metrics", endpoints::METRICS),
+    ] {
+        part(title, ask(run_dir, path))?;
+    }
+    part("files of the state directory", files(state_dir))?;
+    part("files of the run directory", files(run_dir))?;
+    part("log", log(&runtime))
+}
+
+fn versions() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let own = env!("CARGO_PKG_VERSION");
+    format!("dockbridge {own}\n{}{}", read("/proc/version"), read("/etc/os-release"))
+}
+
+/// The answer of the dockbridge that runs. Its state has no environment, commands or labels.
+fn ask(run_dir: &Path, path: &'static str) -> String {
+    let mut answer = Vec::new();
+    match client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer) {
+        Ok(_) => String::from_utf8_lossy(&answer).into_owned(),
+        Err(error) => chain(&error),
+    }
+}
+
+/// Size and name of each file of a directory and of the directories in it.
+fn files(directory: &Path) -> String {
+    let mut lines = Vec::new();
+    if let Err(error) = list(directory, directory, &mut lines) {
+        lines.push(format!("{}: {error}", directory.display()));
+    }
+    lines.sort();
+    lines.join("\n")
+}
+
+fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let facts = entry.metadata()?;
+        let path = entry.path();
+        let name = path.strip_prefix(root).unwrap_or(&path).display();
+        match facts.is_dir() {
+            true if directory == root => list(root, &path, lines)?,
+            true => lines.push(format!("{name}/")),
+            false => lines.push(format!("{name}  {} bytes", facts.len())),
+        }
+    }
+    Ok(())
+}
+
+/// The last lines of the service's log.
+fn log(runtime: &Runtime) -> String {
+    let asked = runtime.block_on(process::run(Program {
+        executable: Path::new("journalctl"),
+        arguments: &[
+            "--no-pager",
+            "--quiet",
+            "--output=short-iso-precise",
+            "--lines=5000",
+            "--unit=dockbridge.service",
+            "--unit=cri-docker.service",
+        ],
+        environment: &[],
+        input: &[],
+        time_limit: TIMEOUT,
+        output_limit: 64 << 20,
+    }));
+    match asked {
+        Ok(ended) => format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr),
+        Err(error) => format!("add the log of dockbridge by hand: {}", chain(&error)),
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(30);
