@@ -91,9 +91,10 @@ impl Process {
     }
 
     /// Waits until it has at most that many descriptors; longer than it keeps an unused connection
-    /// to the engine, of which a busy moment makes one more.
+    /// to the engine, of which a busy moment makes one more: up to twice the 30 s of its pool, which
+    /// looks for unused ones once in that time.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
-        let deadline = Instant::now() + patient(Duration::from_secs(45));
+        let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {
             if Instant::now() > deadline {
                 let held = self.holds()?;
