@@ -22,6 +22,7 @@ mod condition;
 mod connection;
 mod deadline;
 mod lists;
+mod v1alpha2;
 
 #[cfg(test)]
 mod tests;

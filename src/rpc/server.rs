@@ -5,10 +5,10 @@ use std::{future::Future, io, time::Duration};
 use futures_util::stream::{self, Stream};
 use tokio::{net::UnixListener, time::sleep};
 use tonic::transport::Server;
-use tower::Layer;
+use tower::{Layer, util::MapRequestLayer};
 use tracing::{debug, warn};
 
-use super::{connection::Connection, image::ImageRpc, layer::Guard, runtime::RuntimeRpc};
+use super::{connection::Connection, image::ImageRpc, layer::Guard, runtime::RuntimeRpc, v1alpha2};
 use crate::error::chain;
 use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
@@ -65,6 +65,7 @@ pub async fn serve(
     let serving = Server::builder()
         .http2_keepalive_interval(Some(silence.ping_interval))
         .http2_keepalive_timeout(Some(silence.pong))
+        .layer(MapRequestLayer::new(v1alpha2::to_v1))
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))
         .serve_with_incoming_shutdown(incoming, stop);

@@ -107,9 +107,13 @@ fn log(runtime: &Runtime) -> String {
         output_limit: 64 << 20,
     }));
     match asked {
-        Ok(ended) => format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr),
-        Err(error) => format!("add the log of dockbridge by hand: {}", chain(&error)),
+        Ok(ended) if !ended.stdout.is_empty() => {
+            String::from_utf8_lossy(&ended.stdout).into_owned()
+        }
+        Ok(ended) => format!("{BY_HAND}: journalctl has no line of its units. {}", ended.stderr),
+        Err(error) => format!("{BY_HAND}: {}", chain(&error)),
     }
 }
 
+const BY_HAND: &str = "add the log of dockbridge by hand";
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -20,6 +20,7 @@ mod idle_clients;
 mod lists;
 mod logs;
 mod networks;
+mod old_clients;
 mod outages;
 mod pods;
 mod random;

@@ -1,0 +1,38 @@
+//! CRI v1alpha2, which crictl 1.23 and kubelet 1.22 speak. Its messages are those of v1 on the wire,
+//! field by field, under another name: a call is answered by the method of v1.
+
+use http::{Request, Uri, uri::PathAndQuery};
+
+/// The request with the path of v1, if it has that of v1alpha2.
+pub(super) fn to_v1<B>(mut request: Request<B>) -> Request<B> {
+    if let Some(path) = v1_path(request.uri().path()) {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.path_and_query = Some(path);
+        // A valid address with another valid path is valid.
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+    }
+    request
+}
+
+fn v1_path(path: &str) -> Option<PathAndQuery> {
+    let method = path.strip_prefix("/runtime.v1alpha2.")?;
+    PathAndQuery::try_from(format!("/runtime.v1.{method}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_old_name_is_replaced() {
+        for (old, new) in [
+            ("/runtime.v1alpha2.ImageService/ListImages", "/runtime.v1.ImageService/ListImages"),
+            ("/runtime.v1.ImageService/ListImages", "/runtime.v1.ImageService/ListImages"),
+            ("/runtime.v1alpha2", "/runtime.v1alpha2"),
+            ("http://localhost/runtime.v1alpha2.A/B", "http://localhost/runtime.v1.A/B"),
+        ] {
+            let request = Request::builder().uri(old).body(()).unwrap();
+            assert_eq!(to_v1(request).uri().to_string(), new);
+        }
+    }
+}
