@@ -118,6 +118,20 @@ fn our_units_start_what_is_packaged() {
 }
 
 #[test]
+fn both_units_run_the_program_in_the_same_way() {
+    let ways = |path| {
+        let unit = fs::read_to_string(path).unwrap();
+        let service = unit.split("[Service]").nth(1).unwrap().split("[Install]").next().unwrap();
+        let differs = |line: &&str| line.starts_with('#') || line.starts_with("Exec");
+        let lines = service.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines.filter(|line| !differs(line)).map(str::to_owned).collect::<BTreeSet<String>>()
+    };
+    let own = ways("packaging/systemd/dockbridge.service");
+    assert!(own.contains("NoNewPrivileges=yes"), "{own:?}");
+    assert_eq!(own, ways("packaging/systemd/cri-docker.service"));
+}
+
+#[test]
 fn alerts_and_dashboard_name_metrics_that_exist_and_what_to_do() {
     let known = metrics();
     let text = fs::read_to_string("docs/prometheus/alerts.yaml").unwrap();

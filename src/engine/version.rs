@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use tokio::sync::{Mutex, MutexGuard};
-use tracing::info;
+use tracing::debug;
 
 use crate::model::engine::ApiVersion;
 
@@ -47,7 +47,7 @@ impl NegotiatedVersion {
         let before = self.minor.swap(version.minor, Ordering::AcqRel);
         self.settled.store(true, Ordering::Release);
         if before != version.minor {
-            info!(api = %version, "docker API version negotiated");
+            debug!(api = %version, "docker API version negotiated");
         }
     }
 }
