@@ -12,7 +12,10 @@ use tokio::runtime::{self, Runtime};
 
 use super::redact::redact;
 use crate::{
-    admin::{client, endpoints},
+    admin::{
+        client::{self, ClientError},
+        endpoints,
+    },
     check::host::examine,
     config::resolve::Resolved,
     engine::lock::EngineLocks,
@@ -35,14 +38,14 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
     part("versions", versions())?;
     part("settings", format!("{resolved}{}", warnings.join("\n")))?;
     part("check", check().to_string())?;
-    for (title, path) in [
-        ("health", endpoints::HEALTH),
-        ("readiness", endpoints::READY),
-        ("running operations", endpoints::TASKS),
-        ("state", endpoints::STATE),
-        ("metrics", endpoints::METRICS),
-    ] {
-        part(title, ask(run_dir, path))?;
+    for (title, path) in QUESTIONS {
+        let answer = ask(run_dir, path);
+        let silent = answer.is_err();
+        part(title, answer.unwrap_or_else(|error| chain(&error)))?;
+        // One that does not answer this does not answer the next one either.
+        if silent {
+            break;
+        }
     }
     part("files of the state directory", files(state_dir))?;
     part("files of the run directory", files(run_dir))?;
@@ -56,12 +59,10 @@ fn versions() -> String {
 }
 
 /// The answer of the dockbridge that runs. Its state has no environment, commands or labels.
-fn ask(run_dir: &Path, path: &'static str) -> String {
+fn ask(run_dir: &Path, path: &'static str) -> Result<String, ClientError> {
     let mut answer = Vec::new();
-    match client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer) {
-        Ok(_) => String::from_utf8_lossy(&answer).into_owned(),
-        Err(error) => chain(&error),
-    }
+    client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Size and name of each file of a directory and of the directories in it.
@@ -79,11 +80,12 @@ fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()
         let entry = entry?;
         let facts = entry.metadata()?;
         let path = entry.path();
-        let name = path.strip_prefix(root).unwrap_or(&path).display();
+        // Quoted, because a name may hold anything.
+        let name = path.strip_prefix(root).unwrap_or(&path);
         match facts.is_dir() {
             true if directory == root => list(root, &path, lines)?,
-            true => lines.push(format!("{name}/")),
-            false => lines.push(format!("{name}  {} bytes", facts.len())),
+            true => lines.push(format!("{name:?}/")),
+            false => lines.push(format!("{name:?} {} bytes", facts.len())),
         }
     }
     Ok(())
@@ -115,5 +117,13 @@ fn log(runtime: &Runtime) -> String {
     }
 }
 
+/// What the dockbridge that runs is asked for.
+const QUESTIONS: [(&str, &str); 5] = [
+    ("health", endpoints::HEALTH),
+    ("readiness", endpoints::READY),
+    ("running operations", endpoints::TASKS),
+    ("state", endpoints::STATE),
+    ("metrics", endpoints::METRICS),
+];
 const BY_HAND: &str = "add the log of dockbridge by hand";
 const TIMEOUT: Duration = Duration::from_secs(30);
