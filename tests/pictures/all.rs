@@ -13,10 +13,14 @@ mod data;
 mod log;
 #[path = "modules.rs"]
 mod modules;
+#[path = "panel.rs"]
+mod panel;
 #[path = "pod.rs"]
 mod pod;
 #[path = "session.rs"]
 mod session;
+#[path = "soak.rs"]
+mod soak;
 
 /// Names below `docs/pictures`, and contents.
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
@@ -28,5 +32,6 @@ pub(crate) fn pictures() -> Vec<(&'static str, String)> {
         ("bench.svg", bars::draw()),
         ("dashboard.svg", dashboard::draw()),
         ("session.svg", session::draw()),
+        ("soak.svg", soak::draw()),
     ]
 }

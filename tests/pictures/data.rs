@@ -29,3 +29,34 @@ impl Recording {
         format!("{}, {}, {}", fact("engine"), fact("machine"), fact("date"))
     }
 }
+
+/// Lines of figures, by column; the first line has the names.
+pub(crate) struct Table {
+    names: Vec<String>,
+    rows: Vec<Vec<f64>>,
+}
+
+impl Table {
+    pub(crate) fn read(lines: &[String], separator: char) -> Self {
+        let mut lines = lines.iter().map(|line| line.split(separator));
+        let names = lines.next().unwrap().map(str::to_owned).collect();
+        let rows = lines.map(|row| row.map(|value| value.parse().unwrap()).collect()).collect();
+        Self { names, rows }
+    }
+
+    pub(crate) fn column(&self, name: &str) -> Vec<f64> {
+        let place = self.names.iter().position(|one| one == name).unwrap();
+        self.rows.iter().map(|row| row[place]).collect()
+    }
+
+    /// How much one column grows while another grows by one, over ten seconds.
+    pub(crate) fn rate(&self, of: &str, by: &str) -> Vec<f64> {
+        let (of, by) = (self.column(of), self.column(by));
+        let before = |place: usize| place.saturating_sub(5);
+        let rate = |place: usize| {
+            let grown = by[place] - by[before(place)];
+            if grown > 0.0 { (of[place] - of[before(place)]) / grown } else { 0.0 }
+        };
+        (0..of.len()).map(rate).collect()
+    }
+}
