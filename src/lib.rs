@@ -58,6 +58,7 @@ pub mod image_files;
 pub mod logs;
 pub mod model;
 pub mod network;
+pub mod oci_runtime;
 pub mod pause;
 pub mod rpc;
 pub mod sandbox;

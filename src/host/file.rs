@@ -9,7 +9,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -149,6 +149,30 @@ fn write_draft(
 /// Whether this is the name of a draft, in a directory with no other writer.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
+}
+
+/// Makes a directory that everybody can pass through and only we can list or change, whatever the
+/// umask. One that is there stays as it is.
+///
+/// # Errors
+/// Not permitted, or something else has the name.
+pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o711))
+            .map_err(|e| HostError::new("set the mode of", path, e)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(e) => Err(HostError::new("create directory", path, e)),
+    }
+}
+
+/// Whether a file or directory is ours, and nobody else can change it. A link is not.
+///
+/// # Errors
+/// It is not there, or not permitted.
+pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
+    let facts = fs::symlink_metadata(path).map_err(|e| HostError::new("read", path, e))?;
+    let ours = facts.uid() == nix::unistd::geteuid().as_raw();
+    Ok(ours && !facts.is_symlink() && facts.mode() & 0o022 == 0)
 }
 
 /// Whether two paths lead to one file: `/var/run` is a link to `/run`.

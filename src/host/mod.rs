@@ -17,10 +17,12 @@ pub mod file;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod heap;
+pub mod id_map;
 pub mod inherited_socket;
 mod inotify;
 pub mod lock;
 pub mod mounts;
+pub mod namespaces;
 pub mod netns;
 pub mod overlay;
 pub mod pidfd;

@@ -176,7 +176,7 @@ fn open(at: &Path) -> Result<File, HostError> {
     File::open(at).map_err(|e| HostError::new("open", at, e))
 }
 
-fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
+pub(super) fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;
     }

@@ -22,6 +22,7 @@ pub mod label;
 pub mod listen;
 pub mod name;
 pub mod network;
+pub mod oci_edits;
 pub mod path;
 pub mod pinned_images;
 pub mod record;
@@ -32,6 +33,7 @@ pub mod security;
 pub mod stats;
 pub mod stream;
 pub mod time;
+pub mod user_namespace;
 pub mod volume;
 
 #[cfg(test)]

@@ -1,0 +1,292 @@
+//! Mounts whose files are shown with other owners: id-mapped copies of mounts (Linux 5.12), and of
+//! overlays, which cannot be id-mapped themselves, from id-mapped layers (Linux 5.19).
+//!
+//! An overlay works with the rights of who mounted it. With its upper directory id-mapped, it is mounted
+//! by a thread with the file system ids of the container's root, which keeps its capabilities:
+//! mounted by the host's root, which has no id in the mapping, the overlay could not be written.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nix::{
+    errno::Errno,
+    libc,
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+    unistd::{Gid, Uid, fchdir, setfsgid, setfsuid},
+};
+use rustix::{
+    fs::CWD,
+    mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree},
+    thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits},
+};
+
+use super::{error::HostError, mounts::MountInfo};
+
+/// Mounts at `target` what is at `source`, with owners as the user namespace `ids` maps them. Mounts
+/// below `source` come along as they are. The mount point is made: a file for a file, else a directory.
+///
+/// # Errors
+/// The file system cannot map ids (`EINVAL`), or not permitted.
+pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
+    let fail = |action, e: io::Error| HostError::new(action, source, e);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let copy = open_tree(CWD, source, flags).map_err(|e| fail("copy the mount of", e.into()))?;
+    map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
+    let is_directory = File::from(copy.try_clone().map_err(|e| fail("open", e))?)
+        .metadata()
+        .map_err(|e| fail("read", e))?
+        .is_dir();
+    make_mount_point(target, is_directory)?;
+    attach(&copy, target)
+}
+
+/// An overlay as the mount table shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlay {
+    /// The directory that the others are relative to, which holds all of them.
+    pub base: PathBuf,
+    /// Layers, the topmost first, relative to `base`.
+    pub lower: Vec<PathBuf>,
+    /// The layer that is written, relative to `base`; none where it is read-only.
+    pub upper: Option<PathBuf>,
+    /// Other options to mount it with.
+    pub options: Vec<String>,
+}
+
+impl Overlay {
+    /// The overlay mounted at `point`; none where that is no overlay, or one whose layers are not
+    /// below one directory.
+    pub fn at(table: &str, point: &Path) -> Option<Self> {
+        let mounts = table.lines().filter_map(MountInfo::read);
+        let mount = mounts.rev().find(|mount| mount.point == point)?;
+        if mount.kind != "overlay" {
+            return None;
+        }
+        let mut found = Layers::default();
+        mount.options.split(',').for_each(|option| found.add(option));
+        found.overlay(point)
+    }
+
+    /// Mounts it again at `target`, which is made, with owners as the user namespace `ids` maps them:
+    /// what the ids `root` write belongs to 0 on disk. The engine's own mount stays as it is.
+    ///
+    /// # Errors
+    /// The kernel cannot (before 5.19), or not permitted.
+    pub fn mount_mapped(
+        &self,
+        target: &Path,
+        ids: BorrowedFd<'_>,
+        root: (u32, u32),
+    ) -> Result<(), HostError> {
+        make_mount_point(target, true)?;
+        if let Some(upper) = &self.upper {
+            let work = self.base.join(work_of(upper));
+            match DirBuilder::new().mode(0o700).create(&work) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(HostError::new("create directory", &work, e));
+                }
+                _ => {}
+            }
+        }
+        // A thread of its own: its mount namespace, directory and ids end with it.
+        let mounted = thread::scope(|scope| {
+            let work = || self.mount_apart(target, ids, root);
+            let thread = thread::Builder::new().name("overlay".to_owned());
+            let running = thread.spawn_scoped(scope, work)?;
+            running.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
+        });
+        let overlay = mounted.map_err(|e| HostError::new("mount an overlay on", target, e))?;
+        attach(&overlay, target)
+    }
+
+    /// The overlay as a mount that is nowhere yet. Changes the calling thread for good.
+    fn mount_apart(
+        &self,
+        place: &Path,
+        ids: BorrowedFd<'_>,
+        (uid, gid): (u32, u32),
+    ) -> io::Result<OwnedFd> {
+        unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let layers = open_tree(CWD, &self.base, flags)?;
+        map(&layers, ids)?;
+        // Kernels before 6.15 take no layers from a mount that is not in the namespace.
+        attach(&layers, place).map_err(|e| e.source)?;
+        fchdir(&layers)?;
+        let bits = capabilities_secure_bits()? | CapabilitiesSecureBits::NO_SETUID_FIXUP;
+        set_capabilities_secure_bits(bits)?;
+        setfsgid(Gid::from_raw(gid));
+        setfsuid(Uid::from_raw(uid));
+        // Options with relative paths are short: all of them have to fit into one page.
+        let options = self.mount_options()?;
+        mount(Some("overlay"), place, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
+        Ok(open_tree(CWD, place, flags)?)
+    }
+
+    fn mount_options(&self) -> io::Result<String> {
+        let text = |path: &Path| {
+            let text = path.to_str().filter(|text| !text.contains([':', ',', '\\']));
+            text.map(str::to_owned).ok_or_else(|| io::Error::other("a layer has an unusual name"))
+        };
+        let lower = self.lower.iter().map(|layer| text(layer)).collect::<io::Result<Vec<_>>>()?;
+        let mut options = vec![format!("lowerdir={}", lower.join(":"))];
+        if let Some(upper) = &self.upper {
+            options.push(format!("upperdir={}", text(upper)?));
+            options.push(format!("workdir={}", text(&work_of(upper))?));
+        }
+        // The upper directory is in use by the engine's own mount too, which only an index forbids.
+        options.push("index=off".to_owned());
+        options.extend(self.options.iter().cloned());
+        Ok(options.join(","))
+    }
+}
+
+/// Options of an overlay, as they are read.
+#[derive(Default)]
+struct Layers {
+    lower: Vec<PathBuf>,
+    upper: Option<PathBuf>,
+    kept: Vec<String>,
+}
+
+impl Layers {
+    fn add(&mut self, option: &str) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "lowerdir" => self.lower.extend(value.split(':').map(super::mounts::unescaped)),
+            "lowerdir+" => self.lower.push(super::mounts::unescaped(value)),
+            "upperdir" => self.upper = Some(super::mounts::unescaped(value)),
+            _ if KEPT.contains(&name) => self.kept.push(option.to_owned()),
+            _ => {}
+        }
+    }
+
+    /// Layers are `<base>/<layer>/<directory>` or `<base>/l/<link>`. An engine with many of them
+    /// names them relative to the base.
+    fn overlay(self, point: &Path) -> Option<Overlay> {
+        let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
+        let named = self.upper.as_deref().or(self.lower.first().map(PathBuf::as_path))?;
+        let base = if named.is_absolute() { above(named)? } else { above(point)? };
+        let relative = |path: PathBuf| match path.is_absolute() {
+            true => path.strip_prefix(&base).ok().map(Path::to_owned),
+            false => Some(path),
+        };
+        Some(Overlay {
+            lower: self.lower.into_iter().map(relative).collect::<Option<_>>()?,
+            upper: match self.upper {
+                Some(upper) => Some(relative(upper)?),
+                None => None,
+            },
+            options: self.kept,
+            base: base.clone(),
+        })
+    }
+}
+
+/// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
+/// point. Fine when there is nothing.
+///
+/// # Errors
+/// Not permitted, or something is in the directory.
+pub fn unmount(at: &Path) -> Result<(), HostError> {
+    for _ in 0..MAX_STACKED {
+        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
+            Err(e) => return Err(HostError::new("unmount", at, e)),
+        }
+    }
+    let removed = match fs::symlink_metadata(at) {
+        Ok(facts) if facts.is_dir() => fs::remove_dir(at),
+        Ok(_) => fs::remove_file(at),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HostError::new("remove", at, e)),
+        _ => Ok(()),
+    }
+}
+
+fn make_mount_point(at: &Path, is_directory: bool) -> Result<(), HostError> {
+    let made = if is_directory {
+        DirBuilder::new().mode(0o700).create(at)
+    } else {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(at).map(drop)
+    };
+    made.map_err(|e| HostError::new("create mount point", at, e))
+}
+
+fn attach(mount: &OwnedFd, at: &Path) -> Result<(), HostError> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(mount, "", CWD, at, flags).map_err(|e| HostError::new("mount on", at, e))
+}
+
+/// `mount_setattr(2)` with `MOUNT_ATTR_IDMAP`.
+#[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
+fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_IDMAP,
+        clear: 0,
+        propagation: 0,
+        user_namespace: u64::from(ids.as_raw_fd().cast_unsigned()),
+    };
+    // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as
+    // they have.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    Errno::result(done).map(drop).map_err(Into::into)
+}
+
+/// `struct mount_attr` of the kernel.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Beside the upper directory, as the kernel wants it. Not the engine's own, which it empties when it
+/// mounts; the engine removes it with the layer.
+fn work_of(upper: &Path) -> PathBuf {
+    upper.with_file_name("dockbridge-work")
+}
+
+const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+/// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
+const KEPT: [&str; 9] = [
+    "redirect_dir",
+    "metacopy",
+    "userxattr",
+    "volatile",
+    "xino",
+    "context",
+    "fscontext",
+    "defcontext",
+    "rootcontext",
+];
+const MAX_STACKED: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Mapped mounts on this machine's kernel, and what is read from mount tables.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, chown},
+};
+
+use super::*;
+use crate::{
+    host::namespaces::{IdMaps, NamespaceHolder},
+    skips::{Lack, skip},
+};
+
+const FIRST: u32 = 100_000;
+
+fn ids() -> Option<OwnedFd> {
+    if !crate::host::capability::missing().is_empty() {
+        skip(Lack::SysAdmin);
+        return None;
+    }
+    let map = format!("0 {FIRST} 65536\n");
+    let maps = IdMaps { uids: map.clone(), gids: map };
+    Some(NamespaceHolder::make(Some(&maps), false).unwrap().open_user().unwrap())
+}
+
+fn owner(path: &Path) -> (u32, u32) {
+    let facts = fs::symlink_metadata(path).unwrap();
+    (facts.uid(), facts.gid())
+}
+
+#[test]
+fn a_directory_and_a_file_are_shown_with_other_owners() {
+    let Some(ids) = ids() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "text").unwrap();
+    chown(source.join("file"), Some(7), Some(8)).unwrap();
+    mount_mapped(&source, &target, ids.as_fd()).unwrap();
+    assert_eq!(owner(&target), (FIRST, FIRST));
+    assert_eq!(owner(&target.join("file")), (FIRST + 7, FIRST + 8));
+    unmount(&target).unwrap();
+    assert!(!target.exists());
+    mount_mapped(&source.join("file"), &target, ids.as_fd()).unwrap();
+    assert_eq!(owner(&target), (FIRST + 7, FIRST + 8));
+    unmount(&target).unwrap();
+    unmount(&target).unwrap();
+    assert_eq!(owner(&source.join("file")), (7, 8));
+}
+
+#[test]
+fn an_overlay_is_written_by_the_mapped_root() {
+    let Some(ids) = ids() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base");
+    for directory in ["l", "one/diff", "two/diff", "top/diff", "top/work"] {
+        fs::create_dir_all(base.join(directory)).unwrap();
+    }
+    std::os::unix::fs::symlink("../one/diff", base.join("l/ONE")).unwrap();
+    fs::write(base.join("one/diff/low"), "low").unwrap();
+    let engine = folder.path().join("merged");
+    fs::create_dir(&engine).unwrap();
+    let options = format!(
+        "lowerdir={0}/l/ONE:{0}/two/diff,upperdir={0}/top/diff,workdir={0}/top/work",
+        base.display()
+    );
+    let kind = Some("overlay");
+    mount(kind, &engine, kind, MsFlags::empty(), Some(options.as_str())).unwrap();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let overlay = Overlay::at(&table, &engine).unwrap();
+    assert_eq!(overlay.base, base);
+    assert_eq!(overlay.lower, [Path::new("l/ONE"), Path::new("two/diff")]);
+    let target = folder.path().join("target");
+    overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
+    assert_eq!(owner(&target.join("low")), (FIRST, FIRST));
+    // Copied up, and made anew: both belong to 0 on disk.
+    let changed = File::options().append(true).open(target.join("low"));
+    io::Write::write_all(&mut changed.unwrap(), b"er").unwrap();
+    write_as_mapped_root(&target.join("new"));
+    assert_eq!(fs::read(base.join("top/diff/low")).unwrap(), b"lower");
+    assert_eq!(owner(&base.join("top/diff/low")), (0, 0));
+    assert_eq!(owner(&base.join("top/diff/new")), (0, 0));
+    assert_eq!(owner(&target.join("new")), (FIRST, FIRST));
+    unmount(&target).unwrap();
+    umount2(&engine, MntFlags::MNT_DETACH).unwrap();
+}
+
+fn write_as_mapped_root(path: &Path) {
+    let made = thread::scope(|scope| {
+        let work = || {
+            setfsgid(Gid::from_raw(FIRST));
+            setfsuid(Uid::from_raw(FIRST));
+            fs::write(path, "new")
+        };
+        scope.spawn(work).join().unwrap()
+    });
+    made.unwrap();
+}
+
+#[test]
+fn overlays_are_read_as_engines_mount_them() {
+    let read = |options: &str, point: &str| {
+        let line = format!("30 1 0:9 / {point} rw - overlay overlay rw,{options}");
+        Overlay::at(&line, Path::new(point))
+    };
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    // The driver overlay2, short and with many layers.
+    let absolute = read(
+        "lowerdir=/d/overlay2/l/A:/d/overlay2/l/B,upperdir=/d/overlay2/x/diff,workdir=/d/overlay2/x/work,index=off",
+        "/d/overlay2/x/merged",
+    );
+    let wanted = Overlay {
+        base: "/d/overlay2".into(),
+        lower: paths(&["l/A", "l/B"]),
+        upper: Some("x/diff".into()),
+        options: Vec::new(),
+    };
+    assert_eq!(absolute, Some(wanted.clone()));
+    let relative = read("lowerdir=l/A:l/B,upperdir=x/diff,workdir=x/work", "/d/overlay2/x/merged");
+    assert_eq!(relative, Some(wanted));
+    // containerd's snapshots: only the lower layers become relative.
+    let snapshots = read(
+        "lowerdir=12/fs:11/fs,upperdir=/c/snapshots/13/fs,workdir=/c/snapshots/13/work,metacopy=on",
+        "/d/rootfs/overlayfs/x",
+    );
+    let wanted = Overlay {
+        base: "/c/snapshots".into(),
+        lower: paths(&["12/fs", "11/fs"]),
+        upper: Some("13/fs".into()),
+        options: vec!["metacopy=on".to_owned()],
+    };
+    assert_eq!(snapshots, Some(wanted));
+    let new_calls = read("lowerdir+=/c/s/2/fs,lowerdir+=/c/s/1/fs,upperdir=/c/s/3/fs", "/m");
+    assert_eq!(new_calls.unwrap().lower, paths(&["2/fs", "1/fs"]));
+    for strange in ["lowerdir=/a/b/c:/other/b/c,upperdir=/a/x/diff", "lowerdir+=/x", ""] {
+        assert_eq!(read(strange, "/d/overlay2/x/merged"), None, "{strange}");
+    }
+    assert_eq!(Overlay::at("30 1 8:1 / /m rw - ext4 /dev/sda rw", Path::new("/m")), None);
+}

@@ -1,0 +1,140 @@
+//! Makes user and network namespaces before a container is in them.
+//!
+//! A network namespace belongs to the user namespace it was made in, and only who has rights there can
+//! mount its sysfs: a pod with both gets them from one child process, which makes the first and then
+//! the second.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    fcntl::OFlag,
+    libc,
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl::set_pdeathsig,
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
+    unistd::{ForkResult, Pid, fork, pause, pipe2, write},
+};
+
+use super::{error::HostError, netns};
+
+/// The ids of a new user namespace, in the form of `/proc/<pid>/uid_map`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdMaps {
+    /// Users.
+    pub uids: String,
+    /// Groups.
+    pub gids: String,
+}
+
+/// A child process that holds new namespaces. They end with it unless they are pinned or opened.
+#[derive(Debug)]
+pub struct NamespaceHolder {
+    pid: Pid,
+}
+
+impl NamespaceHolder {
+    /// Makes a user namespace with these ids, a network namespace, or both. Blocks for a moment.
+    ///
+    /// # Errors
+    /// Not permitted, a map is not valid, or the kernel is at a limit (`user.max_user_namespaces`).
+    pub fn make(ids: Option<&IdMaps>, with_network: bool) -> Result<Self, HostError> {
+        let mut flags = CloneFlags::empty();
+        flags.set(CloneFlags::CLONE_NEWUSER, ids.is_some());
+        flags.set(CloneFlags::CLONE_NEWNET, with_network);
+        let holder = hold(flags).map_err(|e| HostError::new("make", Path::new(NAMESPACES), e))?;
+        if let Some(ids) = ids {
+            for (file, map) in [("uid_map", &ids.uids), ("gid_map", &ids.gids)] {
+                let path = holder.path(file);
+                fs::write(&path, map).map_err(|e| HostError::new("write", &path, e))?;
+            }
+        }
+        Ok(holder)
+    }
+
+    /// Opens the user namespace.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn open_user(&self) -> Result<OwnedFd, HostError> {
+        let path = self.path("ns/user");
+        Ok(File::open(&path).map_err(|e| HostError::new("open", &path, e))?.into())
+    }
+
+    /// Pins the user namespace at `at`.
+    ///
+    /// # Errors
+    /// Mounting is not permitted.
+    pub fn pin_user(&self, at: &Path) -> Result<(), HostError> {
+        netns::unpin(at)?;
+        netns::mount_pin(&self.path("ns/user"), at)
+    }
+
+    /// Pins the network namespace at `at`.
+    ///
+    /// # Errors
+    /// As [`netns::pin`].
+    pub fn pin_network(&self, at: &Path) -> Result<(), HostError> {
+        netns::pin(self.pid.as_raw().cast_unsigned(), at)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.pid))
+    }
+}
+
+impl Drop for NamespaceHolder {
+    fn drop(&mut self) {
+        // Our own child that nobody has waited for: the pid cannot be another process.
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+/// A child in new namespaces, which waits for its end. It has no pipe to wait on: children that are
+/// made at the same time would keep each other's open.
+fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
+    let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
+    #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
+    // SAFETY: until it ends, the child calls nothing that is not async-signal-safe: `prctl`,
+    // `unshare`, `write`, `pause` and `_exit`, on memory and descriptors that it has a copy of.
+    let forked = unsafe { fork() }?;
+    match forked {
+        ForkResult::Child => {
+            let made = set_pdeathsig(Signal::SIGKILL).and_then(|()| unshare(flags));
+            let made = made.err().map_or(0, |error| error as i32);
+            if write(&tell, &made.to_ne_bytes()).is_ok() {
+                pause();
+            }
+            end();
+        }
+        ForkResult::Parent { child } => {
+            let holder = NamespaceHolder { pid: child };
+            drop(tell);
+            let mut errno = [0; 4];
+            File::from(told).read_exact(&mut errno)?;
+            match i32::from_ne_bytes(errno) {
+                0 => Ok(holder),
+                errno => Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]
+fn end() -> ! {
+    // SAFETY: `_exit` only ends the process.
+    unsafe { libc::_exit(0) }
+}
+
+const NAMESPACES: &str = "/proc/self/ns";
+
+#[cfg(test)]
+mod tests;

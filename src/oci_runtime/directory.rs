@@ -1,0 +1,174 @@
+//! The directory with the edits of each container: written by the server, read by the runtime.
+//!
+//! ```text
+//! /run/dockbridge-runtime/<container id>/edits.json    what to change
+//!                                        root, mounts  what the runtime mounted for it
+//! ```
+//!
+//! Only root can write here, so a file is trusted without a signature, and a container is found by its
+//! id, which no other can have. Users mapped to a container can pass through the directories, not
+//! list them. The directory does not survive a reboot, and neither does a pod.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::error::OciRuntimeError;
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+        id_map,
+    },
+    model::oci_edits::{OciEdits, VERSION},
+};
+
+/// The directory with the edits of each container. Clones are the same directory.
+#[derive(Clone, Debug)]
+pub struct EditsDirectory {
+    root: PathBuf,
+}
+
+impl Default for EditsDirectory {
+    /// The one that server and runtime share.
+    fn default() -> Self {
+        Self::new(PathBuf::from(DIRECTORY))
+    }
+}
+
+impl EditsDirectory {
+    /// Another directory than the shared one, for tests.
+    pub const fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Directory of a container.
+    pub fn of(&self, id: &str) -> PathBuf {
+        self.root.join(id)
+    }
+
+    /// File of a container.
+    pub fn file(&self, id: &str) -> PathBuf {
+        self.of(id).join(FILE)
+    }
+
+    /// Writes the edits of a container, before it is started.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or is not root's alone.
+    pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
+        file::ensure_passable(&self.root)?;
+        let directory = self.of(id);
+        file::ensure_passable(&directory)?;
+        let path = self.file(id);
+        let bytes = serde_json::to_vec(edits)
+            .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;
+        file::replace(&path, &bytes, Durability::Written)
+    }
+
+    /// The edits of a container; none where it has no file.
+    ///
+    /// # Errors
+    /// The file is unreadable, malformed, of a newer version, or not root's alone.
+    pub fn read(&self, id: &str) -> Result<Option<OciEdits>, OciRuntimeError> {
+        let path = self.file(id);
+        let Some(bytes) = file::read_if_present(&path, MAX_FILE)? else { return Ok(None) };
+        for owned in [self.root.as_path(), &self.of(id), &path] {
+            refuse_foreign(owned)?;
+        }
+        let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
+        let edits: OciEdits =
+            serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+        if edits.version > VERSION {
+            let newer = format!(
+                "version {} is newer than this runtime, which knows {VERSION}: \
+                 update dockbridge-runtime",
+                edits.version
+            );
+            return Err(malformed(newer));
+        }
+        Ok(Some(edits))
+    }
+
+    /// Unmounts what the runtime mounted for a container; its edits stay. Fine when there is nothing.
+    ///
+    /// # Errors
+    /// Not permitted.
+    pub fn unmount(&self, id: &str) -> Result<(), HostError> {
+        let directory = self.of(id);
+        let mounts = directory.join(MOUNTS);
+        let mut points = vec![directory.join(ROOT)];
+        match fs::read_dir(&mounts) {
+            Ok(entries) => points.extend(entries.flatten().map(|entry| entry.path())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(HostError::new("list", &mounts, e)),
+        }
+        for point in points {
+            id_map::unmount(&point)?;
+        }
+        remove_directory(&mounts)
+    }
+
+    /// Removes everything of a container that has gone. Fine when there is nothing.
+    ///
+    /// # Errors
+    /// Not permitted, or something foreign is in the directory.
+    pub fn remove(&self, id: &str) -> Result<(), HostError> {
+        self.unmount(id)?;
+        let directory = self.of(id);
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(HostError::new("list", &directory, e)),
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name == FILE || name.to_str().is_some_and(file::is_draft) {
+                file::remove_if_present(&entry.path(), Durability::Written)?;
+            }
+        }
+        remove_directory(&directory)
+    }
+
+    /// The containers that have a directory.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn ids(&self) -> Result<Vec<String>, HostError> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(HostError::new("list", &self.root, e)),
+        };
+        Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+}
+
+/// Edits are instructions to root.
+fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
+    if file::is_ours_alone(path)? {
+        return Ok(());
+    }
+    let reason = "can be changed by others than root, so it is not trusted".to_owned();
+    Err(OciRuntimeError::Malformed { path: path.to_owned(), reason })
+}
+
+fn remove_directory(path: &Path) -> Result<(), HostError> {
+    match fs::remove_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(HostError::new("remove directory", path, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// On a file system that ends with the machine's run, as containers do.
+const DIRECTORY: &str = "/run/dockbridge-runtime";
+const FILE: &str = "edits.json";
+/// Mount point of the root file system.
+pub(super) const ROOT: &str = "root";
+/// Directory of the other mount points.
+pub(super) const MOUNTS: &str = "mounts";
+/// Far more than a container can need; a pod's labels are limited to less.
+const MAX_FILE: u64 = 4 << 20;

@@ -1,0 +1,57 @@
+//! Why the runtime refuses to create a container. The text reaches the user through Docker's error.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::host::error::HostError;
+
+/// A failed command of the runtime.
+#[derive(Debug, Error)]
+pub enum OciRuntimeError {
+    /// A file or a mount failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The container is marked as one that needs edits, and has none.
+    #[error(
+        "container {id} must not start without the changes of dockbridge, and {} is missing: \
+         let kubelet make a new container",
+        path.display()
+    )]
+    NoEdits {
+        /// Docker id.
+        id: String,
+        /// Where the file should be.
+        path: PathBuf,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The edits do not fit the container's `config.json`.
+    #[error("cannot change the container's config.json: {0}")]
+    Edit(String),
+    /// The kernel or a file system cannot do what the edits ask for.
+    #[error("{what}: {reason}")]
+    Unsupported {
+        /// What cannot be done.
+        what: String,
+        /// Why not, and what would help.
+        reason: String,
+    },
+    /// The command line is not that of an OCI runtime.
+    #[error("command line: {0}")]
+    CommandLine(String),
+    /// The runtime below could not be started.
+    #[error("cannot run {runtime}: {source}")]
+    Runtime {
+        /// Its name or path.
+        runtime: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
