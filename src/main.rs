@@ -10,10 +10,14 @@ use dockbridge::{
     cli::{command_line::Invocation, execute},
     config::resolve,
     error::chain,
+    oci_runtime::execute as execute_runtime,
 };
 
 fn main() -> ExitCode {
     let words: Vec<_> = env::args_os().collect();
+    if let Some(words) = execute_runtime::words_for_runtime(&words) {
+        return execute_runtime::execute(words);
+    }
     let mut invocation = Invocation::read(&words).unwrap_or_else(|told| told.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));

@@ -3,9 +3,17 @@
 //!
 //! The server writes the changes ([`crate::model::oci_edits::OciEdits`]) below a directory that only
 //! root can change ([`directory::EditsDirectory`]). The runtime reads them at `create`, edits the
-//! bundle's `config.json` ([`edit`], pure), makes the mounts it names ([`mounts`]), and runs runc.
-//! Containers without changes pass through untouched. Nothing here knows pods, and nothing but
-//! [`execute`] decides which command does what.
+//! bundle's `config.json` ([`edit`], pure), makes the mounts it needs ([`create`]), and runs runc.
+//! Containers without changes pass through untouched. Start with [`execute`], which says what becomes
+//! of each command. Nothing here knows pods.
 
+pub mod command_line;
+pub mod create;
 pub mod directory;
+pub mod edit;
 pub mod error;
+pub mod execute;
+mod log;
+
+#[cfg(test)]
+mod tests;

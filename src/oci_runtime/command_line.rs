@@ -1,0 +1,126 @@
+//! The command line of an OCI runtime, as runc has it: global flags, a command, its flags, an id.
+//!
+//! Only what is needed is read; everything is passed on as it came. Unknown flags are taken for
+//! switches without a value, so a newer runc's flag is passed on too.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
+
+/// What a command line asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The runtime to run, where ours was told one: its name or path.
+    pub runtime: Option<OsString>,
+    /// All words but our own flag, for that runtime.
+    pub words: Vec<OsString>,
+    /// The command; empty where there is none, as with `--version`.
+    pub command: String,
+    /// The container: the last word. Empty for commands without one.
+    pub id: String,
+    /// `--log`: where errors are read by the engine.
+    pub log: Option<PathBuf>,
+    /// `--log-format json`.
+    pub is_log_json: bool,
+    /// `--bundle` of `create` and `run`; the current directory is the default.
+    pub bundle: PathBuf,
+    /// `--process` of `exec`.
+    pub process: Option<PathBuf>,
+}
+
+impl CommandLine {
+    /// Reads the words behind the program's name.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Self {
+        let mut line = Self { bundle: PathBuf::from("."), ..Self::default() };
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let (name, attached) = flag(&word);
+            let name = name.as_str();
+            if name == OUR_RUNTIME {
+                line.runtime = attached.or_else(|| words.next());
+                continue;
+            }
+            let is_after_command = !line.command.is_empty();
+            line.words.push(word.clone());
+            if name.is_empty() {
+                if !is_after_command {
+                    line.command = word.to_string_lossy().into_owned();
+                } else {
+                    line.id = word.to_string_lossy().into_owned();
+                }
+                continue;
+            }
+            let takes_value = if is_after_command { COMMAND_VALUES } else { GLOBAL_VALUES };
+            let value = match attached {
+                None if takes_value.contains(&name) => {
+                    let next = words.next();
+                    line.words.extend(next.clone());
+                    next
+                }
+                value => value,
+            };
+            line.note(is_after_command, name, value);
+        }
+        line
+    }
+
+    fn note(&mut self, is_after_command: bool, name: &str, value: Option<OsString>) {
+        let Some(value) = value else { return };
+        match (is_after_command, name) {
+            (false, "log") => self.log = Some(value.into()),
+            (false, "log-format") => self.is_log_json = value == "json",
+            (true, "bundle" | "b") => self.bundle = value.into(),
+            (true, "process" | "p") => self.process = Some(value.into()),
+            _ => {}
+        }
+    }
+}
+
+/// Name and attached value of a flag; an empty name for what is none. One dash does as well as two.
+fn flag(word: &OsStr) -> (String, Option<OsString>) {
+    let text = word.to_string_lossy();
+    let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else {
+        return (String::new(), None);
+    };
+    match name.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Some(value.into())),
+        None => (name.to_owned(), None),
+    }
+}
+
+/// Our own flag: which runtime does the work. The rest are runc's.
+const OUR_RUNTIME: &str = "dockbridge-runtime";
+/// Global flags with a value.
+const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
+/// Flags of commands with a value: of create, run, exec, and what stands before an id elsewhere.
+const COMMAND_VALUES: &[&str] = &[
+    "bundle",
+    "b",
+    "console-socket",
+    "pidfd-socket",
+    "pid-file",
+    "preserve-fds",
+    "process",
+    "p",
+    "cwd",
+    "env",
+    "e",
+    "user",
+    "u",
+    "additional-gids",
+    "g",
+    "process-label",
+    "apparmor",
+    "cap",
+    "c",
+    "cgroup",
+    "resources",
+    "r",
+    "image-path",
+    "work-path",
+    "parent-path",
+    "format",
+    "f",
+    "interval",
+];

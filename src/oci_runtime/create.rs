@@ -1,0 +1,185 @@
+//! `create`: mounts what the edits need, and edits the bundle's `config.json`.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    directory::EditsDirectory,
+    edit::{self, Mounted},
+    error::OciRuntimeError,
+};
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+        id_map::{self, Overlay},
+        namespaces::{IdMaps, NamespaceHolder},
+    },
+    model::{
+        oci_edits::{OciEdits, REQUIRED},
+        user_namespace::IdMappings,
+    },
+};
+
+/// Prepares the bundle of a container; returns whether it has edits, whose mounts have to be undone
+/// when the create fails.
+///
+/// # Errors
+/// The edits are missing though required, do not fit, or cannot be done; then nothing is mounted.
+pub fn prepare(
+    directory: &EditsDirectory,
+    id: &str,
+    bundle: &Path,
+) -> Result<bool, OciRuntimeError> {
+    let path = bundle.join("config.json");
+    let edits = directory.read(id)?;
+    let Some(bytes) = file::read_if_present(&path, MAX_CONFIG)? else {
+        // For the runtime to report.
+        return Ok(false);
+    };
+    let Some(edits) = edits else {
+        refuse_without_edits(directory, id, &bytes)?;
+        return Ok(false);
+    };
+    let malformed = |e: serde_json::Error| OciRuntimeError::Malformed {
+        path: path.clone(),
+        reason: e.to_string(),
+    };
+    let mut document: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
+    // What a killed runtime left.
+    directory.unmount(id)?;
+    let done = mount(directory, id, bundle, &document, &edits)
+        .and_then(|mounted| edit::edit(&mut document, &edits, &mounted))
+        .and_then(|()| {
+            let text = serde_json::to_vec(&document).map_err(malformed)?;
+            Ok(file::replace(&path, &text, Durability::Written)?)
+        });
+    if done.is_err() {
+        // The first failure is reported; the next create or the removal unmounts what is left.
+        let _ = directory.unmount(id);
+    }
+    done.map(|()| true)
+}
+
+/// Most containers are not ours: only the text of the annotation makes the document be read.
+fn refuse_without_edits(
+    directory: &EditsDirectory,
+    id: &str,
+    bytes: &[u8],
+) -> Result<(), OciRuntimeError> {
+    if memchr::memmem::find(bytes, REQUIRED.as_bytes()).is_none() {
+        return Ok(());
+    }
+    let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    if edit::requires_edits(&document, REQUIRED) {
+        return Err(OciRuntimeError::NoEdits { id: id.to_owned(), path: directory.file(id) });
+    }
+    Ok(())
+}
+
+fn mount(
+    directory: &EditsDirectory,
+    id: &str,
+    bundle: &Path,
+    document: &Value,
+    edits: &OciEdits,
+) -> Result<Mounted, OciRuntimeError> {
+    let mut mounted = Mounted::default();
+    if let Some(user) = &edits.user_namespace {
+        let root = edit::root_path(document)
+            .ok_or_else(|| OciRuntimeError::Edit("there is no root.path".to_owned()))?;
+        let target = directory.root_of(id);
+        mount_root(&bundle.join(root), &target, &user.mappings)?;
+        mounted.root = Some(target);
+    }
+    for (index, source, at) in edit::mapped_mounts(document, edits) {
+        let Some(edit) = edits.mounts.get(at) else { continue };
+        let Some(mappings) = &edit.id_mappings else { continue };
+        let target = directory.mount_point(id, index)?;
+        match mount_volume(Path::new(source), &target, mappings) {
+            Ok(()) => mounted.sources.push((index, target)),
+            Err(_) if edit.is_id_mapping_optional => id_map::unmount(&target)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(mounted)
+}
+
+fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(), OciRuntimeError> {
+    let engine = fs::canonicalize(engine).map_err(|e| HostError::new("find", engine, e))?;
+    let ids = user_namespace(mappings)?;
+    match overlay_at(&engine)? {
+        Some(overlay) => {
+            let root = (mappings.uids.host, mappings.gids.host);
+            overlay
+                .mount_mapped(target, ids.as_fd(), root)
+                .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
+        }
+        None => id_map::mount_mapped(&engine, target, ids.as_fd())
+            .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
+    }
+}
+
+/// Image volumes are overlays.
+fn mount_volume(
+    source: &Path,
+    target: &Path,
+    mappings: &IdMappings,
+) -> Result<(), OciRuntimeError> {
+    let ids = user_namespace(mappings)?;
+    let what = format!("the mount of {}", source.display());
+    let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
+    match overlay_at(source)? {
+        Some(overlay) => overlay
+            .mount_mapped(target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
+            .map_err(|e| explained(e, &what, kernel)),
+        None => id_map::mount_mapped(source, target, ids.as_fd())
+            .map_err(|e| explained(e, &what, kernel)),
+    }
+}
+
+fn overlay_at(point: &Path) -> Result<Option<Overlay>, OciRuntimeError> {
+    let table =
+        fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e));
+    Ok(Overlay::at(&table?, point))
+}
+
+/// A namespace that only names the mapping: the container's own may not be there yet.
+fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
+    let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
+    Ok(NamespaceHolder::make(Some(&maps), false)?.open_user()?)
+}
+
+/// The kernel says no more than "invalid argument" where it cannot map.
+fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
+    if error.source.kind() != io::ErrorKind::InvalidInput {
+        return error.into();
+    }
+    OciRuntimeError::Unsupported {
+        what: format!("cannot map the owners of files of {what}"),
+        reason: reason.to_owned(),
+    }
+}
+
+impl EditsDirectory {
+    /// Where the root file system of a container is mounted.
+    fn root_of(&self, id: &str) -> PathBuf {
+        self.of(id).join(super::directory::ROOT)
+    }
+
+    /// Where the source of a mount is mounted.
+    fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
+        let directory = self.of(id).join(super::directory::MOUNTS);
+        file::ensure_passable(&directory)?;
+        Ok(directory.join(index.to_string()))
+    }
+}
+
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// An engine's is below 100 KiB.
+const MAX_CONFIG: u64 = 16 << 20;

@@ -1,0 +1,149 @@
+//! Runs one command: what has edits is changed, then the runtime below does the work.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::Path,
+    process::{Command, ExitCode, ExitStatus},
+};
+
+use serde_json::Value;
+
+use super::{
+    command_line::CommandLine, create, directory::EditsDirectory, edit, error::OciRuntimeError, log,
+};
+use crate::{
+    error::chain,
+    host::file::{self, Durability},
+};
+
+/// Whether the program is called as the runtime: by its name, or by its command. Returns the words that
+/// are for the runtime.
+pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    if name == Some(OsStr::new(NAME)) {
+        return Some(words.iter().skip(1).cloned().collect());
+    }
+    let is_command = words.get(1).is_some_and(|word| word == "runtime");
+    is_command.then(|| words.iter().skip(2).cloned().collect())
+}
+
+/// Runs the command to its end. A command without edits becomes the runtime below.
+pub fn execute(words: Vec<OsString>) -> ExitCode {
+    let line = CommandLine::read(words);
+    match run(&line, &EditsDirectory::default()) {
+        Ok(code) => code,
+        Err(error) => {
+            log::report(line.log.as_deref(), line.is_log_json, &chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(line: &CommandLine, directory: &EditsDirectory) -> Result<ExitCode, OciRuntimeError> {
+    if !is_container_id(&line.id) {
+        return if line.command == "features" { features(line) } else { Err(replace(line)) };
+    }
+    match line.command.as_str() {
+        "create" | "run" if create::prepare(directory, &line.id, &line.bundle)? => {
+            let ended = wait(line)?;
+            if !ended.success() || line.command == "run" {
+                directory.unmount(&line.id)?;
+            }
+            Ok(code(ended))
+        }
+        "delete" if directory.of(&line.id).is_dir() => {
+            let ended = wait(line)?;
+            if ended.success() {
+                directory.unmount(&line.id)?;
+            }
+            Ok(code(ended))
+        }
+        "exec" => {
+            add_ambient(line, directory)?;
+            Err(replace(line))
+        }
+        _ => Err(replace(line)),
+    }
+}
+
+/// Whether it can have edits: Docker's ids are 64 hexadecimal digits. No other word is made a path.
+fn is_container_id(word: &str) -> bool {
+    word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Commands have the ambient capabilities of their container, as they have the others.
+fn add_ambient(line: &CommandLine, directory: &EditsDirectory) -> Result<(), OciRuntimeError> {
+    let Some(path) = &line.process else { return Ok(()) };
+    let Some(edits) = directory.read(&line.id)? else { return Ok(()) };
+    if edits.ambient_capabilities.is_empty() {
+        return Ok(());
+    }
+    let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
+    let Some(bytes) = file::read_if_present(path, MAX_PROCESS)? else { return Ok(()) };
+    let mut process: Value =
+        serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+    let object = process.as_object_mut();
+    let object = object.ok_or_else(|| malformed("is not an object".to_owned()))?;
+    edit::add_ambient(object, &edits.ambient_capabilities)?;
+    let text = serde_json::to_vec(&process).map_err(|e| malformed(e.to_string()))?;
+    Ok(file::replace(path, &text, Durability::Written)?)
+}
+
+/// The features of the runtime below, with a word about ours. The engine shows them in its `info`.
+fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
+    let failed = |source| failed_to_run(line, source);
+    let output = command(line).stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
+    let mut text = output.stdout;
+    if let Ok(mut document) = serde_json::from_slice::<Value>(&text)
+        && let Some(object) = document.as_object_mut()
+    {
+        let annotations =
+            object.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(VERSION.to_owned(), env!("CARGO_PKG_VERSION").into());
+        }
+        text = document.to_string().into_bytes();
+    }
+    io::Write::write_all(&mut io::stdout(), &text).map_err(failed)?;
+    Ok(code(output.status))
+}
+
+fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
+    command(line).status().map_err(|source| failed_to_run(line, source))
+}
+
+/// Becomes the runtime below; returns only when that fails.
+fn replace(line: &CommandLine) -> OciRuntimeError {
+    failed_to_run(line, command(line).exec())
+}
+
+fn command(line: &CommandLine) -> Command {
+    let mut command = Command::new(runtime(line));
+    command.args(&line.words);
+    command
+}
+
+fn runtime(line: &CommandLine) -> &OsStr {
+    line.runtime.as_deref().unwrap_or(OsStr::new(DEFAULT))
+}
+
+fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
+    OciRuntimeError::Runtime { runtime: runtime(line).to_string_lossy().into_owned(), source }
+}
+
+/// As a shell tells it: a signal is 128 and its number.
+fn code(status: ExitStatus) -> ExitCode {
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(number).unwrap_or(1))
+}
+
+/// The program's name as a runtime.
+pub const NAME: &str = "dockbridge-runtime";
+/// Annotation in the answer to `features`.
+pub const VERSION: &str = "io.dockbridge.runtime.version";
+/// The runtime that engines use.
+const DEFAULT: &str = "runc";
+/// One process's arguments and environment.
+const MAX_PROCESS: u64 = 16 << 20;

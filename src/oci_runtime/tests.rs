@@ -1,0 +1,241 @@
+//! The command lines that shims use, edits of documents, the directory, and whole creates.
+
+use std::{ffi::OsString, fs, path::Path};
+
+use serde_json::{Value, json};
+
+use super::{
+    command_line::CommandLine, create, directory::EditsDirectory, edit, edit::Mounted, execute,
+};
+use crate::model::{
+    oci_edits::{BoundDevice, MountEdit, OciEdits, REQUIRED, UserNamespace},
+    user_namespace::{IdMapping, IdMappings},
+};
+
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn read(line: &str) -> CommandLine {
+    CommandLine::read(line.split_whitespace().map(OsString::from))
+}
+
+#[test]
+fn command_lines_of_shims() {
+    let create = read(
+        "--root /run/runc/moby --log /b/log.json --log-format json --systemd-cgroup create \
+         --bundle /b --pid-file /b/init.pid --console-socket /s abc",
+    );
+    assert_eq!((create.command.as_str(), create.id.as_str()), ("create", "abc"));
+    assert_eq!(create.bundle, Path::new("/b"));
+    assert_eq!((create.log.as_deref(), create.is_log_json), (Some(Path::new("/b/log.json")), true));
+    assert_eq!(create.words.len(), 15);
+    let exec = read("--log=/l exec --process /tmp/p -d --pid-file /p abc");
+    assert_eq!((exec.command.as_str(), exec.id.as_str()), ("exec", "abc"));
+    assert_eq!((exec.process.as_deref(), exec.is_log_json), (Some(Path::new("/tmp/p")), false));
+    for (words, command, id) in [
+        ("delete --force abc", "delete", "abc"),
+        ("-root /r kill --all abc", "kill", "abc"),
+        ("--debug start abc", "start", "abc"),
+        ("features", "features", ""),
+        ("--version", "", ""),
+        ("update --resources - abc", "update", "abc"),
+        ("ps --format json abc", "ps", "abc"),
+    ] {
+        let line = read(words);
+        assert_eq!((line.command.as_str(), line.id.as_str()), (command, id), "{words}");
+    }
+}
+
+#[test]
+fn our_own_flag_is_not_passed_on() {
+    for words in
+        ["--dockbridge-runtime crun --debug state x", "--dockbridge-runtime=crun --debug state x"]
+    {
+        let line = read(words);
+        assert_eq!(line.runtime, Some("crun".into()), "{words}");
+        assert_eq!(line.words, ["--debug", "state", "x"].map(OsString::from), "{words}");
+    }
+}
+
+#[test]
+fn it_is_called_by_its_name_or_its_command() {
+    let words = |text: &str| {
+        execute::words_for_runtime(&text.split(' ').map(OsString::from).collect::<Vec<_>>())
+    };
+    assert_eq!(words("/usr/bin/dockbridge-runtime state x").unwrap().len(), 2);
+    assert_eq!(words("dockbridge runtime state x").unwrap().len(), 2);
+    assert_eq!(words("dockbridge serve"), None);
+    assert_eq!(words("dockbridge"), None);
+}
+
+fn mappings() -> IdMappings {
+    let ids = IdMapping { host: 100_000, length: 65_536 };
+    IdMappings { uids: ids, gids: ids }
+}
+
+fn document() -> Value {
+    json!({
+        "ociVersion": "1.2.0",
+        "newer": {"field": [1.5, 18_446_744_073_709_551_615_u64]},
+        "root": {"path": "/merged"},
+        "process": {"capabilities": {"bounding": ["CAP_CHOWN"], "permitted": ["CAP_NET_RAW"]}},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/data/", "type": "bind", "source": "/srv/data", "options": ["rbind"]},
+        ],
+        "linux": {
+            "namespaces": [{"type": "mount"}, {"type": "network"}, {"type": "pid", "path": "/p"}],
+            "sysctl": {"net.ipv4.ping_group_range": "0 2147483647"},
+            "devices": [{"path": "/dev/b", "type": "c"}, {"path": "/dev/c", "type": "c"}],
+            "resources": {"hugepageLimits": [{"pageSize": "2MB", "limit": 1}]},
+        },
+    })
+}
+
+fn edited(edits: &OciEdits, mounted: &Mounted) -> Value {
+    let mut document = document();
+    edit::edit(&mut document, edits, mounted).unwrap();
+    document
+}
+
+#[test]
+fn no_edits_change_nothing() {
+    assert_eq!(edited(&OciEdits::default(), &Mounted::default()), document());
+}
+
+#[test]
+fn namespaces_and_ids() {
+    let user = UserNamespace { path: Some("/pins/user".into()), mappings: mappings() };
+    let edits = OciEdits {
+        user_namespace: Some(user),
+        network_namespace: Some("/pins/net".into()),
+        ..OciEdits::default()
+    };
+    let mounted = Mounted { root: Some("/run/root".into()), ..Mounted::default() };
+    let document = edited(&edits, &mounted);
+    assert_eq!(document["root"]["path"], "/run/root");
+    assert_eq!(
+        document["linux"]["namespaces"],
+        json!([
+            {"type": "mount"}, {"type": "pid", "path": "/p"}, {"type": "network", "path": "/pins/net"},
+            {"type": "user", "path": "/pins/user"},
+        ])
+    );
+    let ids = json!([{"containerID": 0, "hostID": 100_000, "size": 65_536}]);
+    assert_eq!(document["linux"]["uidMappings"], ids);
+    assert_eq!(document["linux"]["gidMappings"], ids);
+    assert_eq!(document["linux"]["sysctl"]["net.ipv4.ping_group_range"], "0 65535");
+    assert_eq!(document["newer"], self::document()["newer"]);
+}
+
+#[test]
+fn mounts_capabilities_devices_and_limits() {
+    let changed = MountEdit {
+        destination: "/data".to_owned(),
+        options: vec!["noexec".to_owned()],
+        id_mappings: Some(mappings()),
+        ..MountEdit::default()
+    };
+    let device = BoundDevice { host_path: "/dev/a".into(), container_path: "/dev/b".into() };
+    let edits = OciEdits {
+        mounts: vec![changed],
+        ambient_capabilities: vec!["CAP_NET_RAW".to_owned()],
+        bound_devices: vec![device],
+        unified: [("memory.high".to_owned(), "1".to_owned())].into(),
+        hugepage_limits: [("2MB".to_owned(), 4)].into(),
+        ..OciEdits::default()
+    };
+    assert_eq!(edit::mapped_mounts(&document(), &edits), [(1, "/srv/data", 0)]);
+    let mounted = Mounted { root: None, sources: vec![(1, "/run/m".into())] };
+    let document = edited(&edits, &mounted);
+    assert_eq!(document["mounts"][1]["source"], "/run/m");
+    assert_eq!(document["mounts"][1]["options"], json!(["rbind", "noexec"]));
+    assert_eq!(document["mounts"][2]["destination"], "/dev/b");
+    assert_eq!(document["linux"]["devices"], json!([{"path": "/dev/c", "type": "c"}]));
+    let capabilities = &document["process"]["capabilities"];
+    assert_eq!(capabilities["bounding"], json!(["CAP_CHOWN", "CAP_NET_RAW"]));
+    for set in ["permitted", "inheritable", "effective", "ambient"] {
+        assert_eq!(capabilities[set], json!(["CAP_NET_RAW"]), "{set}");
+    }
+    let resources = &document["linux"]["resources"];
+    assert_eq!(resources["unified"], json!({"memory.high": "1"}));
+    assert_eq!(resources["hugepageLimits"], json!([{"pageSize": "2MB", "limit": 4}]));
+}
+
+#[test]
+fn a_document_that_is_none_is_an_error() {
+    let user = UserNamespace { path: None, mappings: mappings() };
+    let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
+    for mut document in
+        [json!(null), json!([]), json!({"linux": 1}), json!({"linux": {"namespaces": {}}})]
+    {
+        assert!(edit::edit(&mut document, &edits, &Mounted::default()).is_err(), "{document}");
+    }
+    let options = MountEdit { options: vec!["ro".to_owned()], ..MountEdit::default() };
+    let missing = MountEdit { destination: "/none".to_owned(), ..options };
+    let edits = OciEdits { mounts: vec![missing], ..OciEdits::default() };
+    let refused = edit::edit(&mut document(), &edits, &Mounted::default()).unwrap_err();
+    assert!(refused.to_string().contains("/none"), "{refused}");
+}
+
+/// A folder for the edits and a bundle.
+fn folders() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = EditsDirectory::new(folder.path().join("edits"));
+    let bundle = folder.path().join("bundle");
+    fs::create_dir(&bundle).unwrap();
+    (folder, directory, bundle)
+}
+
+#[test]
+fn a_container_without_edits_passes_untouched() {
+    let (_folder, directory, bundle) = folders();
+    let text = "{\"odd\":   \"spacing\", \"note\": \"io.dockbridge.edits in a text\"}";
+    fs::write(bundle.join("config.json"), text).unwrap();
+    assert!(!create::prepare(&directory, ID, &bundle).unwrap());
+    assert_eq!(fs::read_to_string(bundle.join("config.json")).unwrap(), text);
+    assert!(!directory.of(ID).exists());
+    fs::write(bundle.join("config.json"), "no JSON: for runc to report").unwrap();
+    assert!(!create::prepare(&directory, ID, &bundle).unwrap());
+}
+
+#[test]
+fn a_container_that_lost_its_edits_does_not_start() {
+    let (_folder, directory, bundle) = folders();
+    let marked = json!({"annotations": {REQUIRED: "1"}, "mounts": []});
+    fs::write(bundle.join("config.json"), marked.to_string()).unwrap();
+    let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
+    assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
+    directory.write(ID, &OciEdits::default()).unwrap();
+    assert!(create::prepare(&directory, ID, &bundle).unwrap());
+}
+
+#[test]
+fn edits_that_others_could_write_are_not_trusted() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, directory, bundle) = folders();
+    fs::write(bundle.join("config.json"), "{}").unwrap();
+    directory.write(ID, &OciEdits::default()).unwrap();
+    for (path, mode) in [(directory.file(ID), 0o666), (directory.of(ID), 0o777)] {
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
+        assert!(refused.contains("not trusted"), "{refused}");
+        fs::set_permissions(&path, before).unwrap();
+    }
+    assert!(create::prepare(&directory, ID, &bundle).unwrap());
+    fs::write(directory.file(ID), "{\"version\": 2}").unwrap();
+    let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
+    assert!(refused.contains("newer"), "{refused}");
+}
+
+#[test]
+fn everything_of_a_container_is_removed() {
+    let (_folder, directory, _) = folders();
+    directory.remove(ID).unwrap();
+    assert_eq!(directory.ids().unwrap(), Vec::<String>::new());
+    directory.write(ID, &OciEdits::default()).unwrap();
+    assert_eq!(directory.ids().unwrap(), [ID]);
+    assert_eq!(directory.read(ID).unwrap(), Some(OciEdits::default()));
+    directory.remove(ID).unwrap();
+    assert_eq!(directory.ids().unwrap(), Vec::<String>::new());
+}
