@@ -191,6 +191,7 @@ bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=
 	$(MEASURE) --bench lifecycle --bench logs --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench lifecycle --bench logs
 	$(RELEASED) $(MEASURE) --bench forward
+	$(CARGO) run --profile measure --example authorities
 
 .PHONY: soak
 soak: release ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)

@@ -229,9 +229,7 @@ fn command_of(unit: &str) -> Option<Vec<String>> {
 
 /// As systemd and shells take them apart, as far as the fixtures need.
 fn words(line: &str) -> Vec<String> {
-    // systemd's socket cannot be taken yet.
-    let replaced = line.replace("fd://", "/run/cri-dockerd.sock");
-    replaced.split_whitespace().map(|word| word.replace('"', "")).collect()
+    line.split_whitespace().map(|word| word.replace('"', "")).collect()
 }
 
 fn read(words: &[String]) -> Resolved {

@@ -1,6 +1,6 @@
 //! A small CRI client for tests of packages in the emulated machine (`tests/env/packages.sh`).
 //!
-//! usage: client run|list|watch SOCKET, client remove SOCKET POD
+//! usage: client list|watch SOCKET, client run SOCKET NAME, client remove SOCKET POD
 
 #![allow(
     clippy::print_stdout,
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().skip(1).collect();
     let socket = words[1].as_str();
     match words[0].as_str() {
-        "run" => run(&mut connect(socket).await?).await,
+        "run" => run(&mut connect(socket).await?, &words[2]).await,
         "list" => list(&mut connect(socket).await?).await,
         "remove" => remove(&mut connect(socket).await?, &words[2]).await,
         "watch" => watch(socket).await,
@@ -45,16 +45,16 @@ async fn connect(socket: &str) -> Result<Client, Box<dyn Error>> {
 }
 
 /// Starts a pod with one container and prints both ids.
-async fn run(client: &mut Client) -> Result<(), Box<dyn Error>> {
-    let labels = [("io.kubernetes.pod.name", "web"), ("io.kubernetes.pod.namespace", "default")];
+async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
+    let labels = [("io.kubernetes.pod.name", name), ("io.kubernetes.pod.namespace", "default")];
     let pod = cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
-            name: "web".to_owned(),
-            uid: "0c7f6a52".to_owned(),
+            name: name.to_owned(),
+            uid: format!("0c7f6a52-{name}"),
             namespace: "default".to_owned(),
             attempt: 0,
         }),
-        hostname: "web".to_owned(),
+        hostname: name.to_owned(),
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         linux: Some(cri::LinuxPodSandboxConfig::default()),
         ..Default::default()

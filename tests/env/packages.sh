@@ -24,6 +24,7 @@ packages() {
     VERSION=0.0.2 "$here/../../packaging/deb.sh" "$tarball" "$room/try/new" >/dev/null
     strip -o "$room/try/client" "$client"
     cp -a "$here/../fixtures/units" "$room/try/"
+    ! command -v crictl >/dev/null || cp -L "$(command -v crictl)" "$room/try/crictl"
     printf 'exec %q %q\n' "$here/guest/packages" "$room/try" >"$room/disk/job"
     write_disk "$here" "$room/try"
     boot "$image" apparmor
