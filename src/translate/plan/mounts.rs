@@ -44,7 +44,7 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
         if let Some(source) = source
             && !stated.iter().any(|mount| is_same_path(&mount.container_path, target))
         {
-            mounts.push(pod_file(source, target));
+            mounts.push(pod_file(source, target, engine));
         }
     }
     let makes_directories = engine.api >= MAKES_SOURCES;
@@ -87,16 +87,19 @@ fn refuse_unsupported(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Stated, because the engine's own choice depends on the source. Private is the exception: for
-/// a source around or inside its data root the engine refuses it, and takes the unstated for
-/// `rslave`.
+/// Stated, because the engine's own choice depends on the source.
 fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     match mount.propagation {
-        Propagation::Private if overlaps_data_root(&mount.host_path, engine) => None,
-        Propagation::Private => Some(MountBindOptionsPropagationEnum::RPRIVATE),
+        Propagation::Private => private(&mount.host_path, engine),
         Propagation::HostToContainer => Some(MountBindOptionsPropagationEnum::RSLAVE),
         Propagation::Bidirectional => Some(MountBindOptionsPropagationEnum::RSHARED),
     }
+}
+
+/// For a source around or inside its data root the engine refuses what is private, and takes the
+/// unstated for `rslave`.
+fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
+    (!overlaps_data_root(source, engine)).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
 /// The engine compares the texts, not the path components, so we do as well.
@@ -107,14 +110,16 @@ fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
 
 /// Writable, as the engine's own files would be. A missing source must fail the create: a
 /// directory instead of the file would be worse.
-fn pod_file(source: &Path, target: &str) -> docker::Mount {
+pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
+    let source = source.display().to_string();
+    let propagation = private(&source, engine);
     docker::Mount {
         typ: Some(docker::MountType::BIND),
-        source: Some(source.display().to_string()),
+        source: Some(source),
         target: Some(target.to_owned()),
         read_only: Some(false),
         bind_options: Some(docker::MountBindOptions {
-            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            propagation,
             ..docker::MountBindOptions::default()
         }),
         ..docker::Mount::default()

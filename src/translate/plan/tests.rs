@@ -226,6 +226,16 @@ fn private_binds_around_the_data_root_set_no_propagation() {
     }
 }
 
+/// The state directory may be there: some units of cri-dockerd say so.
+#[test]
+fn pod_files_inside_the_data_root_set_no_propagation() {
+    let engine = TestInput::default().engine();
+    for (source, stated) in [("/var/lib/docker/pods/a", false), ("/var/lib/dockbridge/a", true)] {
+        let mount = super::mounts::pod_file(source.as_ref(), "/etc/hosts", &engine);
+        assert_eq!(mount.bind_options.unwrap().propagation.is_some(), stated, "{source}");
+    }
+}
+
 #[test]
 fn mounts_of_the_container_replace_pod_files() {
     let mount = Mount {
