@@ -216,8 +216,9 @@ fmt-check: toolchain ## Fail if the code is not formatted
 	$(CARGO) fmt --check
 
 .PHONY: lint
-lint: toolchain ## Let clippy look at everything
+lint: toolchain ## Let clippy look at everything, and rustdoc at the links of the code's documentation
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
+	$(CARGO) doc --quiet --no-deps --document-private-items --lib
 
 .PHONY: deny
 deny: toolchain ## Licences, sources and duplicates of the dependencies, if cargo-deny is there

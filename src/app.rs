@@ -1,4 +1,4 @@
-//! Wiring: settings in, services built, serve, drain.
+//! The server process: builds the services from the settings, serves, and shuts down.
 //!
 //! Start at [`run`]; [`services`] builds what is served, [`ownership`] locks the engine against a
 //! second server, [`cleanup`] recovers and sweeps beside the serving.
@@ -12,7 +12,7 @@ mod reload;
 mod services;
 mod span_export;
 mod start_check;
-mod watch;
+mod watchdog;
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
@@ -32,7 +32,7 @@ use self::{
     services::build,
     span_export::SpanExport,
     start_check::log_failures,
-    watch::Watch,
+    watchdog::Watchdog,
 };
 use crate::{
     admin::server::Listeners,
@@ -95,7 +95,8 @@ pub async fn run_within(
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let switches = (span_export.clone(), listeners.metrics_switch());
     let reloader = Reloader::new((source, values), (live.clone(), log.clone()), switches);
-    let (work, every, callers) = ((&tracker, &stopping), deadlines.sweep_every, deadlines.callers);
+    let (work, every, client_timeouts) =
+        ((&tracker, &stopping), deadlines.sweep_every, deadlines.client_timeouts);
     let services =
         build((&settings, &live), deadlines, work, (&engines, endpoint.address())).await?;
     let context = admin::context(&services, log, (reloader.metrics(), reloads));
@@ -120,11 +121,11 @@ pub async fn run_within(
     let streams =
         endpoint.serve(services.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
-    let watch = Watch::begin(systemd, path, store.clone()).map_err(AppError::Watch)?;
+    let watchdog = Watchdog::start(systemd, path, store.clone()).map_err(AppError::Watchdog)?;
     let stopped = stopping.clone();
-    let serving = serve(listeners, services.runtime, services.image, callers, async move {
+    let serving = serve(listeners, services.runtime, services.image, client_timeouts, async move {
         stop.await;
-        watch.stop();
+        watchdog.stop();
         stopped.cancel();
     });
     let served = tokio::select! {
@@ -162,7 +163,7 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
     Ok(())
 }
 
-/// Waits for work that outlived its callers.
+/// Waits for work that outlived its client_timeouts.
 async fn drain(tracker: &TaskTracker) {
     tracker.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
@@ -202,7 +203,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// Others may connect to a socket there that permits it.
 const RUN_MODE: u32 = 0o755;
-/// How long work that outlived its callers may take at the end.
+/// How long work that outlived its client_timeouts may take at the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

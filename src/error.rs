@@ -1,8 +1,8 @@
-//! The closed list of failure kinds that every room's error answers to.
+//! The list of failure kinds; every error of a module has one of them.
 //!
-//! Policy: a room has its own small error enum, with ids and paths as fields, and a `kind()`.
-//! Nobody below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into a code, once, and tells
-//! the whole [`chain`] of causes there.
+//! Policy: a module has its own small error enum, with ids and paths as fields, and a `kind()`.
+//! Nothing below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into the gRPC code of the same name,
+//! once, with the whole [`chain`] of causes as its message.
 
 use std::error::Error;
 

@@ -25,14 +25,16 @@
 //! | to change | open |
 //! |---|---|
 //! | which requests are refused, and with which words | [`translate::parse`] |
+//! | where a repeated RunPodSandbox joins | [`sandbox::run`] |
 //! | what Docker is asked for | [`translate::plan`] |
 //! | what a status shows | [`translate::observe`], [`translate::render`] |
 //! | which gRPC code an error of the engine becomes | `engine::error_response`, [`engine::error`], [`error`] |
 //! | a seccomp, AppArmor or SELinux option | `translate::plan::security_options`; a profile is read by [`container::gather`] |
-//! | log files of containers, where they resume | [`logs`] |
-//! | exec, attach, port-forward | [`streaming`]; processes in containers: [`exec`] |
-//! | figures of containers and pods | [`stats`]; metrics of dockbridge itself: `metrics.rs` of each module |
-//! | a setting, its default, its cri-dockerd flag | `config::key` (one table) |
+//! | when a container counts as OOMKilled | [`store::oom`] |
+//! | log files of containers | [`logs`]; where one resumes after a kill: [`logs::json_file_tailer`] |
+//! | exec, attach, port-forward | [`streaming`]; the connection into a pod: `streaming::forward::dial`; processes in containers: [`exec`] |
+//! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of each module |
+//! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and what always holds; `docs/decisions` says
@@ -40,6 +42,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod bug_report;
 pub mod cdi;
 pub mod check;
 pub mod checkpoint;
@@ -65,7 +68,6 @@ pub mod sandbox;
 pub mod stats;
 pub mod store;
 pub mod streaming;
-pub mod support;
 pub mod telemetry;
 pub mod translate;
 pub mod wire;

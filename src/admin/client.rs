@@ -43,7 +43,7 @@ pub enum ClientError {
         socket: PathBuf,
     },
     /// The conversation broke.
-    #[error("the dockbridge at {} hung up", socket.display())]
+    #[error("the dockbridge at {} closed the connection", socket.display())]
     Broken {
         /// Where.
         socket: PathBuf,
@@ -51,13 +51,13 @@ pub enum ClientError {
         source: hyper::Error,
     },
     /// Here.
-    #[error("cannot ask")]
+    #[error("cannot send the request")]
     Here(#[from] io::Error),
     /// The answer cannot be shown.
     #[error("cannot write the answer")]
     Output(#[source] io::Error),
     /// A request that cannot be written.
-    #[error("cannot ask that")]
+    #[error("cannot make the request")]
     Request(#[from] http::Error),
 }
 

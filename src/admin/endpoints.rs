@@ -14,7 +14,7 @@ pub enum DebugCommand {
     Metrics,
     /// Print whether it is alive and whether pods can run; fails if not
     Health,
-    /// Print the log level, or set it until the next start or reload: log-level [LEVEL]
+    /// Print the log level, or set it to LEVEL until the next start or reload
     LogLevel {
         /// error, warn, info, debug or trace
         level: Option<String>,

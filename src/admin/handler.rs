@@ -78,7 +78,7 @@ async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
     if health::lives(&context.store).await {
         return text(StatusCode::OK, "ok\n");
     }
-    let words = "the store of dockbridge does not answer: start dockbridge again\n";
+    let words = "the store of dockbridge does not answer: restart dockbridge\n";
     text(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 

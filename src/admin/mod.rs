@@ -1,4 +1,4 @@
-//! The operator's window: what dockbridge does, whether it is well, and what it knows.
+//! The endpoints for operators: metrics, health, and the state for debugging.
 //!
 //! A small HTTP server on a unix socket for root, and on a TCP address, where one is set, with
 //! metrics and health alone. Nothing here changes anything but the log and, by a reload, live settings;

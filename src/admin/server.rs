@@ -103,7 +103,7 @@ impl Listeners {
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { mut tcp, unix, replacements: (_switch, mut replacements) } = self;
-        let mut anybody = Guests::new(&context, Access::Public);
+        let mut anybody = ListenerConnections::new(&context, Access::Public);
         let for_anybody = async move {
             loop {
                 tokio::select! {
@@ -112,7 +112,7 @@ impl Listeners {
                 }
             }
         };
-        let mut root = Guests::new(&context, Access::Root);
+        let mut root = ListenerConnections::new(&context, Access::Root);
         let for_root = async move {
             let Some((_socket, unix)) = unix else { return pending().await };
             loop {
@@ -134,14 +134,14 @@ async fn accept(tcp: Option<&TcpListener>) -> io::Result<TcpStream> {
 }
 
 /// The connections of one listener. They end with it.
-struct Guests {
+struct ListenerConnections {
     context: Arc<AdminContext>,
     access: Access,
     connections: ConnectionLimit,
     tasks: JoinSet<()>,
 }
 
-impl Guests {
+impl ListenerConnections {
     fn new(context: &Arc<AdminContext>, access: Access) -> Self {
         let (connections, tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
         Self { context: Arc::clone(context), access, connections, tasks }

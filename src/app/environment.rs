@@ -8,7 +8,7 @@ use crate::{
     config::{raw::RawValue, source::ConfigSource},
     engine::{client::Timeouts, lock::EngineLocks},
     host::{capability::Capability, inherited_socket::InheritedSocket},
-    rpc::server::Silence,
+    rpc::server::ClientTimeouts,
     store::settings::StoreSettings,
     telemetry::{log::LogControl, systemd::Systemd, trace::SpanRecorder},
 };
@@ -47,8 +47,8 @@ pub struct Deadlines {
     pub plugins: Duration,
     /// How often leftovers of containers that are gone are removed.
     pub sweep_every: Duration,
-    /// Of silent callers.
-    pub callers: Silence,
+    /// Of silent client_timeouts.
+    pub client_timeouts: ClientTimeouts,
 }
 
 impl Default for Deadlines {
@@ -58,7 +58,7 @@ impl Default for Deadlines {
             store: StoreSettings::default(),
             plugins: PLUGIN_DEADLINE,
             sweep_every: SWEEP_EVERY,
-            callers: Silence::default(),
+            client_timeouts: ClientTimeouts::default(),
         }
     }
 }

@@ -85,8 +85,8 @@ pub enum AppError {
     #[error(transparent)]
     Streaming(#[from] BindError),
     /// The watchdog thread cannot be started.
-    #[error("cannot start the thread that watches the socket")]
-    Watch(#[source] io::Error),
+    #[error("cannot start the watchdog thread")]
+    Watchdog(#[source] io::Error),
     /// The address of metrics and health cannot be used.
     #[error(transparent)]
     Metrics(#[from] MetricsAddressError),

@@ -19,7 +19,7 @@ use crate::{error::chain, host::file::read_if_present};
 pub(super) struct DeviceIndex {
     directories: Vec<PathBuf>,
     /// By full name.
-    devices: BTreeMap<String, Entry>,
+    devices: BTreeMap<String, IndexedDevice>,
     /// Files and directories that could not be read or parsed, as texts.
     errors: Vec<String>,
     /// One of the directories exists.
@@ -28,7 +28,7 @@ pub(super) struct DeviceIndex {
 
 /// Where a device is described.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexedDevice {
     /// The file.
     pub(super) file: PathBuf,
     /// Its content.
@@ -65,7 +65,7 @@ impl DeviceIndex {
     }
 
     /// Where the device of that name is described.
-    pub(super) fn find(&self, device: &str) -> Result<&Entry, CdiError> {
+    pub(super) fn find(&self, device: &str) -> Result<&IndexedDevice, CdiError> {
         let Some(entry) = self.devices.get(device) else { return Err(self.unknown(device)) };
         match &entry.duplicate {
             None => Ok(entry),
@@ -107,7 +107,8 @@ impl DeviceIndex {
                 }
                 _ => {
                     let (file, specification) = (file.to_owned(), Arc::clone(&specification));
-                    let entry = Entry { file, specification, index, priority, duplicate: None };
+                    let entry =
+                        IndexedDevice { file, specification, index, priority, duplicate: None };
                     self.devices.insert(name, entry);
                 }
             }

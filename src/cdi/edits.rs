@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, iter, path::Path, sync::Arc};
 use tracing::info;
 
 use super::{
-    device_index::{DeviceIndex, Entry},
+    device_index::{DeviceIndex, IndexedDevice},
     device_node,
     error::{CdiError, EditError},
     specification::{self, Edits},
@@ -27,7 +27,7 @@ pub(super) fn collect(index: &DeviceIndex, devices: &[String]) -> Result<CdiEdit
             continue;
         }
         let entry = index.find(device)?;
-        let Entry { file, specification, index, .. } = entry;
+        let IndexedDevice { file, specification, index, .. } = entry;
         let own = specification.devices.get(*index).map(|device| &device.container_edits);
         let refused = |problem| {
             let (device, file, problem) = (device.clone(), file.clone(), Arc::new(problem));

@@ -1,4 +1,4 @@
-//! The verb itself: examine, and with `--pod` run a pod as well.
+//! Runs `dockbridge check`: checks the host, and with `--pod` runs a pod as well.
 
 use std::{
     future::pending,

@@ -1,5 +1,4 @@
-//! `dockbridge check`: examines this host the way a colleague would before saying it is ready, and
-//! runs a pod to prove it.
+//! `dockbridge check`: checks whether this host is ready for pods, and runs one to prove it.
 //!
 //! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]; each file beside
 //! it checks one [`subject`] or a few, from facts given as values wherever it can. [`pod`] is a CRI

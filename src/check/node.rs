@@ -164,7 +164,7 @@ async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
         output_limit: 1 << 20,
     });
     let finished = finished.await.ok()?;
-    let success = finished.ending == process::Ending::Code(0);
+    let success = finished.exit == process::ProcessExit::Code(0);
     success.then(|| String::from_utf8_lossy(&finished.stdout).into_owned())
 }
 

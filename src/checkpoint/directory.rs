@@ -209,8 +209,8 @@ impl Checkpoints {
         path: PathBuf,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), CheckpointError> {
-        let ticket = self.order.ticket(&path);
-        match task::spawn_blocking(move || ticket.run(|| work(&path))).await {
+        let write = self.order.request(&path);
+        match task::spawn_blocking(move || write.run(|| work(&path))).await {
             Ok(Some(done)) => Ok(done?),
             Ok(None) => Ok(()),
             Err(_) => Err(CheckpointError::Lost),

@@ -22,7 +22,7 @@ pub enum CheckpointError {
         source: serde_json::Error,
     },
     /// The task that writes the file panicked or was cancelled.
-    #[error("the task writing the checkpoint died")]
+    #[error("internal error: the task writing the checkpoint panicked")]
     Lost,
 }
 

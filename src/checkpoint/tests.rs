@@ -201,7 +201,7 @@ async fn of_concurrent_saves_the_last_one_requested_stays() {
         let saved = SandboxCheckpoint { created_at: Nanos(count + 1), ..checkpoint(1) };
         let save = async move { checkpoints.save(&saved, Durability::Written).await };
         let mut save = Box::pin(maybe_done(save));
-        // The first poll takes the ticket and passes the file to a thread, which may be done at once.
+        // The first poll takes its number and passes the file to a thread, which may be done at once.
         let _ = futures_util::poll!(save.as_mut());
         saves.push(save);
     }
@@ -215,10 +215,10 @@ async fn of_concurrent_saves_the_last_one_requested_stays() {
 #[test]
 fn a_write_that_was_overtaken_is_skipped_and_no_key_is_kept() {
     let order = WriteOrder::new();
-    let (first, second) = (order.ticket(&1), order.ticket(&1));
+    let (first, second) = (order.request(&1), order.request(&1));
     assert_eq!(second.run(|| "second"), Some("second"));
     assert_eq!(first.run(|| "first"), None, "overtaken");
-    assert_eq!(order.ticket(&1).run(|| "third"), Some("third"));
+    assert_eq!(order.request(&1).run(|| "third"), Some("third"));
     assert!(format!("{order:?}").contains("{}"), "no key is kept: {order:?}");
     assert_eq!(Arc::strong_count(&order), 1);
 }

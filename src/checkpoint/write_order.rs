@@ -20,7 +20,7 @@ pub(super) struct WriteOrder<K> {
 }
 
 /// The number of a write of one key, taken when the write is requested.
-pub(super) struct Ticket<K: Eq + Hash> {
+pub(super) struct OrderedWrite<K: Eq + Hash> {
     number: u64,
     key: K,
     last: Arc<Mutex<u64>>,
@@ -32,15 +32,15 @@ impl<K: Clone + Eq + Hash> WriteOrder<K> {
         Arc::new(Self { next: AtomicU64::new(1), writers: Mutex::default() })
     }
 
-    pub(super) fn ticket(self: &Arc<Self>, key: &K) -> Ticket<K> {
+    pub(super) fn request(self: &Arc<Self>, key: &K) -> OrderedWrite<K> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(writers.entry(key.clone()).or_default());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Ticket { number, key: key.clone(), last, order: Arc::clone(self) }
+        OrderedWrite { number, key: key.clone(), last, order: Arc::clone(self) }
     }
 }
 
-impl<K: Eq + Hash> Ticket<K> {
+impl<K: Eq + Hash> OrderedWrite<K> {
     /// Runs `work`, or nothing (`None`) if a later write ran already.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Option<T> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,10 +52,10 @@ impl<K: Eq + Hash> Ticket<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for Ticket<K> {
+impl<K: Eq + Hash> Drop for OrderedWrite<K> {
     fn drop(&mut self) {
         let mut writers = self.order.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map's and this ticket's: no other write waits.
+        // The map's and this one's: no other write waits.
         if Arc::strong_count(&self.last) == 2 {
             writers.remove(&self.key);
         }

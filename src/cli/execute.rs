@@ -18,6 +18,7 @@ use crate::{
         endpoints,
     },
     app::{self, environment::Environment},
+    bug_report,
     check::command::{self as check, Extras},
     config::{
         resolve::Resolved,
@@ -25,7 +26,6 @@ use crate::{
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap, inherited_socket},
-    support,
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
@@ -65,7 +65,7 @@ pub fn execute(
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Support => support::report::write(&resolved, &warnings, out)?,
+        Command::Support => bug_report::report::write(&resolved, &warnings, out)?,
         Command::Check(args) => {
             let extra = Extras { takeover: args.takeover, pod: args.pod, json: args.json };
             if !check::run(&resolved.settings, extra, out)? {

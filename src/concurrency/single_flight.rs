@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 /// The task ended without an answer: it panicked, or the runtime is going down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the task doing this ended without an answer")]
+#[error("internal error: the task ended without a result")]
 pub struct Lost;
 
 /// Running calls by key. Clones share the same table.

@@ -66,9 +66,9 @@ settings! {
         "container-runtime-endpoint",
     /// Unix socket of the Docker Engine; DOCKER_HOST is honoured
     Docker: "docker" Restart "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
-    /// Directory for what must survive a reboot
+    /// Directory of checkpoints, which must survive a reboot
     StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
-    /// Directory for what must not survive a reboot
+    /// Directory of namespace pins and image volumes, which must not survive a reboot
     RunDir: "run-dir" Restart "DIR" "/run/dockbridge",
     /// How pods are connected: CNI plugins, or docker's own bridge
     Network: "network" Restart "cni|docker" "cni" "network-plugin",

@@ -216,5 +216,5 @@ fn not_put_back(left: &[String]) -> String {
     if left.is_empty() {
         return String::new();
     }
-    format!("; but for what could not be put back: {}", left.join("; "))
+    format!("; these could not be restored: {}", left.join("; "))
 }

@@ -88,7 +88,7 @@ impl Containers {
         }
         tokio::select! {
             () = sleep(BEGUN_SINCE) => {}
-            // The command_records stay for the next dockbridge.
+            // The records stay for the next dockbridge.
             () = self.leaving.cancelled() => return,
         }
         if self.end_left(&left).await {
@@ -382,10 +382,10 @@ pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
 /// Time left after the timeout while the engine has not started it.
 const NOT_BEGUN: &str =
-    "and the docker engine has not begun it in that time; it is ended should it begin";
+    "and the docker engine has not started it in that time; it is killed if it starts later";
 
 /// Time left after the timeout and after the time to kill it.
-const BEING_ENDED: &str = "and it is still being ended";
+const BEING_ENDED: &str = "and killing it takes longer";
 
 /// Within this a command that is asked a question has answered.
 const USUAL: Duration = Duration::from_millis(100);

@@ -57,11 +57,13 @@ impl Decoder {
 
     fn frame(&mut self) -> Result<Option<(Source, Bytes)>, &'static str> {
         let Some((head, _)) = self.pending.split_first_chunk::<8>() else { return Ok(None) };
-        let [stream, 0, 0, 0, length @ ..] = *head else { return Err("a frame has no head") };
+        let [stream, 0, 0, 0, length @ ..] = *head else {
+            return Err("a frame has an invalid header");
+        };
         let source = match stream {
             1 => Source::Stdout,
             2 => Source::Stderr,
-            _ => return Err("a frame is of no stream"),
+            _ => return Err("a frame names no stream"),
         };
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > LARGEST_MESSAGE {

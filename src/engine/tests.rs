@@ -1,4 +1,4 @@
-//! The pure parts of the room: the table of refusals, addresses, the cutting of streams. Whole
+//! The pure parts of the module: the table of error responses, addresses, the cutting of streams. Whole
 //! calls are tested against the fake dockerd in `tests/it/engine`.
 
 use hyper::StatusCode;

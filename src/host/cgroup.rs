@@ -24,6 +24,7 @@ pub mod limits;
 pub mod members;
 pub mod open_files;
 pub mod weight;
+pub mod working_set;
 
 /// The cgroups of this machine. Clones share the mount table and the cgroups that were found.
 #[derive(Clone, Debug)]

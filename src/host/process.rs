@@ -47,7 +47,7 @@ pub struct Program<'a> {
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// How it ended.
-    pub ending: Ending,
+    pub exit: ProcessExit,
     /// Its standard output.
     pub stdout: Vec<u8>,
     /// The beginning of its standard error, without control characters.
@@ -56,21 +56,21 @@ pub struct Finished {
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProcessExit {
     /// By itself, with a code; 0 is success.
     Code(i32),
     /// By a signal.
     Signal(i32),
 }
 
-impl Ending {
+impl ProcessExit {
     fn of(status: ExitStatus) -> Self {
         // One of the two is always there.
         status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
@@ -141,8 +141,8 @@ pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
     let path = program.executable.to_owned();
     match end {
         Ok(Ok(status)) => {
-            let ending = Ending::of(status);
-            Ok(Finished { ending, stdout: output.stdout, stderr: readable(&output.stderr) })
+            let exit = ProcessExit::of(status);
+            Ok(Finished { exit, stdout: output.stdout, stderr: readable(&output.stderr) })
         }
         Ok(Err(Stop::TooMuch)) => {
             Err(ProcessError::TooMuch { program: path, limit: program.output_limit })

@@ -40,7 +40,7 @@ where
         }
         let (answer, receiver) = watch::channel(None);
         running.0.insert(key.clone(), answer.clone());
-        let entry = Entry { table: self.clone(), key, answer };
+        let entry = RunningTask { table: self.clone(), key, answer };
         let work = async move {
             let value = tokio::select! {
                 biased;
@@ -74,7 +74,7 @@ impl<K, V> Default for CancellingSingleFlight<K, V> {
 struct Running<K, V>(HashMap<K, watch::Sender<Option<V>>>);
 
 /// A task's entry in the table; removed when the task ends in any way.
-struct Entry<K, V>
+struct RunningTask<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -84,7 +84,7 @@ where
     answer: watch::Sender<Option<V>>,
 }
 
-impl<K, V> Entry<K, V>
+impl<K, V> RunningTask<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -116,7 +116,7 @@ where
     }
 }
 
-impl<K, V> Drop for Entry<K, V>
+impl<K, V> Drop for RunningTask<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use crate::{
     error::chain,
     host::{
         file::read_if_present,
-        process::{Ending, Program, run},
+        process::{ProcessExit, Program, run},
     },
     model::image::Credentials,
 };
@@ -90,10 +90,10 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         output_limit: LONGEST_ANSWER,
     };
     match run(job).await {
-        Ok(done) if done.ending == Ending::Code(0) => answered(&done.stdout, address),
+        Ok(done) if done.exit == ProcessExit::Code(0) => answered(&done.stdout, address),
         Ok(done) => {
             // Its output may contain a secret.
-            warn!(program, registry = domain, ending = %done.ending, "credential helper returned no credentials");
+            warn!(program, registry = domain, exit = %done.exit, "credential helper returned no credentials");
             None
         }
         Err(error) => {
@@ -112,7 +112,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ClientConfig {
-    auths: BTreeMap<String, Entry>,
+    auths: BTreeMap<String, RegistryAuth>,
     cred_helpers: BTreeMap<String, String>,
     creds_store: String,
 }
@@ -120,7 +120,7 @@ struct ClientConfig {
 /// The entry of a registry.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+struct RegistryAuth {
     auth: String,
     username: String,
     password: String,
@@ -138,7 +138,7 @@ struct Answer {
     secret: String,
 }
 
-impl Entry {
+impl RegistryAuth {
     /// User name and password, which are usually packed into `auth` as base64 of `user:password`;
     /// none when the entry has neither.
     fn user(&self) -> Option<(String, String)> {

@@ -69,7 +69,7 @@ pub enum ImageError {
     #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,
     /// The task of the call panicked.
-    #[error("the {verb} ended without an answer")]
+    #[error("internal error: the {verb} ended without a result")]
     Lost {
         /// The name of the call.
         verb: &'static str,

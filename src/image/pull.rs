@@ -19,7 +19,7 @@ impl Images {
     /// Pulls the image and returns when the store has it.
     pub(super) async fn pull_now(&self, request: &PullRequest) -> Result<ImageId, ImageError> {
         let began = Instant::now();
-        info!(image = %request.reference, "pulling");
+        info!(image = %request.reference, "pulling image");
         let before = self.store.snapshot();
         let transfer = self.metrics.begin(&request.reference);
         let transferred = self.transfer(request).await;
@@ -29,7 +29,7 @@ impl Images {
         // moved, and a multi-platform index is known by another digest than its parts.
         let id = self.engine.inspect_image(&request.reference.to_string()).await?.id;
         self.record_pulled(&before, &id, &request.reference).await?;
-        info!(image = %request.reference, %id, took = ?began.elapsed(), "pulled");
+        info!(image = %request.reference, %id, took = ?began.elapsed(), "image pulled");
         Ok(id)
     }
 

@@ -97,7 +97,7 @@ impl Images {
 
     async fn refresh_removed(&self, id: &ImageId) -> Result<(), ImageError> {
         self.store.refresh_image(id.as_str()).await?;
-        info!(image = %id, "removed");
+        info!(image = %id, "image removed");
         Ok(())
     }
 }

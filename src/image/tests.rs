@@ -1,5 +1,5 @@
-//! The rules of the image verbs that need no engine: who shares a transfer, which name an image
-//! has_name, where images are kept, what failures say.
+//! The rules of the image calls that need no engine: who shares a transfer, which names an image
+//! has, where images are kept, what failures say.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 

@@ -59,7 +59,7 @@ impl ImageFiles {
     }
 }
 
-/// Neither file is read before both are known to be files: see [`Peek::read`].
+/// Neither file is read before both are known to be files: see [`ImageInspection::file`].
 async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, ImageFilesError> {
     let (passwd, group) = tokio::try_join!(
         inspection.file("/etc/passwd", LARGEST_FILE),

@@ -119,7 +119,7 @@ impl ImageFiles {
     /// Pins and mounts the image again, if it is still needed; returns whether the pin was missing.
     ///
     /// # Errors
-    /// As [`Self::folder`].
+    /// As [`Self::directory`].
     pub(super) async fn restore(
         &self,
         engine: &EngineInfo,

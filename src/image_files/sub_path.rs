@@ -13,7 +13,7 @@ use super::error::ImageFilesError;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum PathEntry {
     /// A directory.
     Directory,
     /// A file of any other kind.
@@ -21,7 +21,7 @@ pub(super) enum Entry {
     /// A link, to a path of the image.
     Link(PathBuf),
     /// Links that lead in a ring.
-    Ring,
+    LinkLoop,
     /// Nothing.
     Nothing,
 }
@@ -29,14 +29,14 @@ pub(super) enum Entry {
 /// Where `sub_path` leads to: relative to the image's root, without links; empty for the root.
 ///
 /// # Errors
-/// [`RootfsError::NoSubPath`] when there is nothing, or links lead in a circle; and the
+/// [`ImageFilesError::NoSubPath`] when there is nothing, or links lead in a circle; and the
 /// errors of `entry_at`.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,
 ) -> Result<PathBuf, ImageFilesError>
 where
-    F: Future<Output = Result<Entry, ImageFilesError>>,
+    F: Future<Output = Result<PathEntry, ImageFilesError>>,
 {
     let missing = |reason| ImageFilesError::NoSubPath { path: sub_path.to_owned(), reason };
     let mut at = PathBuf::new();
@@ -49,15 +49,15 @@ where
         };
         let next = at.join(name);
         match entry_at(next.clone()).await? {
-            Entry::Directory => at = next,
-            Entry::File if ahead.is_empty() => at = next,
-            Entry::File => return Err(missing("a file is on the way")),
-            Entry::Nothing => return Err(missing("there is nothing")),
-            Entry::Ring => return Err(missing("its links lead in a ring")),
-            Entry::Link(_) if links == MAX_LINKS => {
-                return Err(missing("too many links are on the way"));
+            PathEntry::Directory => at = next,
+            PathEntry::File if ahead.is_empty() => at = next,
+            PathEntry::File => return Err(missing("a part of the path before the last is a file")),
+            PathEntry::Nothing => return Err(missing("nothing is there")),
+            PathEntry::LinkLoop => return Err(missing("its symbolic links form a loop")),
+            PathEntry::Link(_) if links == MAX_LINKS => {
+                return Err(missing("too many symbolic links"));
             }
-            Entry::Link(target) => {
+            PathEntry::Link(target) => {
                 links += 1;
                 if target.has_root() {
                     at = PathBuf::new();

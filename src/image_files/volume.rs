@@ -7,7 +7,7 @@ use super::{
     error::ImageFilesError,
     inspection::ImageInspection,
     service::ImageFiles,
-    sub_path::{Entry, resolve},
+    sub_path::{PathEntry, resolve},
 };
 use crate::{
     engine::{archive::PathKind, error::EngineError},
@@ -92,20 +92,20 @@ impl ImageFilesError {
 async fn entry_in_image(
     inspection: &ImageInspection,
     below: PathBuf,
-) -> Result<Entry, ImageFilesError> {
+) -> Result<PathEntry, ImageFilesError> {
     let path = PathBuf::from("/").join(below);
     let not_utf8 = || ImageFilesError::SubPathNotUtf8 { path: path.display().to_string() };
     let kind = match inspection.step(path.to_str().ok_or_else(not_utf8)?).await {
         Err(ImageFilesError::Engine(EngineError::Failed { message, .. })) if is_ring(&message) => {
-            return Ok(Entry::Ring);
+            return Ok(PathEntry::LinkLoop);
         }
         kind => kind?,
     };
     Ok(match kind {
-        None => Entry::Nothing,
-        Some(PathKind::Directory) => Entry::Directory,
-        Some(PathKind::Link(target)) => Entry::Link(target.into()),
-        Some(PathKind::File(_) | PathKind::Other) => Entry::File,
+        None => PathEntry::Nothing,
+        Some(PathKind::Directory) => PathEntry::Directory,
+        Some(PathKind::Link(target)) => PathEntry::Link(target.into()),
+        Some(PathKind::File(_) | PathKind::Other) => PathEntry::File,
     })
 }
 
@@ -115,13 +115,15 @@ fn is_ring(message: &str) -> bool {
 }
 
 /// What is at a path of a mounted image, which is read-only and does not change.
-async fn entry_on_host(path: PathBuf) -> Result<Entry, ImageFilesError> {
-    let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else { return Ok(Entry::Nothing) };
+async fn entry_on_host(path: PathBuf) -> Result<PathEntry, ImageFilesError> {
+    let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else {
+        return Ok(PathEntry::Nothing);
+    };
     if metadata.is_dir() {
-        return Ok(Entry::Directory);
+        return Ok(PathEntry::Directory);
     }
     match tokio::fs::read_link(&path).await {
-        Ok(target) => Ok(Entry::Link(target)),
-        Err(_) => Ok(Entry::File),
+        Ok(target) => Ok(PathEntry::Link(target)),
+        Err(_) => Ok(PathEntry::File),
     }
 }

@@ -1,8 +1,8 @@
 //! Reads a log through the engine's logs API, where its file cannot be read.
 //!
-//! A task follows the engine's answer and hands messages over a short queue; whoever has the poll
-//! writes them. A relay is good for one answer: when that has ended, for whatever reason, another
-//! relay goes on from where this one came to.
+//! A task follows the engine's answer and passes messages through a short queue; whoever has the poll
+//! writes them. A reader is good for one answer: when that has ended, for whatever reason, another
+//! reader goes on from where this one came to.
 
 use std::sync::{
     Arc,

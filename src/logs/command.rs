@@ -13,7 +13,7 @@ use crate::model::id::ContainerId;
 #[derive(Debug)]
 pub(super) enum Command {
     /// The store has seen this container.
-    Observe { container: Box<LoggedContainer>, run: RunState, reply: oneshot::Sender<Watched> },
+    Observe { container: Box<LoggedContainer>, run: RunState, reply: oneshot::Sender<ObserveReply> },
     /// No caller waits any longer for the log of this container's last run.
     GiveUp { id: ContainerId },
     /// The kubelet has renamed the file.
@@ -28,7 +28,7 @@ pub(super) enum Command {
 
 /// How to follow the progress of a log.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct ObserveReply {
     pub(super) progress: watch::Receiver<Progress>,
     /// Whether its completion is worth waiting for.
     pub(super) worth_waiting: bool,

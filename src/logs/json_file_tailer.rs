@@ -1,4 +1,6 @@
 //! One container's log: a blocking state machine from the engine's files to the CRI file.
+//!
+//! [`JsonFileTailer::resume`] decides where a log goes on after a restart or a kill.
 
 use std::{os::unix::fs::FileExt, path::Path};
 
@@ -124,7 +126,7 @@ impl JsonFileTailer {
         Ok(if more { Step::More(done.consumed) } else { Step::CaughtUp(done.consumed) })
     }
 
-    /// The kubelet has renamed the file: a new one, made before this repolls. What was written
+    /// The kubelet has renamed the file: a new one, made before this returns. What was written
     /// before stays in the old one.
     ///
     /// # Errors

@@ -10,12 +10,11 @@
 //!    └──────progress──────┴─ inotify events, due times: scheduler
 //! ```
 //!
-//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]); [`api_log`] reads
-//!   the logs API where the files cannot be read.
+//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]), and decides where a
+//!   log resumes after a kill: from its saved [`position`], without one by the end of the CRI file
+//!   ([`cri_tail`]); [`api_log`] reads the logs API where the files cannot be read.
 //! - [`convert`] and [`mod@line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
-//! - [`position`]: where a log resumes after a kill; without one, by the end of the CRI file
-//!   ([`cri_tail`]).
 //! - [`docker_link`]: the format `docker`, a link to the engine's file.
 
 pub mod api_log;

@@ -40,7 +40,7 @@ impl RotatedFiles {
     /// # Errors
     /// There is no file, or it cannot be read.
     pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
-        let mut found = survey(source, at)?;
+        let mut found = find_files(source, at)?;
         let absent = || LogError::SourceAbsent { path: source.to_owned() };
         let current = found.files.pop_front().ok_or_else(absent)?;
         Ok((Self { source: source.to_owned(), current, newer: found.files }, found.met))
@@ -68,7 +68,7 @@ impl RotatedFiles {
         if self.newer.len() + 1 >= HELD || self.is_newest(&newest) {
             return Ok(false);
         }
-        let mut found = survey(&self.source, Some(&newest))?;
+        let mut found = find_files(&self.source, Some(&newest))?;
         if found.met {
             found.files.pop_front();
         } else if let Some(first) = found.files.front_mut() {
@@ -122,7 +122,7 @@ impl RotatedFiles {
     }
 }
 
-struct Survey {
+struct FoundFiles {
     /// Oldest first.
     files: VecDeque<JsonFile>,
     /// Whether the first is the expected one.
@@ -133,7 +133,7 @@ struct Survey {
 ///
 /// A rotation meanwhile moves files towards higher numbers, so none is missed; some are seen
 /// twice, and for a moment one number has no file.
-fn survey(source: &Path, known: Option<&Identity>) -> Result<Survey, LogError> {
+fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     let mut files = VecDeque::<JsonFile>::new();
     let mut missing = 0;
     for number in 0..MOST {
@@ -159,10 +159,10 @@ fn survey(source: &Path, known: Option<&Identity>) -> Result<Survey, LogError> {
         files.push_front(JsonFile { file, identity, after_gap: false });
         files.truncate(HELD);
         if known == Some(&identity) {
-            return Ok(Survey { files, met: true });
+            return Ok(FoundFiles { files, met: true });
         }
     }
-    Ok(Survey { files, met: false })
+    Ok(FoundFiles { files, met: false })
 }
 
 fn numbered(source: &Path, number: u32) -> PathBuf {

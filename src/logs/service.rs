@@ -10,7 +10,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    command::{Command, Watched},
+    command::{Command, ObserveReply},
     directories::Directories,
     docker_link,
     error::LogError,
@@ -205,7 +205,7 @@ impl Logs {
     }
 
     /// None when logs are no longer written, or are links.
-    async fn watched(&self, container: LoggedContainer, run: RunState) -> Option<Watched> {
+    async fn watched(&self, container: LoggedContainer, run: RunState) -> Option<ObserveReply> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Observe { container: Box::new(container), run, reply }).await;
         answer.await.ok()

@@ -11,7 +11,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    command::{Command, Watched},
+    command::{Command, ObserveReply},
     convert::Buffers,
     error::LogError,
     log_state::{AfterPoll, LogState, Reopened},
@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    fn observe(&mut self, container: LoggedContainer, run: RunState) -> Watched {
+    fn observe(&mut self, container: LoggedContainer, run: RunState) -> ObserveReply {
         let id = container.id.clone();
         let mut fresh = false;
         let log = self.logs.entry(id.clone()).or_insert_with(|| {
@@ -149,7 +149,7 @@ impl Worker {
         if log.observe(container, run) || fresh {
             self.scheduler.wake(&id);
         }
-        Watched { progress: log.progress(), worth_waiting: log.is_worth_waiting() }
+        ObserveReply { progress: log.progress(), worth_waiting: log.is_worth_waiting() }
     }
 
     fn forget(&mut self, id: &ContainerId, reply: Option<oneshot::Sender<()>>) {

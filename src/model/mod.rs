@@ -1,4 +1,4 @@
-//! The nouns: ids, specifications, records, states, labels and names, correct by construction.
+//! The data types of pods, containers and images: ids, specifications, records, states, labels and names, correct by construction.
 //!
 //! It does no I/O and knows no clock, no async and neither wire; it imports nothing of ours but
 //! `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (what was requested),

@@ -1,4 +1,4 @@
-//! The nouns: what counts as an id or a name, which state follows from which facts, what a
+//! The data types: what counts as an id or a name, which state follows from which facts, what a
 //! filter selects, and the durable format of documents.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]

@@ -121,21 +121,22 @@ fn corrected(answer: Response<Body>) -> Response<Body> {
 
 fn log_call(rpc: &str, took: Duration, status: Option<&Status>) {
     let Some(status) = status else {
-        debug!(?took, "answered");
+        debug!(?took, "CRI call answered");
         return;
     };
     match status.code() {
-        Code::Ok => debug!(?took, "answered"),
+        Code::Ok => debug!(?took, "CRI call answered"),
         Code::NotFound | Code::Unimplemented if !MAKING.contains(&rpc) => {
-            debug!(?took, code = ?status.code(), reason = status.message(), "refused");
+            debug!(?took, code = ?status.code(), reason = status.message(), "CRI call refused");
         }
-        code => warn!(?took, ?code, reason = status.message(), "failed"),
+        code => warn!(?took, ?code, reason = status.message(), "CRI call failed"),
     }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }
 
 /// Calls that create something of a pod; their failures are logged as warnings. Other calls

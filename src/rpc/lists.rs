@@ -1,8 +1,8 @@
-//! What the lists are made of, each in one place: a list and its twin in portions answer the same
-//! items, for the same filters, of one snapshot.
+//! The items of each list, in one place: a list and its streamed twin answer the same items, for the
+//! same filters, of one snapshot.
 //!
-//! Items of pods and containers are [`super::kept`], others are rendered one by one as they are
-//! taken.
+//! Items of pods and containers come from [`super::encoded_lists`], others are rendered one by one as
+//! they are taken.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use crate::wire::cri::{
 
 /// How long callers may be silent.
 #[derive(Clone, Copy, Debug)]
-pub struct Silence {
+pub struct ClientTimeouts {
     /// From connecting to the first bytes.
     pub opening: Duration,
     /// Time without bytes from a client until a ping is sent.
@@ -25,7 +25,7 @@ pub struct Silence {
     pub pong: Duration,
 }
 
-impl Default for Silence {
+impl Default for ClientTimeouts {
     fn default() -> Self {
         Self {
             opening: Duration::from_secs(10),
@@ -44,7 +44,7 @@ pub async fn serve(
     listeners: Vec<UnixListener>,
     runtime: RuntimeRpc,
     image: ImageRpc,
-    silence: Silence,
+    client_timeouts: ClientTimeouts,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
     let metrics = runtime.metrics.clone();
@@ -60,11 +60,11 @@ pub async fn serve(
         stop.await;
         stopping.send_replace(true);
     };
-    let each = listeners.into_iter().map(|one| Box::pin(connections(one, silence.opening)));
+    let each = listeners.into_iter().map(|one| Box::pin(connections(one, client_timeouts.opening)));
     let incoming = stream::select_all(each);
     let serving = Server::builder()
-        .http2_keepalive_interval(Some(silence.ping_interval))
-        .http2_keepalive_timeout(Some(silence.pong))
+        .http2_keepalive_interval(Some(client_timeouts.ping_interval))
+        .http2_keepalive_timeout(Some(client_timeouts.pong))
         .layer(MapRequestLayer::new(v1alpha2::to_v1))
         .add_service(guard.layer(runtime))
         .add_service(guard.layer(image))

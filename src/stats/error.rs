@@ -8,11 +8,11 @@ use crate::error::Kind;
 #[derive(Debug, Error)]
 pub enum StatsError {
     /// The threads that read did not come to an end: dockbridge is ending, or a bug.
-    #[error("reading what containers use was interrupted")]
+    #[error("reading the stats of containers was interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
     /// Figures would be missing, which would look like no limit and no memory use.
     #[error(
-        "there are no descriptors left to read with: raise the limit of open files of dockbridge \
+        "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
          (LimitNOFILE)"
     )]
     Starved,

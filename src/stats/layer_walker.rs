@@ -70,16 +70,16 @@ struct Schedule {
     /// How the engine stores layers, and when that was read.
     storage: Option<(Instant, Arc<EngineInfo>, Arc<Storage>)>,
     /// Not begun.
-    fresh: VecDeque<Program>,
+    fresh: VecDeque<LayerJob>,
     /// Begun, and in need of further steps.
-    open: VecDeque<Program>,
+    open: VecDeque<LayerJob>,
     /// Ids of all of them.
     busy: HashSet<String>,
 }
 
 /// A layer to be measured.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct LayerJob {
     pub(super) record: Arc<ContainerRecord>,
     pub(super) storage: Arc<Storage>,
     /// Where it was the last time.
@@ -109,7 +109,7 @@ enum Begun {
 /// What came of a step.
 #[derive(Debug)]
 pub(super) enum StepResult {
-    More(Program),
+    More(LayerJob),
     Done { id: String, measured: Measurement },
 }
 
@@ -142,7 +142,7 @@ impl Schedule {
             self.busy.insert(id.to_owned());
             let upper = record.process.pid().and_then(|pid| collector.layers.upper(id, pid));
             let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
-            self.fresh.push_back(Program {
+            self.fresh.push_back(LayerJob {
                 record,
                 storage,
                 upper,
@@ -190,9 +190,9 @@ impl Schedule {
     }
 
     /// New ones first, since most are small; but each that is open holds descriptors.
-    fn next(&mut self) -> Vec<Program> {
+    fn next(&mut self) -> Vec<LayerJob> {
         let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
-        let mut jobs: Vec<Program> = self.fresh.drain(..room).collect();
+        let mut jobs: Vec<LayerJob> = self.fresh.drain(..room).collect();
         if jobs.is_empty() {
             jobs.extend(self.open.pop_front());
         }
@@ -208,7 +208,7 @@ impl Storage {
     }
 }
 
-impl Program {
+impl LayerJob {
     /// Number of files in one step.
     pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> StepResult {
         let (id, began) = (self.record.id.to_string(), Instant::now());

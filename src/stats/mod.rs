@@ -5,7 +5,7 @@
 //! service:       Stats, what the other modules call
 //! collector:     one container or pod, with what is remembered between readings
 //! cgroup_reader: finds the control group of a container
-//! read:          the texts of kernel files into figures; the formula of the working set is
+//! read:          the texts of kernel files into figures; the formula of the working set is in
 //!                `host::cgroup::working_set`
 //! layer_walker:  measures writable layers in the background
 //! disk_watcher:  reads the file system of the layers in the background

@@ -18,7 +18,7 @@ use super::{
     cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disks,
-    layer_walker::{Program, StepResult, Storage},
+    layer_walker::{LayerJob, StepResult, Storage},
     layers::{LONGEST_REST, Layers, Measurement, SHORTEST_REST, Upper},
     pods::{PodTarget, parents, sum},
     rates::Rates,
@@ -454,7 +454,7 @@ fn a_layer_is_measured_in_steps() {
             homes,
             cgroups: Cgroups::from_proc(&proc),
         });
-        let mut job = Program {
+        let mut job = LayerJob {
             record: container(ID, 7),
             storage,
             upper: None,
@@ -492,7 +492,7 @@ fn a_layer_of_an_unknown_container_is_not_measured() {
         cgroups: Cgroups::from_proc(&proc),
     });
     for record in [container(OTHER, 7), container(ID, 8)] {
-        let job = Program {
+        let job = LayerJob {
             record,
             storage: Arc::clone(&storage),
             upper: None,

@@ -33,7 +33,7 @@ pub enum StoreError {
         waited: Duration,
     },
     /// The task that inspected it panicked.
-    #[error("the inspect of {name} failed inside dockbridge")]
+    #[error("internal error: the inspect of {name} panicked")]
     InspectPanicked {
         /// The object, as the caller named it.
         name: String,

@@ -1,4 +1,4 @@
-//! Records and checkpoints for this room's tests.
+//! Records and checkpoints for the tests of this module.
 
 use std::sync::Arc;
 

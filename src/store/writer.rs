@@ -283,7 +283,8 @@ impl Writer {
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
             self.inspected(&target, at, Err(InspectFailure::Panicked));
         } else if error.id() == self.event_stream.id() {
-            self.state.disconnected("reading its events failed inside dockbridge".to_owned());
+            self.state
+                .disconnected("internal error: the task reading its events panicked".to_owned());
             self.event_stream = follow(&mut self.tasks, &self.inspector);
         } else {
             self.pinging = false;

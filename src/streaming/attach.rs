@@ -50,7 +50,7 @@ pub(super) async fn run(
     };
     match end {
         End::Ended => Some(Outcome::Success),
-        End::Stopping => Some(failure("dockbridge is being stopped")),
+        End::Stopping => Some(failure("dockbridge is shutting down")),
         End::Broken(reason) => Some(failure(&reason)),
         End::ClientGone => None,
     }
@@ -85,7 +85,7 @@ impl Process for Main<'_> {
         }
         let gone = |_| {
             format!(
-                "the docker engine went away and with it the streams; container {} goes on",
+                "the docker engine closed the connection and the streams; container {} keeps running",
                 self.id
             )
         };

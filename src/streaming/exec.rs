@@ -61,7 +61,7 @@ pub(super) async fn run(
     match end {
         End::Ended => Some(outcome(&exec).await),
         End::Broken(reason) => Some(failure(&reason)),
-        End::Stopping => Some(failure("dockbridge is being stopped")),
+        End::Stopping => Some(failure("dockbridge is shutting down")),
         End::ClientGone => None,
     }
 }

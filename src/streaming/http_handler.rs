@@ -45,7 +45,7 @@ impl HttpHandler {
             return answer;
         };
         let Some(promise) = self.redeem(request.uri().path()) else {
-            return plain(StatusCode::NOT_FOUND, "no such token, or it is spent\n");
+            return plain(StatusCode::NOT_FOUND, "no such token, or it was used already\n");
         };
         let agreed = negotiate(&request, promise.purpose());
         let upgrade = match agreed {
@@ -56,7 +56,7 @@ impl HttpHandler {
             }
         };
         let Some(promise) = complete(promise, upgrade.dialect, request.uri().query()) else {
-            return plain(StatusCode::BAD_REQUEST, "no port, or one that is none\n");
+            return plain(StatusCode::BAD_REQUEST, "a port is missing or invalid\n");
         };
         let connection = hyper::upgrade::on(&mut request);
         let stream = self.stream(connection, promise, upgrade.dialect);

@@ -28,8 +28,8 @@ pub(super) enum Token {
 }
 
 impl StreamingMetrics {
-    pub(super) fn token(&self, fate: Token) {
-        let word = match fate {
+    pub(super) fn token(&self, outcome: Token) {
+        let word = match outcome {
             Token::Given => "issued",
             Token::Used => "used",
             Token::Refused => "refused",

@@ -41,9 +41,9 @@ pub struct Collector {
 /// Spans that did not arrive.
 #[derive(Debug, Error)]
 enum Undelivered {
-    #[error("it is not reached")]
+    #[error("cannot connect to it")]
     Unreachable(#[from] tonic::transport::Error),
-    #[error("it refuses")]
+    #[error("it refused them")]
     Refused(#[from] tonic::Status),
     #[error("it did not answer within {TIMEOUT:?}")]
     Late,

@@ -1,5 +1,5 @@
-//! The two foreign tongues as they come: CRI's messages and Docker's bodies. No logic here;
-//! `translate` is where they become `model` and back.
+//! The messages of both protocols as they are: CRI's over gRPC and Docker's JSON bodies. No logic here;
+//! `translate` turns them into `model` and back.
 
 pub mod cri;
 pub mod docker;

@@ -32,7 +32,7 @@ pub(crate) const LEVELS: [(&str, u8); 32] = [
     ("check", 9),
     ("admin", 9),
     ("app", 10),
-    ("support", 10),
+    ("bug_report", 10),
     ("cli", 11),
     ("main", 12),
     // Declares the modules.

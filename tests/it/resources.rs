@@ -159,7 +159,7 @@ async fn a_file_that_cannot_be_set_undoes_the_rest() {
     let (kind, text) = kind(verbs.0.update(&node.container, asked).await);
     assert_eq!(kind, Kind::FailedPrecondition);
     assert!(text.contains("memory.nonsense") && text.contains("were not changed"), "{text}");
-    assert!(!text.contains("put back"), "{text}");
+    assert!(!text.contains("restored"), "{text}");
     assert_eq!(node.told(), [json!({ "CpuShares": 800 }), json!({ "CpuShares": 512 })]);
     assert_eq!(node.held("memory.low"), "1000");
     assert!(!node.path("state/resized.json").exists());

@@ -86,7 +86,7 @@ steps() {
         -e 's/^[^T]*T([0-9:.]+)Z.*engine answered call=([a-z]+) container .* took=(.*)/\1 docker \2 \3/p' \
         -e 's/^[^T]*T([0-9:.]+)Z.* pod connected .* took=(.*)/\1 cni ADD \2/p' \
         -e 's/^[^T]*T([0-9:.]+)Z.* pod disconnected .*/\1 beside DEL 0s/p' \
-        -e 's/^[^T]*T([0-9:.]+)Z.*name="([A-Za-z]+)".*: answered took=(.*)/\1 call \2 \3/p' |
+        -e 's/^[^T]*T([0-9:.]+)Z.*name="([A-Za-z]+)".*: CRI call answered took=(.*)/\1 call \2 \3/p' |
         awk '{ split($1, clock, ":"); at = (clock[1] * 60 + clock[2]) * 60000 + clock[3] * 1000
                ms = $4; if (ms ~ /µs$/) ms = ms / 1000; else if (ms ~ /ms$/) ms = ms + 0; else ms = ms * 1000
                if ($2 == "docker") begun = at - ms

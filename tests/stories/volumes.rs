@@ -80,8 +80,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let before = stage.engine.containers().await?;
     let gone = format!("sha256:{}", "1".repeat(64));
     let wrong = [
-        (mount(&model.id, "/vol", "nowhere"), Code::InvalidArgument, "there is nothing"),
-        (mount(&model.id, "/vol", "dangling"), Code::InvalidArgument, "there is nothing"),
+        (mount(&model.id, "/vol", "nowhere"), Code::InvalidArgument, "nothing is there"),
+        (mount(&model.id, "/vol", "dangling"), Code::InvalidArgument, "nothing is there"),
         (
             mount(&model.id, "/vol", "model/file/x"),
             Code::InvalidArgument,

@@ -57,10 +57,8 @@ fn refuse_source(source: &Path) -> Option<String> {
     let error = fs::metadata(source).err()?;
     match error.kind() {
         io::ErrorKind::NotFound if fs::symlink_metadata(source).is_err() => None,
-        io::ErrorKind::NotFound => Some(format!("{source:?} is a link to what is not there")),
-        io::ErrorKind::NotADirectory => {
-            Some(format!("{source:?} goes through what is not a directory"))
-        }
+        io::ErrorKind::NotFound => Some(format!("{source:?} is a symbolic link to a missing path")),
+        io::ErrorKind::NotADirectory => Some(format!("a parent of {source:?} is not a directory")),
         // A broken file system is for the engine to report.
         _ => None,
     }

@@ -12,7 +12,7 @@ use crate::{
     error::chain,
     host::{
         cgroup::{self, Cgroup, Cgroups, limits::Limits},
-        process::{Ending, ProcessError, Program, run},
+        process::{ProcessError, ProcessExit, Program, run},
     },
     model::{record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::{CgroupFile, IfMissing},
@@ -198,7 +198,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
         output_limit: OUTPUT_LIMIT,
     });
     match ran.await {
-        Ok(ran) if ran.ending == Ending::Code(0) => return true,
+        Ok(ran) if ran.exit == ProcessExit::Code(0) => return true,
         Ok(ran) => {
             warn!(
                 scope,
@@ -209,7 +209,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
         Err(ProcessError::Start { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
-            debug!(scope, "no systemctl; systemd does not know of a limit");
+            debug!(scope, "systemctl not found; systemd may reset the limit");
         }
         Err(error) => {
             let error = chain(&error);

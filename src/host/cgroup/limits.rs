@@ -34,15 +34,6 @@ impl Limits {
 /// No limit.
 pub const UNLIMITED: i64 = -1;
 
-/// The working set of a cgroup as kubelet and cAdvisor define it: usage without the page cache that
-/// was not used lately (`inactive_file`), which the kernel can reclaim at once.
-pub const fn working_set(usage: u64, inactive_file: Option<u64>) -> u64 {
-    match inactive_file {
-        Some(inactive) => usage.saturating_sub(inactive),
-        None => usage,
-    }
-}
-
 impl Cgroup {
     /// The limits of the cgroup, and the OOM score of process `pid`. Reads a dozen small files.
     pub fn limits(&self, pid: u32) -> Limits {
@@ -69,18 +60,6 @@ impl Cgroup {
             mems: None,
             oom_score_adj: score,
         }
-    }
-
-    /// The working set in bytes, see [`working_set`].
-    pub fn working_set(&self) -> Option<i64> {
-        let (usage, idle) = match self.directory("memory")?.0 {
-            Hierarchy::V1 => ("memory.usage_in_bytes", "total_inactive_file"),
-            Hierarchy::V2 => ("memory.current", "inactive_file"),
-        };
-        let usage = self.text("memory", usage)?.parse().ok()?;
-        let stat = self.text("memory", "memory.stat")?;
-        let idle = stat.lines().find_map(|line| line.strip_prefix(idle)?.trim().parse().ok());
-        i64::try_from(working_set(usage, idle)).ok()
     }
 
     /// The OOM score of a process of the group; none when it has gone.

@@ -57,7 +57,7 @@ async fn input_output_and_exit_are_passed() {
     job.input = b"in ";
     job.environment = &[("WORD", "out")];
     let done = run(job).await.unwrap();
-    assert_eq!(done.ending, Ending::Code(3));
+    assert_eq!(done.exit, ProcessExit::Code(3));
     assert_eq!(done.stdout, b"in out\n");
     assert_eq!(done.stderr, "a b; c");
 }
@@ -135,6 +135,6 @@ async fn a_process_left_behind_is_neither_waited_for_nor_killed() {
 #[tokio::test]
 async fn a_crash_is_a_status() {
     let program = script("kill -SEGV $$");
-    let ending = run(job(&program.path)).await.unwrap().ending;
-    assert_eq!(ending.to_string(), "killed by signal 11");
+    let exit = run(job(&program.path)).await.unwrap().exit;
+    assert_eq!(exit.to_string(), "killed by signal 11");
 }

@@ -7,23 +7,23 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Entry, resolve};
+use super::{PathEntry, resolve};
 use crate::image_files::error::ImageFilesError;
 
 /// An image as path → what is there; directories above are meant.
-type Image = BTreeMap<&'static str, Entry>;
+type Image = BTreeMap<&'static str, PathEntry>;
 
-fn link(to: &str) -> Entry {
-    Entry::Link(PathBuf::from(to))
+fn link(to: &str) -> PathEntry {
+    PathEntry::Link(PathBuf::from(to))
 }
 
 fn image() -> Image {
     BTreeMap::from([
-        ("dir", Entry::Directory),
-        ("dir/sub", Entry::Directory),
-        ("dir/sub/file", Entry::File),
-        ("etc", Entry::Directory),
-        ("etc/passwd", Entry::File),
+        ("dir", PathEntry::Directory),
+        ("dir/sub", PathEntry::Directory),
+        ("dir/sub/file", PathEntry::File),
+        ("etc", PathEntry::Directory),
+        ("etc/passwd", PathEntry::File),
         ("relative", link("dir/sub")),
         ("absolute", link("/dir/sub")),
         ("file", link("relative/file")),
@@ -42,7 +42,7 @@ fn image() -> Image {
 fn lead(image: &Image, sub_path: &str) -> Result<String, String> {
     let look = |path: PathBuf| {
         let seen = path.to_str().and_then(|path| image.get(path)).cloned();
-        std::future::ready(Ok(seen.unwrap_or(Entry::Nothing)))
+        std::future::ready(Ok(seen.unwrap_or(PathEntry::Nothing)))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     match runtime.block_on(resolve(sub_path, look)) {
@@ -78,15 +78,15 @@ fn links_mean_the_image() {
 #[test]
 fn failed_paths_have_their_own_errors() {
     for (sub_path, reason) in [
-        ("nowhere", "there is nothing"),
-        ("dir/nowhere", "there is nothing"),
-        ("dangling", "there is nothing"),
-        ("dangling/..", "there is nothing"),
-        ("etc/passwd/x", "a file is on the way"),
-        ("file/x", "a file is on the way"),
-        ("self", "too many links are on the way"),
-        ("ping", "too many links are on the way"),
-        ("grow", "too many links are on the way"),
+        ("nowhere", "nothing is there"),
+        ("dir/nowhere", "nothing is there"),
+        ("dangling", "nothing is there"),
+        ("dangling/..", "nothing is there"),
+        ("etc/passwd/x", "a part of the path before the last is a file"),
+        ("file/x", "a part of the path before the last is a file"),
+        ("self", "too many symbolic links"),
+        ("ping", "too many symbolic links"),
+        ("grow", "too many symbolic links"),
     ] {
         assert_eq!(lead(&image(), sub_path), Err(reason.to_owned()), "{sub_path}");
     }
@@ -106,7 +106,7 @@ proptest! {
         if let Ok(end) = lead(&image, &sub_path) {
             let plain = |step: Component<'_>| matches!(step, Component::Normal(_));
             prop_assert!(Path::new(&end).components().all(plain), "{} led to {}", sub_path, end);
-            prop_assert!(end.is_empty() || matches!(image.get(end.as_str()), Some(Entry::Directory | Entry::File)));
+            prop_assert!(end.is_empty() || matches!(image.get(end.as_str()), Some(PathEntry::Directory | PathEntry::File)));
         }
     }
 }

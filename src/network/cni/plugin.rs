@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::live::{Live, LiveSettings},
-    host::process::{Ending, Finished, ProcessError, Program, run},
+    host::process::{Finished, ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
 };
 
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Plugins {
     live: LiveSettings,
-    versions: Mutex<HashMap<PathBuf, (Stamp, Vec<Version>)>>,
+    versions: Mutex<HashMap<PathBuf, (ExecutableVersion, Vec<Version>)>>,
     searches: Arc<Semaphore>,
     metrics: CniMetrics,
 }
@@ -76,7 +76,11 @@ impl Plugins {
 
     /// The executable of a plugin. Its file system may hang, so the search runs on blocking threads,
     /// and searches that hang occupy only a few of them.
-    async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, Stamp), Failure> {
+    async fn find(
+        &self,
+        kind: &str,
+        timeout: Duration,
+    ) -> Result<(PathBuf, ExecutableVersion), Failure> {
         let paths: Vec<PathBuf> =
             self.live.current().cni_bin_dirs.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
@@ -154,7 +158,7 @@ impl Plugins {
         Ok(known)
     }
 
-    fn cached_versions(&self, path: &Path) -> Option<(Stamp, Vec<Version>)> {
+    fn cached_versions(&self, path: &Path) -> Option<(ExecutableVersion, Vec<Version>)> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
@@ -197,7 +201,7 @@ fn span(kind: &str, call: Call<'_>) -> Span {
 }
 
 fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {
-    if done.ending == Ending::Code(0) {
+    if done.exit == ProcessExit::Code(0) {
         if !done.stderr.is_empty() {
             debug!(plugin = %kind, command = %call.command, stderr = %done.stderr, "CNI plugin output");
         }
@@ -210,7 +214,7 @@ fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure>
         );
     }
     Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        how: done.ending.to_string(),
+        how: done.exit.to_string(),
         output: output_excerpt(&done.stdout, &done.stderr),
     }))
 }
@@ -227,12 +231,12 @@ fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
 }
 
 /// The first of these that can be executed; if none can, the first that is there.
-fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, Stamp), Option<PathBuf>> {
+fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, ExecutableVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() && metadata.mode() & 0o111 != 0 => {
-                return Ok((path, Stamp::of(&metadata)));
+                return Ok((path, ExecutableVersion::of(&metadata)));
             }
             Ok(_) => not_executable = not_executable.or(Some(path)),
             Err(_) => {}
@@ -243,13 +247,13 @@ fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, Stamp), Option<Path
 
 /// Identifies a version of an executable, to notice its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct ExecutableVersion {
     inode: u64,
     size: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl ExecutableVersion {
     fn of(metadata: &fs::Metadata) -> Self {
         let changed = (metadata.mtime(), metadata.mtime_nsec());
         Self { inode: metadata.ino(), size: metadata.size(), changed }

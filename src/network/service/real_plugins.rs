@@ -18,7 +18,7 @@ use crate::{
     config::live::Live,
     host::{
         netns::{self, resident::enter_new_namespace},
-        process::{self, Ending, Program},
+        process::{self, ProcessExit, Program},
     },
     model::network::PortMapping,
     network::fixture::{PinnedNamespace, TestNode},
@@ -87,7 +87,7 @@ async fn has_iptables() -> bool {
         time_limit: Duration::from_secs(20),
         output_limit: 1 << 20,
     };
-    process::run(job).await.is_ok_and(|done| done.ending == Ending::Code(0))
+    process::run(job).await.is_ok_and(|done| done.exit == ProcessExit::Code(0))
 }
 
 /// Accepts one connection in the pod and sends a greeting.

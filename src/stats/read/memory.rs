@@ -1,4 +1,4 @@
-//! Collector and swap of a control group.
+//! Memory and swap of a control group.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{
     text::{flat, pressure},
 };
 use crate::{
-    host::cgroup::{Hierarchy, limits::working_set},
+    host::cgroup::{Hierarchy, working_set::working_set},
     model::{
         stats::{Detail, Limit, MemoryReading, SwapReading},
         time::Nanos,

@@ -1,4 +1,4 @@
-//! Readers of the kernel's figures: from a directory or a process to nouns of
+//! Readers of the kernel's figures: from a directory or a process to the types of
 //! [`crate::model::stats`], whatever the layout of the control groups.
 //!
 //! Every reader blocks for some microseconds and is total: a missing file is a missing figure,

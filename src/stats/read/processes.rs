@@ -15,7 +15,7 @@ pub(in crate::stats) fn read(
     files: &mut Files,
 ) -> ProcessReading {
     let mut reading = ProcessReading::default();
-    let mut held = Held::default();
+    let mut held = DescriptorCount::default();
     let (looked_at, left) = pids.split_at(pids.len().min(MOST_PROCESSES));
     for pid in looked_at {
         let place = proc.join(pid.to_string());
@@ -55,12 +55,12 @@ pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
 /// Descriptors of a container's processes. A process may open a million: whoever asks for metrics
 /// does not wait for them to be counted.
 #[derive(Debug, Default)]
-struct Held {
+struct DescriptorCount {
     all: usize,
     sockets: usize,
 }
 
-impl Held {
+impl DescriptorCount {
     fn count(&mut self, place: &Path) {
         let left = (MOST_DESCRIPTORS + 1).saturating_sub(self.all);
         if left == 0 {
@@ -121,7 +121,7 @@ mod tests {
         open(0, "socket:[7]");
         open(1, "/dev/null");
         let counted = |times: usize| {
-            let mut held = Held::default();
+            let mut held = DescriptorCount::default();
             (0..times).for_each(|_| held.count(place.path()));
             held
         };

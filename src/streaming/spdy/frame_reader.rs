@@ -28,7 +28,7 @@ use super::{
 pub(super) struct FrameReader {
     decoder: Decoder,
     limits: Limits,
-    streams: HashMap<u32, Entry>,
+    streams: HashMap<u32, OpenStream>,
     highest: u32,
     room: Arc<Semaphore>,
     over: CancellationToken,
@@ -38,7 +38,7 @@ pub(super) struct FrameReader {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct OpenStream {
     life: Arc<StreamState>,
     /// None at the end of the peer's stream.
     inbox: Option<mpsc::UnboundedSender<Chunk>>,
@@ -107,7 +107,7 @@ impl FrameReader {
         place.send(OfferedStream::new(headers, Stream::new(handle, pieces, self.outbox.clone())));
         let inbox = (!last).then_some(inbox);
         let room = Arc::new(Semaphore::new(self.limits.queued_per_stream.max(MAX_COST)));
-        self.streams.insert(id, Entry { life, inbox, room });
+        self.streams.insert(id, OpenStream { life, inbox, room });
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl FrameReader {
         }
     }
 
-    async fn hand_on(&self, entry: &Entry, bytes: Bytes) {
+    async fn hand_on(&self, entry: &OpenStream, bytes: Bytes) {
         let Some(inbox) = &entry.inbox else { return };
         if bytes.is_empty() || inbox.is_closed() || entry.life.has_ended() {
             return;
@@ -144,7 +144,7 @@ impl FrameReader {
     }
 
     /// Waits for room for a piece; none when the stream has gone meanwhile.
-    async fn room(&self, entry: &Entry, length: usize) -> Option<QueueSpace> {
+    async fn room(&self, entry: &OpenStream, length: usize) -> Option<QueueSpace> {
         let cost = u32::try_from(length + PIECE).unwrap_or(u32::MAX);
         let waiting = async {
             Some(QueueSpace {

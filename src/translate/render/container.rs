@@ -33,7 +33,7 @@ pub struct ContainerView<'a> {
 pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
     let ContainerView { record, image, limits } = view;
     let spec = &record.document.spec;
-    let ending = Ending::of(record);
+    let ending = ExitFields::of(record);
     cri::ContainerStatus {
         id: record.id.to_string(),
         metadata: Some(metadata(&spec.metadata)),
@@ -92,14 +92,14 @@ pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
 
 /// How a container ended; all unset while it has not.
 #[derive(Default)]
-struct Ending<'a> {
+struct ExitFields<'a> {
     finished_at: Nanos,
     exit_code: i32,
     reason: &'static str,
     message: &'a str,
 }
 
-impl<'a> Ending<'a> {
+impl<'a> ExitFields<'a> {
     fn of(record: &'a ContainerRecord) -> Self {
         match &record.process {
             Process::Exited { finished_at, exit_code, reason, message, .. } => Self {

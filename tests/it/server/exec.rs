@@ -229,7 +229,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
-    assert!(error.message().contains("has not begun it"), "{error:?}");
+    assert!(error.message().contains("has not started it"), "{error:?}");
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
     // Somebody asks which process it is: to end it.
     let looks = || docker.count("GET /exec/*/json");

@@ -16,7 +16,7 @@ use dockbridge::{
         error::AppError,
     },
     model::network::NetworkMode,
-    rpc::server::Silence,
+    rpc::server::ClientTimeouts,
     wire::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
 };
 use hyper_util::rt::TokioIo;
@@ -42,11 +42,11 @@ struct Served {
 }
 
 impl Served {
-    async fn with(callers: Silence) -> Self {
+    async fn with(client_timeouts: ClientTimeouts) -> Self {
         let (node, docker) = (Node::new(), docker().await);
         let settings = node.settings(docker.socket(), NetworkMode::Docker);
         let environment = Environment { locks: locks(&docker), ..Environment::default() };
-        let deadlines = Deadlines { callers, ..deadlines(TIMEOUT) };
+        let deadlines = Deadlines { client_timeouts, ..deadlines(TIMEOUT) };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(app::run_within(settings, environment, deadlines, async {
             let _ = stopped.await;
@@ -85,7 +85,8 @@ const FOREVER: Duration = Duration::from_secs(3600);
 #[tokio::test]
 async fn a_client_without_a_preface_is_disconnected() {
     let opening = Duration::from_millis(300);
-    let served = Served::with(Silence { opening, ping_interval: FOREVER, pong: FOREVER }).await;
+    let served =
+        Served::with(ClientTimeouts { opening, ping_interval: FOREVER, pong: FOREVER }).await;
     let mut mute = served.connected().await;
     let mut slow = served.connected().await;
     slow.write_all(b"PRI * HTTP/2").await.unwrap();
@@ -97,7 +98,7 @@ async fn a_client_without_a_preface_is_disconnected() {
 #[tokio::test]
 async fn a_client_without_a_pong_is_disconnected() {
     let (ping_interval, pong) = (Duration::from_millis(200), Duration::from_millis(200));
-    let served = Served::with(Silence { opening: FOREVER, ping_interval, pong }).await;
+    let served = Served::with(ClientTimeouts { opening: FOREVER, ping_interval, pong }).await;
     let mut dead = served.connected().await;
     dead.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     until_closed(&mut dead).await;
@@ -109,7 +110,7 @@ async fn a_client_without_a_pong_is_disconnected() {
 async fn who_is_only_quiet_stays() {
     let ping_interval = Duration::from_millis(100);
     let opening = Duration::from_millis(500);
-    let served = Served::with(Silence { opening, ping_interval, pong: LONG }).await;
+    let served = Served::with(ClientTimeouts { opening, ping_interval, pong: LONG }).await;
     drop(served.connected().await);
     let made = Arc::new(AtomicUsize::new(0));
     let mut client = RuntimeServiceClient::new(counted(&served.node.path("cri.sock"), &made).await);

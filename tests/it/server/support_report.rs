@@ -2,12 +2,12 @@
 //! pulls and settings have.
 
 use dockbridge::{
+    bug_report::report,
     config::{
         raw::{RawValue, Source},
         resolve,
     },
     model::network::NetworkMode,
-    support::report,
     wire::cri,
 };
 use tokio::task::spawn_blocking;

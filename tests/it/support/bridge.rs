@@ -22,7 +22,7 @@ use dockbridge::{
         network::NetworkMode,
         pinned_images::{CollectImages, PinnedImages},
     },
-    rpc::server::Silence,
+    rpc::server::ClientTimeouts,
     store::settings::StoreSettings,
     telemetry::log::Format,
     wire::cri::{
@@ -446,7 +446,7 @@ pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
         },
         plugins: time_limit,
         sweep_every: Duration::from_millis(300),
-        callers: Silence::default(),
+        client_timeouts: ClientTimeouts::default(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! When systemd hears of us and when it does not, by sockets that answer, refuse, or say nothing,
+//! When systemd is notified and when it is not: by sockets that answer, refuse, or say nothing,
 //! and by a store that hangs.
 
 use std::{
@@ -18,7 +18,7 @@ use tokio::{net::UnixListener, runtime::Runtime};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 
-use super::{EVERY, Watch};
+use super::{EVERY, Watchdog};
 use crate::{
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
@@ -34,11 +34,11 @@ use crate::{
 fn a_server_that_answers_is_ready_and_alive_until_it_stops() {
     let systemd = FakeSystemd::start(1_000_000);
     let served = serve(&systemd.socket(), Answers::default());
-    let watch = systemd.watch();
+    let watchdog = systemd.start_watchdog();
     for news in ["READY=1", SERVING, "WATCHDOG=1", "WATCHDOG=1"] {
         systemd.until(news);
     }
-    watch.stop();
+    watchdog.stop();
     systemd.until("STOPPING=1\nSTATUS=stopping; pods keep running");
     drop(served);
 }
@@ -47,7 +47,7 @@ fn a_server_that_answers_is_ready_and_alive_until_it_stops() {
 fn a_refusal_is_a_sign_of_life() {
     let systemd = FakeSystemd::start(1_000_000);
     let _served = serve(&systemd.socket(), Answers { refuse: true, ..Answers::default() });
-    let _watch = systemd.watch();
+    let _watch = systemd.start_watchdog();
     systemd.until("READY=1");
     while !systemd.next().contains("Docker is away") {}
     systemd.until("WATCHDOG=1");
@@ -58,12 +58,12 @@ fn a_hanging_server_is_not_alive_until_it_answers_again() {
     let systemd = FakeSystemd::start(1_000_000);
     let answers = Answers::default();
     let _served = serve(&systemd.socket(), answers.clone());
-    let _watch = systemd.watch();
+    let _watch = systemd.start_watchdog();
     systemd.until("WATCHDOG=1");
     answers.deaf.store(true, Ordering::SeqCst);
-    systemd.until(DEAF);
-    // More than one look: a server that hangs gets no sign of life between them.
-    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    systemd.until(SOCKET_FAILED);
+    // More than one check: a server that hangs gets no sign of life between them.
+    assert_eq!(systemd.receive(Duration::from_secs(2)), None);
     answers.deaf.store(false, Ordering::SeqCst);
     systemd.until(SERVING);
     systemd.until("WATCHDOG=1");
@@ -73,11 +73,11 @@ fn a_hanging_server_is_not_alive_until_it_answers_again() {
 fn a_blocked_runtime_is_not_alive() {
     let systemd = FakeSystemd::start(1_000_000);
     let served = serve(&systemd.socket(), Answers::default());
-    let _watch = systemd.watch();
+    let _watch = systemd.start_watchdog();
     systemd.until("WATCHDOG=1");
     let release = block(&served);
-    systemd.until(DEAF);
-    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    systemd.until(SOCKET_FAILED);
+    assert_eq!(systemd.receive(Duration::from_secs(2)), None);
     drop(release);
     systemd.until("WATCHDOG=1");
 }
@@ -87,11 +87,11 @@ fn a_blocked_runtime_is_not_alive() {
 fn a_store_that_hangs_is_not_alive() {
     let systemd = FakeSystemd::start(1_000_000);
     let _served = serve(&systemd.socket(), Answers::default());
-    let _watch = systemd.watch();
+    let _watch = systemd.start_watchdog();
     systemd.until("WATCHDOG=1");
     let release = block(&systemd.writer);
-    systemd.until(HUNG);
-    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    systemd.until(STORE_FAILED);
+    assert_eq!(systemd.receive(Duration::from_secs(2)), None);
     drop(release);
     systemd.until(SERVING);
     systemd.until("WATCHDOG=1");
@@ -102,9 +102,9 @@ fn a_store_that_hangs_from_the_start_is_not_ready() {
     let systemd = FakeSystemd::start(1_000_000);
     let release = block(&systemd.writer);
     let _served = serve(&systemd.socket(), Answers::default());
-    let _watch = systemd.watch();
-    assert_eq!(systemd.next(), HUNG);
-    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    let _watch = systemd.start_watchdog();
+    assert_eq!(systemd.next(), STORE_FAILED);
+    assert_eq!(systemd.receive(Duration::from_secs(2)), None);
     drop(release);
     assert_eq!(systemd.next(), "READY=1");
 }
@@ -114,25 +114,25 @@ fn a_socket_that_hangs_up_is_not_served() {
     let systemd = FakeSystemd::start(1_000_000);
     let listener = std::os::unix::net::UnixListener::bind(systemd.socket()).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
-    let _watch = systemd.watch();
-    assert_eq!(systemd.next(), DEAF);
-    assert_eq!(systemd.silence(Duration::from_secs(2)), None);
+    let _watch = systemd.start_watchdog();
+    assert_eq!(systemd.next(), SOCKET_FAILED);
+    assert_eq!(systemd.receive(Duration::from_secs(2)), None);
 }
 
 #[test]
 fn without_a_watchdog_each_notification_is_sent_once() {
     let systemd = FakeSystemd::start(0);
     let _served = serve(&systemd.socket(), Answers::default());
-    let _watch = systemd.watch();
+    let _watch = systemd.start_watchdog();
     assert_eq!(systemd.next(), "READY=1");
     assert_eq!(systemd.next(), SERVING);
-    // Longer than until the next look.
-    assert_eq!(systemd.silence(EVERY + Duration::from_secs(1)), None);
+    // Longer than until the next check.
+    assert_eq!(systemd.receive(EVERY + Duration::from_secs(1)), None);
 }
 
 /// A notify socket, a place for the CRI's, and a store of an engine that is away.
 struct FakeSystemd {
-    room: TempDir,
+    directory: TempDir,
     socket: UnixDatagram,
     watchdog: u64,
     store: Store,
@@ -142,33 +142,33 @@ struct FakeSystemd {
 
 impl FakeSystemd {
     fn start(watchdog: u64) -> Self {
-        let room = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(room.path().join("notify")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
         let writer = runtime();
-        let engine = Engine::new(room.path().join("docker.sock"), Timeouts::default());
+        let engine = Engine::new(directory.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
             let oom = OomDetector::new(Cgroups::default());
             Store::start(engine, Vec::new(), StoreSettings::default(), StoreHooks::none(), oom)
         });
-        Self { room, socket, watchdog, store, writer }
+        Self { directory, socket, watchdog, store, writer }
     }
 
     fn socket(&self) -> std::path::PathBuf {
-        self.room.path().join("cri.sock")
+        self.directory.path().join("cri.sock")
     }
 
-    fn watch(&self) -> Watch {
+    fn start_watchdog(&self) -> Watchdog {
         let environment = |name: &str| match name {
-            "NOTIFY_SOCKET" => Some(self.room.path().join("notify").display().to_string()),
+            "NOTIFY_SOCKET" => Some(self.directory.path().join("notify").display().to_string()),
             "WATCHDOG_USEC" => Some(self.watchdog.to_string()),
             _ => None,
         };
         let systemd = Systemd::from_environment(&environment, 1);
-        Watch::begin(systemd, self.socket(), self.store.clone()).unwrap()
+        Watchdog::start(systemd, self.socket(), self.store.clone()).unwrap()
     }
 
     fn next(&self) -> String {
-        self.silence(Duration::from_secs(30)).expect("systemd heard nothing")
+        self.receive(Duration::from_secs(30)).expect("systemd heard nothing")
     }
 
     fn until(&self, wanted: &str) {
@@ -176,7 +176,7 @@ impl FakeSystemd {
     }
 
     /// What broke it.
-    fn silence(&self, time_limit: Duration) -> Option<String> {
+    fn receive(&self, time_limit: Duration) -> Option<String> {
         self.socket.set_read_timeout(Some(time_limit)).unwrap();
         let mut bytes = [0; 4096];
         let length = self.socket.recv(&mut bytes).ok()?;
@@ -234,5 +234,5 @@ fn serve(socket: &Path, answers: Answers) -> Runtime {
 }
 
 const SERVING: &str = "STATUS=serving the container runtime interface";
-const DEAF: &str = "STATUS=its own socket does not answer";
-const HUNG: &str = "STATUS=its own store does not answer";
+const SOCKET_FAILED: &str = "STATUS=its own socket does not answer";
+const STORE_FAILED: &str = "STATUS=its own store does not answer";

@@ -22,40 +22,40 @@ use crate::{
     telemetry::systemd::{Notification, Systemd},
 };
 
-/// The watch over our own socket and store; ends when dropped.
+/// Checks our own socket and store until it is dropped.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Watchdog {
     systemd: Systemd,
-    watching: Option<DropGuard>,
+    running: Option<DropGuard>,
 }
 
-impl Watch {
-    /// Begins to watch `socket`, which has to be bound, and the `store`, if systemd listens at all.
+impl Watchdog {
+    /// Starts to check `socket`, which has to be bound, and the `store`, if systemd listens at all.
     ///
     /// # Errors
-    /// No thread can be had.
-    pub(super) fn begin(systemd: Systemd, socket: PathBuf, store: Store) -> io::Result<Self> {
+    /// No thread can be started.
+    pub(super) fn start(systemd: Systemd, socket: PathBuf, store: Store) -> io::Result<Self> {
         if !systemd.is_present() {
-            return Ok(Self { systemd, watching: None });
+            return Ok(Self { systemd, running: None });
         }
         let over = CancellationToken::new();
         let until = over.clone();
-        let watcher = Watcher::new(systemd.clone(), socket, store);
+        let checks = SelfChecks::new(systemd.clone(), socket, store);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            runtime.block_on(until.run_until_cancelled(watcher.watch()));
+        thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+            runtime.block_on(until.run_until_cancelled(checks.run()));
         })?;
-        Ok(Self { systemd, watching: Some(over.drop_guard()) })
+        Ok(Self { systemd, running: Some(over.drop_guard()) })
     }
 
     /// Sends the stop notification and ends the checks: the socket is about to close.
     pub(super) fn stop(mut self) {
-        drop(self.watching.take());
+        drop(self.running.take());
         let _ = self.systemd.notify(Notification::Stopping);
     }
 }
 
-struct Watcher {
+struct SelfChecks {
     systemd: Systemd,
     socket: PathBuf,
     store: Store,
@@ -70,30 +70,30 @@ struct Watcher {
 enum LastStatus {
     Nothing,
     Serving(String),
-    Silent(&'static str),
+    Failed(&'static str),
 }
 
-/// Why there is no sign of life.
+/// What did not answer.
 #[derive(Debug)]
-enum Silence {
-    /// The socket's answer, or its error as text.
-    Deaf(String),
+enum CheckError {
+    /// The CRI socket, with the error as text.
+    Socket(String),
     /// The store.
-    Hung,
+    Store,
 }
 
-impl Silence {
+impl CheckError {
     const fn words(&self) -> &'static str {
         match self {
-            Self::Deaf(_) => "its own socket does not answer",
-            Self::Hung => "its own store does not answer",
+            Self::Socket(_) => "its own socket does not answer",
+            Self::Store => "its own store does not answer",
         }
     }
 }
 
-impl Watcher {
+impl SelfChecks {
     fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
-        // A look and the wait before it are three quarters of what systemd allows at most.
+        // A check and the wait before it are three quarters of what systemd allows at most.
         let allowed = systemd.watchdog();
         let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
@@ -108,50 +108,50 @@ impl Watcher {
         }
     }
 
-    async fn watch(mut self) {
-        let mut looks = time::interval(self.every);
-        looks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    async fn run(mut self) {
+        let mut due = time::interval(self.every);
+        due.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
-            self.look().await;
+            due.tick().await;
+            self.check().await;
         }
     }
 
-    async fn look(&mut self) {
-        match self.sign().await {
-            Ok(words) => self.lives(words),
-            Err(silence) => self.silent(&silence),
+    async fn check(&mut self) {
+        match self.ask().await {
+            Ok(words) => self.passed(words),
+            Err(error) => self.failed(&error),
         }
     }
 
-    /// What the socket answers, if the store takes orders.
-    async fn sign(&self) -> Result<String, Silence> {
+    /// What the socket answers, if the store answers too.
+    async fn ask(&self) -> Result<String, CheckError> {
         let socket = alive::ask(&self.socket, self.time_limit);
         let (words, taken) = join!(socket, self.store.answers(self.time_limit));
-        let words = words.map_err(|error| Silence::Deaf(chain(&error)))?;
-        if taken { Ok(words) } else { Err(Silence::Hung) }
+        let words = words.map_err(|error| CheckError::Socket(chain(&error)))?;
+        if taken { Ok(words) } else { Err(CheckError::Store) }
     }
 
-    fn silent(&mut self, silence: &Silence) {
-        let words = silence.words();
-        if self.last_status != LastStatus::Silent(words) {
-            match silence {
-                Silence::Deaf(error) => {
+    fn failed(&mut self, error: &CheckError) {
+        let words = error.words();
+        if self.last_status != LastStatus::Failed(words) {
+            match error {
+                CheckError::Socket(error) => {
                     warn!(error, "self check failed: the CRI socket does not answer");
                 }
-                Silence::Hung => warn!("self check failed: the store does not answer"),
+                CheckError::Store => warn!("self check failed: the store does not answer"),
             }
             if self.systemd.notify(Notification::Status(words)) {
-                self.last_status = LastStatus::Silent(words);
+                self.last_status = LastStatus::Failed(words);
             }
         }
     }
 
-    fn lives(&mut self, words: String) {
-        if matches!(self.last_status, LastStatus::Silent(_)) {
+    fn passed(&mut self, words: String) {
+        if matches!(self.last_status, LastStatus::Failed(_)) {
             info!("self check passed: socket and store answer again");
         }
-        // What systemd did not take is told at the next look: without READY it would end us.
+        // What systemd did not take is sent again after the next check: without READY it would end us.
         self.ready = self.ready || self.systemd.notify(Notification::Ready);
         let known = matches!(&self.last_status, LastStatus::Serving(told) if *told == words);
         if !known && self.systemd.notify(Notification::Status(&words)) {
@@ -163,7 +163,7 @@ impl Watcher {
     }
 }
 
-/// How often the status is asked for, so that systemd's is no older; a look costs a fraction of a
+/// How often the status is asked for, so that systemd's is no older; a check costs a fraction of a
 /// millisecond.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long an answer may take when systemd sets no limit.
