@@ -10,6 +10,7 @@ use crate::{
     concurrency::keyed_locks::KeyedLocks,
     config::{live::LiveSettings, settings::Settings},
     container::{
+        edits::EditsFiles,
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
     },
@@ -20,6 +21,7 @@ use crate::{
     logs::service::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
+    oci_runtime::directory::EditsDirectory,
     rpc::{events::Events, image::ImageRpc, metrics::RpcMetrics, runtime::RuntimeRpc},
     sandbox::{
         adopt::Adopter,
@@ -84,6 +86,7 @@ pub(super) async fn build(
         live: live.clone(),
         cgroups: cgroups.clone(),
         resized: ResizedLimits::load(checkpoints.clone()).await,
+        edits: EditsFiles::new(EditsDirectory::default(), &settings.run_dir),
     };
     let containers = Containers::new(dependencies, locks.clone(), &settings.state_dir, work);
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);

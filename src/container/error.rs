@@ -11,6 +11,7 @@ use crate::{
     engine::error::EngineError,
     error::{Kind, chain},
     exec::error::ExecError,
+    host::error::HostError,
     image_files::error::ImageFilesError,
     logs::error::LogError,
     model::id::InvalidId,
@@ -117,6 +118,14 @@ pub enum ContainerError {
         /// Whether the caller named the file.
         kind: Kind,
     },
+    /// The files of our OCI runtime could not be written, read or removed.
+    #[error("files of the OCI runtime for container {id}")]
+    Edits {
+        /// Full id.
+        id: String,
+        /// The kernel's error.
+        source: Arc<HostError>,
+    },
     /// The engine's answer to a create.
     #[error("docker answered with an invalid container id")]
     Id(#[from] InvalidId),
@@ -189,6 +198,7 @@ impl ContainerError {
             Self::NotResized { cause, .. } => cause.kind(),
             Self::Exec(error) => error.kind(),
             Self::File { kind, .. } => *kind,
+            Self::Edits { source, .. } => source.kind(),
             Self::ImageVolume { cause, .. } => cause.kind(),
             Self::Plan(error) => error.kind(),
             Self::Cdi(error) => error.kind(),

@@ -7,6 +7,7 @@
 //! Start at [`service::Containers`] and [`create`].
 
 pub mod create;
+pub mod edits;
 pub mod end;
 pub mod error;
 pub mod exec_sync;
@@ -22,3 +23,4 @@ pub mod service;
 pub mod start;
 pub mod stop;
 mod volumes;
+mod write_edits;

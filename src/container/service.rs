@@ -10,8 +10,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    error::ContainerError, limits::resized::ResizedLimits, metrics::ContainerMetrics,
-    pod_files::PodFilesRoot,
+    edits::EditsFiles, error::ContainerError, limits::resized::ResizedLimits,
+    metrics::ContainerMetrics, pod_files::PodFilesRoot,
 };
 use crate::{
     concurrency::{
@@ -46,6 +46,7 @@ pub struct Containers {
     /// By sandbox id: cancelled by a caller that waits for a pod's lock to stop it.
     pub(super) cancellations: Cancellations,
     pub(super) files: PodFilesRoot,
+    pub(super) edits: EditsFiles,
     pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), ContainerError>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
@@ -94,6 +95,8 @@ pub struct ContainerDependencies {
     pub cgroups: Cgroups,
     /// Limits that were changed.
     pub resized: ResizedLimits,
+    /// What our OCI runtime is told.
+    pub edits: EditsFiles,
 }
 
 impl Containers {
@@ -110,8 +113,16 @@ impl Containers {
         state_dir: &Path,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
-        let ContainerDependencies { engine, store, logs, image_files, live, cgroups, resized } =
-            dependencies;
+        let ContainerDependencies {
+            engine,
+            store,
+            logs,
+            image_files,
+            live,
+            cgroups,
+            resized,
+            edits,
+        } = dependencies;
         let (tracker, stopping) = work;
         Self {
             engine,
@@ -132,6 +143,7 @@ impl Containers {
             updating: SingleFlight::new(tracker.clone()),
             cgroups,
             resized,
+            edits,
             reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),

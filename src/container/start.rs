@@ -28,6 +28,7 @@ impl Containers {
         let _sandbox = self.locks.read(container.document.sandbox.as_str()).await;
         let _held = self.locks.write(id).await;
         let _mounted = self.ensure_mounted(&container.document).await?;
+        self.write_edits(container).await?;
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then has the reason, and counts as exited.
         let seen = self.store.refresh_container(id).await;

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{resources::Resources, sandbox::PidMode, security::ContainerSecurity};
+use super::{
+    resources::Resources, sandbox::PidMode, security::ContainerSecurity, user_namespace::IdMappings,
+};
 
 /// `ContainerMetadata` of CRI. The name is never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,6 +83,9 @@ pub struct ContainerSpec {
     /// With [`PidMode::Target`]: the container whose processes it sees.
     #[serde(default)]
     pub pid_target: String,
+    /// The user namespace as the request states it, which is the pod's; none means the host's users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<IdMappings>,
     /// Confinement.
     #[serde(default)]
     pub security: ContainerSecurity,
@@ -110,8 +115,9 @@ pub struct Mount {
     pub image: Option<String>,
     /// Sub path within the image.
     pub image_sub_path: String,
-    /// Uid mappings are requested (never expressible on Docker).
-    pub id_mapped: bool,
+    /// Owners of its files are shown with these ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_mappings: Option<IdMappings>,
     /// Mount options requested beyond the fields above.
     pub options: Vec<String>,
 }

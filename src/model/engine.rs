@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
-use super::{id::ImageId, record::Observed};
+use super::{id::ImageId, oci_edits, record::Observed, sandbox::DEFAULT_HANDLER};
 
 /// A version of the Engine API, e.g. 1.45.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,6 +130,57 @@ impl EngineInfo {
         })
     }
 
+    /// Whether containers of pods with this handler can be given what only our OCI runtime can do.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
+        if self.api < ApiVersion::ANNOTATIONS {
+            return Err(
+                "the engine's API has no field for it, and its OCI runtime can do it from \
+                        Docker 24.0 on",
+            );
+        }
+        if !self.runtimes.contains_key(oci_edits::RUNTIME) {
+            return Err(
+                "the engine's API has no field for it; `dockbridge setup` adds the runtime \
+                        that can",
+            );
+        }
+        // Others are the administrator's: dockbridge's runtime runs runc in their place.
+        if !["", DEFAULT_HANDLER, RUNC].contains(&handler) {
+            return Err(
+                "the engine's API has no field for it, and dockbridge's runtime does it for \
+                        the default handler only",
+            );
+        }
+        if ![RUNC, oci_edits::RUNTIME].contains(&self.default_runtime.as_str()) {
+            return Err(
+                "the engine's API has no field for it, and dockbridge's runtime does it only \
+                        where runc is the engine's default runtime",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether pods with this handler can have a user namespace of their own.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
+        self.edits_runtime(handler)?;
+        if self.remaps_users() {
+            return Err("the engine maps the users of all containers (userns-remap)");
+        }
+        if !OVERLAYS.contains(&self.storage_driver.as_str()) {
+            return Err("the engine's storage driver has to be overlay2 or overlayfs");
+        }
+        if kernel_release(&self.kernel) < Some(KERNEL_WITH_MAPPED_LAYERS) {
+            return Err("overlays of mapped layers need Linux 5.19");
+        }
+        Ok(())
+    }
+
     /// Whether one of its OCI runtimes can make mounts read-only with everything below them.
     pub fn recursive_read_only(&self, runtime: &str) -> bool {
         let listed = self
@@ -152,6 +203,11 @@ fn kernel_release(release: &str) -> Option<(u32, u32)> {
 
 /// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
+/// Overlays take id-mapped layers from here on.
+const KERNEL_WITH_MAPPED_LAYERS: (u32, u32) = (5, 19);
+/// Storage drivers whose root file systems are overlays: the graph driver and containerd's.
+const OVERLAYS: [&str; 2] = ["overlay2", "overlayfs"];
+const RUNC: &str = "runc";
 
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,9 @@ use super::user_namespace::IdMappings;
 pub struct OciEdits {
     /// Format version, [`VERSION`]; a runtime refuses a newer one.
     pub version: u32,
+    /// Id of the engine that the container is of: only its server removes the file in a sweep. Another
+    /// server may have another engine on this machine.
+    pub engine: String,
     /// The user namespace of the container.
     pub user_namespace: Option<UserNamespace>,
     /// Network namespace to join in place of the private one: the path of a pin.
@@ -66,7 +69,7 @@ pub struct BoundDevice {
 impl OciEdits {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        *self == Self { version: self.version, ..Self::default() }
+        *self == Self { version: self.version, engine: self.engine.clone(), ..Self::default() }
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     network::{DnsConfig, PortMapping},
     resources::Resources,
     security::{Identity, Profile, SelinuxLabel},
+    user_namespace::IdMappings,
 };
 
 /// `PodSandboxMetadata` of CRI: the identity kubelet gives a sandbox.
@@ -82,6 +83,9 @@ pub struct SandboxNamespaces {
     pub pid: PidMode,
     /// The pod uses the host's IPC namespace.
     pub host_ipc: bool,
+    /// The pod has a user namespace of its own; none means the host's users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<IdMappings>,
 }
 
 /// Whose processes a container sees.

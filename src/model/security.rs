@@ -71,6 +71,9 @@ pub struct Capabilities {
     pub add: Vec<String>,
     /// Removed from the engine's default set.
     pub drop: Vec<String>,
+    /// Kept by programs that a user other than root starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ambient: Vec<String>,
 }
 
 /// Everything a container may ask about its confinement.

@@ -20,7 +20,7 @@ impl RuntimeRpc {
             status: Some(render::runtime::conditions(&now.health, &network)),
             info: info.unwrap_or_default(),
             runtime_handlers: handlers.unwrap_or_else(render::runtime::default_handlers),
-            features: Some(render::runtime::features()),
+            features: Some(render::runtime::features(now.engine.as_deref())),
         }
     }
 

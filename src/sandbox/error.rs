@@ -53,6 +53,14 @@ pub enum SandboxError {
         /// The kernel's error.
         source: Arc<HostError>,
     },
+    /// The user namespace could not be made, pinned or unpinned.
+    #[error("user namespace of sandbox {id}")]
+    UserNamespace {
+        /// Docker id.
+        id: String,
+        /// The kernel's error.
+        source: Arc<HostError>,
+    },
     /// Several steps failed.
     #[error("{}", joined(causes))]
     Several {
@@ -100,7 +108,7 @@ impl SandboxError {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Ended { .. } => Kind::FailedPrecondition,
-            Self::Pin { source, .. } => source.kind(),
+            Self::Pin { source, .. } | Self::UserNamespace { source, .. } => source.kind(),
             Self::Lost(_) => Kind::Internal,
             Self::Several { causes } => causes.first().map_or(Kind::Internal, Self::kind),
             Self::NotCleanedUp { cause, .. } => cause.kind(),

@@ -18,6 +18,7 @@ pub mod run;
 pub mod service;
 pub mod stop;
 pub mod undo;
+mod user_namespace;
 
 #[cfg(test)]
 mod tests;

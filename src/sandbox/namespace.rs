@@ -33,9 +33,10 @@ impl Sandboxes {
         tokio::task::spawn_blocking(move || netns::is_pinned(&at)).await.unwrap_or_default()
     }
 
-    /// Unpins the namespace. One that is not pinned is success.
+    /// Unpins the namespace, and the pod's user namespace. What is not pinned is success.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        self.mount(id, netns::unpin).await
+        self.mount(id, netns::unpin).await?;
+        self.unpin_user(id).await
     }
 
     /// Moves the pin of a sandbox here that was connected under another run directory. A failure

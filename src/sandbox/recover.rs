@@ -45,6 +45,7 @@ impl Sandboxes {
     /// has CNI plugins collect garbage. To be called when everything was inspected.
     pub async fn clean_up(&self) {
         self.deps.containers.restore_limits().await;
+        self.deps.containers.sweep_edits().await;
         let snapshot = self.deps.store.snapshot();
         for id in self.leftovers(&snapshot).await {
             if let Err(error) = self.remove_leftover(&id).await {
@@ -124,6 +125,7 @@ impl Sandboxes {
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
         }
+        self.restore_user_pin(sandbox).await?;
         let restored = match &sandbox.attachment {
             None => self.restore_attachment(sandbox).await?,
             Some(_) => None,
@@ -166,11 +168,17 @@ impl Sandboxes {
         Ok(Some(found))
     }
 
-    /// Sandboxes that Docker does not have, whose network is released, but whose files exist.
+    /// Sandboxes that Docker does not have, whose network is released, but whose files or pins exist.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
+        let pinned = self.deps.containers.edits().pinned().await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
-        files.into_iter().chain(obsolete).filter(|id| is_unknown(snapshot, id)).collect()
+        files
+            .into_iter()
+            .chain(pinned)
+            .chain(obsolete)
+            .filter(|id| is_unknown(snapshot, id))
+            .collect()
     }
 
     async fn remove_leftover(&self, id: &SandboxId) -> Result<(), SandboxError> {

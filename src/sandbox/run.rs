@@ -126,6 +126,9 @@ impl Sandboxes {
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
         // It is listed from now on; it must not be stopped or get containers before it is complete.
         undo.hold(self.locks.write(id.as_str()).await);
+        let (service, sandbox) = (self.clone(), id.clone());
+        undo.push("release its namespaces", async move { service.unpin(&sandbox).await });
+        self.make_namespaces(&id, &plan.document.spec).await?;
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
         } else {
@@ -195,6 +198,7 @@ impl Sandboxes {
     /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
         self.deps.engine.remove_container(id).await?;
+        self.deps.containers.edits().remove(id).await;
         Ok(self.deps.store.refresh_container(id).await?)
     }
 }

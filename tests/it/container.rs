@@ -1,6 +1,10 @@
 //! Container verbs against the fake dockerd.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dockbridge::{
     container::{error::ContainerError, service::Containers},
@@ -9,11 +13,12 @@ use dockbridge::{
     model::{
         id::{ContainerId, ImageId},
         label,
+        oci_edits::{OciEdits, REQUIRED, RUNTIME},
         security::{GroupsPolicy, RunAs},
     },
-    store::handle::Store,
+    store::{handle::Store, snapshot::Snapshot},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     store::{pod, workload},
@@ -34,7 +39,7 @@ struct Node {
     container: String,
     store: Store,
     image_files: ImageFiles,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 impl Node {
@@ -48,7 +53,7 @@ impl Node {
         let state = tempfile::tempdir().unwrap();
         let Verbs { containers, store, image_files } =
             Verbs::start(&docker, state.path(), state.path()).await;
-        Self { docker, containers, container, store, image_files, _state: state }
+        Self { docker, containers, container, store, image_files, state }
     }
 }
 
@@ -82,20 +87,91 @@ async fn a_failed_start_is_reported_also_without_an_inspect() {
     assert_eq!(error.kind(), Kind::Unknown);
 }
 
+/// A container that the engine alone cannot make: the runtime's file is there before the start, which
+/// may fail, and gone with the container.
+#[tokio::test]
+async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
+    let node = Node::start().await;
+    let image = node.image(&[]);
+    let sandbox = node.running_pod().await;
+    let spec = |name: &str, ambient: &[&str]| {
+        let spec = json!({
+            "metadata": { "name": name, "attempt": 0 },
+            "image": image,
+            "security": { "capabilities": { "ambient": ambient } },
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    let refused = node.containers.create(&sandbox, spec("early", &["CHOWN"])).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unimplemented, "{refused}");
+
+    node.docker.world(|world| world.info["Runtimes"][RUNTIME] = json!({ "path": "x" }));
+    node.docker.hang_up();
+    let described = |now: &Arc<Snapshot>| {
+        let engine = now.engine.as_ref()?;
+        engine.runtimes.contains_key(RUNTIME).then_some(())
+    };
+    node.store.when(described).await;
+    let plain = node.containers.create(&sandbox, spec("plain", &[])).await.unwrap();
+    let id = node.containers.create(&sandbox, spec("main", &["CHOWN"])).await.unwrap();
+    let created = node.docker.matching("POST /containers/create");
+    let host = |at: usize| {
+        let body: Value = serde_json::from_slice(&created[created.len() - at].body).unwrap();
+        body["HostConfig"].clone()
+    };
+    assert_eq!(host(1)["Runtime"], RUNTIME);
+    assert_eq!(host(1)["Annotations"][REQUIRED], "1");
+    assert_eq!(
+        (&host(2)["Runtime"], &host(2)["Annotations"][REQUIRED]),
+        (&json!(null), &json!(null))
+    );
+
+    let directory = node.state.path().join("edits");
+    let file = directory.join(id.as_str()).join("edits.json");
+    assert!(!file.exists());
+    let fault = Fault::Status(500, "no memory".to_owned());
+    node.docker.inject(Rule::new("POST /containers/*/start", fault));
+    node.containers.start(id.as_str()).await.unwrap_err();
+    let edits: OciEdits = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(edits.ambient_capabilities, ["CAP_CHOWN"]);
+    node.docker.clear_faults();
+    node.containers.start(plain.as_str()).await.unwrap();
+    assert!(!directory.join(plain.as_str()).exists());
+
+    // Of another engine's server on this machine, and of a container that somebody else removed.
+    let other = directory.join("f".repeat(64));
+    let lost = directory.join("e".repeat(64));
+    for (place, engine) in [(&other, "another".to_owned()), (&lost, edits.engine.clone())] {
+        fs::create_dir(place).unwrap();
+        let edits = OciEdits { engine, ..edits.clone() };
+        fs::write(place.join("edits.json"), serde_json::to_vec(&edits).unwrap()).unwrap();
+    }
+    node.containers.sweep_edits().await;
+    assert!(file.exists() && other.exists() && !lost.exists());
+    node.containers.remove(id.as_str()).await.unwrap();
+    assert!(!directory.join(id.as_str()).exists());
+}
+
 impl Node {
-    /// A container of this image by this user, in a pod of its own.
-    async fn create(&self, image: &str, user: RunAs, policy: GroupsPolicy) -> Answer {
+    /// A pod that runs and is known.
+    async fn running_pod(&self) -> String {
         let sandbox = self.docker.world(|world| {
             let sandbox = pod(world, "own");
             world.start(&sandbox);
             sandbox
         });
+        self.store.refresh_container(&sandbox).await.unwrap();
+        sandbox
+    }
+
+    /// A container of this image by this user, in a pod of its own.
+    async fn create(&self, image: &str, user: RunAs, policy: GroupsPolicy) -> Answer {
+        let sandbox = self.running_pod().await;
         let spec = json!({
             "metadata": { "name": format!("{user:?}{policy:?}").replace(['(', ')', '"'], "-"), "attempt": 0 },
             "image": image,
             "security": { "identity": { "user": user, "groups_policy": policy } },
         });
-        self.store.refresh_container(&sandbox).await.unwrap();
         self.containers.create(&sandbox, serde_json::from_value(spec).unwrap()).await
     }
 

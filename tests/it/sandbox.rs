@@ -7,6 +7,7 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     config::live::{Live, LiveSettings},
     container::{
+        edits::EditsFiles,
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
     },
@@ -25,6 +26,7 @@ use dockbridge::{
         time::Nanos,
     },
     network::service::{Network, NetworkSettings},
+    oci_runtime::directory::EditsDirectory,
     sandbox::{
         adopt::Adopter,
         service::{SandboxDependencies, Sandboxes},
@@ -76,6 +78,10 @@ impl Node {
             image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(&state),
+            edits: EditsFiles::new(
+                EditsDirectory::new(self.root.path().join("edits")),
+                &self.root.path().join("run"),
+            ),
             resized: ResizedLimits::load(checkpoints.clone()).await,
         };
         let containers = Containers::new(

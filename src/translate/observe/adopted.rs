@@ -37,6 +37,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
             host_network: host.network_mode == "host",
             pid: if host.pid_mode == "host" { PidMode::Node } else { PidMode::Container },
             host_ipc: host.ipc_mode == "host",
+            users: None,
         },
         sysctls: BTreeMap::new(),
         security: SandboxSecurity { privileged: host.privileged, ..SandboxSecurity::default() },
@@ -76,6 +77,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         resources_stated: true,
         pid,
         pid_target,
+        users: None,
         security: ContainerSecurity { privileged: host.privileged, ..ContainerSecurity::default() },
         stop_signal: None,
     };

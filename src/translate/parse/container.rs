@@ -15,7 +15,7 @@ use crate::{
 /// Reads a container's configuration.
 ///
 /// # Errors
-/// Names the first field that is malformed or that no engine can do.
+/// Names the first field that is malformed.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -58,6 +58,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         resources_stated: false,
         pid: Default::default(),
         pid_target: String::new(),
+        users: None,
         security: Default::default(),
         stop_signal: signal::stop_signal(config.stop_signal).at("stop_signal")?,
     })
@@ -73,6 +74,7 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
         if let Some(options) = &context.namespace_options {
             (spec.pid, spec.pid_target) =
                 security::container_pid(options).at("namespace_options").at("security_context")?;
+            spec.users = security::users(options).at("namespace_options").at("security_context")?;
         }
     }
     Ok(())

@@ -14,18 +14,12 @@ pub struct ParseError {
     pub field: String,
     /// What is wrong with it. Never repeats secrets, nor more than a line of the value.
     pub reason: String,
-    kind: Kind,
 }
 
 impl ParseError {
     /// The value is malformed.
     pub(super) fn invalid(reason: impl Into<String>) -> Self {
-        Self { field: String::new(), reason: reason.into(), kind: Kind::InvalidArgument }
-    }
-
-    /// The value is well formed, but no engine can do it.
-    pub(super) fn unsupported(reason: impl Into<String>) -> Self {
-        Self { field: String::new(), reason: reason.into(), kind: Kind::Unimplemented }
+        Self { field: String::new(), reason: reason.into() }
     }
 
     /// A message or value that has to be there is not.
@@ -34,8 +28,8 @@ impl ParseError {
     }
 
     /// What the caller should make of it.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    pub const fn kind(&self) -> Kind {
+        Kind::InvalidArgument
     }
 }
 

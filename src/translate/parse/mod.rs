@@ -18,6 +18,7 @@ pub mod security;
 pub mod signal;
 pub mod stream;
 mod text;
+mod user_namespace;
 
 #[cfg(test)]
 pub(super) mod tests;

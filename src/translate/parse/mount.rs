@@ -1,11 +1,10 @@
-//! Mounts and devices. `plan` checks whether this engine supports them, except
-//! where no engine can.
+//! Mounts and devices. `plan` checks whether this engine supports them.
 
 use std::collections::BTreeSet;
 
 use super::{
     error::{At, ParseError},
-    image, text,
+    image, text, user_namespace,
 };
 use crate::{
     model::{
@@ -51,7 +50,6 @@ fn node(path: &str) -> Result<String, ParseError> {
 }
 
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
-    refuse_unsupported(given)?;
     let propagation = propagation(given.propagation).at("propagation")?;
     let image = given.image.as_ref().map(|spec| image::name(spec).at("image")).transpose()?;
     let host_path = match image {
@@ -67,25 +65,10 @@ fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
         recursive_read_only: given.recursive_read_only,
         image_sub_path: sub_path(given, image.is_some()).at("image_sub_path")?,
         image,
-        id_mapped: false,
-        options: Vec::new(),
+        id_mappings: user_namespace::of_mount(given)?,
+        options: text::each(&given.mount_options, |option| user_namespace::mount_option(option))
+            .at("mount_options")?,
     })
-}
-
-/// Ignoring any of these would silently weaken the request.
-fn refuse_unsupported(given: &cri::Mount) -> Result<(), ParseError> {
-    for (field, mappings) in
-        [("uidMappings", &given.uid_mappings), ("gidMappings", &given.gid_mappings)]
-    {
-        if !mappings.is_empty() {
-            return Err(ParseError::unsupported("the engine has no id-mapped mounts")).at(field);
-        }
-    }
-    if !given.mount_options.is_empty() {
-        return Err(ParseError::unsupported("the engine takes no options for a mount"))
-            .at("mount_options");
-    }
-    Ok(())
 }
 
 fn propagation(number: i32) -> Result<Propagation, ParseError> {

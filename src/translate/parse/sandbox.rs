@@ -14,7 +14,7 @@ use crate::{
 /// Reads a sandbox's configuration and the handler it shall run with.
 ///
 /// # Errors
-/// Names the first field that is malformed or that no engine can do.
+/// Names the first field that is malformed.
 pub fn sandbox_spec(
     config: Option<&cri::PodSandboxConfig>,
     handler: &str,

@@ -2,7 +2,7 @@
 
 use super::{
     error::{At, ParseError},
-    id, text,
+    id, text, user_namespace,
 };
 use crate::{
     model::{
@@ -10,6 +10,7 @@ use crate::{
         security::{
             Capabilities, ContainerSecurity, GroupsPolicy, Identity, Profile, RunAs, SelinuxLabel,
         },
+        user_namespace::IdMappings,
     },
     wire::cri,
 };
@@ -68,22 +69,22 @@ pub(super) fn container(
 pub(super) fn sandbox_namespaces(
     given: &cri::NamespaceOption,
 ) -> Result<SandboxNamespaces, ParseError> {
-    user_namespace(given.userns_options.as_ref()).at("userns_options")?;
-    Ok(SandboxNamespaces {
+    let namespaces = SandboxNamespaces {
         host_network: is_host(given.network).at("network")?,
         pid: match pid(given.pid).at("pid")? {
             PidMode::Target => return Err(ParseError::invalid("is for containers only")).at("pid"),
             mode => mode,
         },
         host_ipc: is_host(given.ipc).at("ipc")?,
-    })
+        users: users(given)?,
+    };
+    Ok(namespaces)
 }
 
 /// Whose processes a container sees, and with [`PidMode::Target`] which container's.
 ///
 /// Network and IPC are always the sandbox's; their modes are only checked.
 pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, String), ParseError> {
-    user_namespace(given.userns_options.as_ref()).at("userns_options")?;
     is_host(given.network).at("network")?;
     is_host(given.ipc).at("ipc")?;
     let mode = pid(given.pid).at("pid")?;
@@ -92,6 +93,22 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
         PidMode::Pod | PidMode::Container | PidMode::Node => String::new(),
     };
     Ok((mode, target))
+}
+
+/// The user namespace that a pod or container asks for. Where the users are not the host's, nothing
+/// else may be: what root of the pod may do there, it could not do in its user namespace.
+pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
+    let Some(stated) = &given.userns_options else { return Ok(None) };
+    let users = user_namespace::users(stated).at("userns_options")?;
+    if users.is_some() {
+        for (field, mode) in [("network", given.network), ("pid", given.pid), ("ipc", given.ipc)] {
+            if namespace_mode(mode).at(field)? == cri::NamespaceMode::Node {
+                let reason = "cannot be the host's in a pod with its own user namespace";
+                return Err(ParseError::invalid(reason)).at(field);
+            }
+        }
+    }
+    Ok(users)
 }
 
 /// The user and group fields of either security context.
@@ -152,14 +169,12 @@ fn groups_policy(number: i32) -> Result<GroupsPolicy, ParseError> {
 
 fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseError> {
     let Some(given) = given else { return Ok(Capabilities::default()) };
-    if !given.add_ambient_capabilities.is_empty() {
-        return Err(ParseError::unsupported("the engine cannot give ambient capabilities"))
-            .at("add_ambient_capabilities");
-    }
     let normalised = |names: &[String]| text::each(names, |name| capability(name));
     Ok(Capabilities {
         add: normalised(&given.add_capabilities).at("add_capabilities")?,
         drop: normalised(&given.drop_capabilities).at("drop_capabilities")?,
+        ambient: text::each(&given.add_ambient_capabilities, |name| ambient(name))
+            .at("add_ambient_capabilities")?,
     })
 }
 
@@ -171,6 +186,14 @@ fn capability(name: &str) -> Result<String, ParseError> {
         return Err(ParseError::invalid(format!("is not a capability: {}", text::quoted(name))));
     }
     Ok(bare.to_owned())
+}
+
+/// Our runtime adds them by name, so there is no ALL.
+fn ambient(name: &str) -> Result<String, ParseError> {
+    match capability(name)?.as_str() {
+        "ALL" => Err(ParseError::invalid("cannot be ALL: name each one")),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// The newer field wins over the deprecated one.
@@ -267,23 +290,6 @@ fn pid(number: i32) -> Result<PidMode, ParseError> {
         cri::NamespaceMode::Node => PidMode::Node,
         cri::NamespaceMode::Target => PidMode::Target,
     })
-}
-
-/// The engine maps users for all containers alike or for none, so only the host's are supported.
-fn user_namespace(given: Option<&cri::UserNamespace>) -> Result<(), ParseError> {
-    let Some(given) = given else { return Ok(()) };
-    match namespace_mode(given.mode).at("mode")? {
-        cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(()),
-        cri::NamespaceMode::Node => {
-            Err(ParseError::invalid("the host's users cannot be mapped")).at("uids")
-        }
-        cri::NamespaceMode::Pod => {
-            Err(ParseError::unsupported("the engine cannot map users per pod")).at("mode")
-        }
-        mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {
-            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name()))).at("mode")
-        }
-    }
 }
 
 fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseError> {

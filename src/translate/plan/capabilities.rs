@@ -33,7 +33,8 @@ mod tests {
             ("ALL CHOWN", "ALL", "CHOWN", "ALL"),
             ("CHOWN", "CHOWN", "", "CHOWN"),
         ] {
-            let requested = Capabilities { add: words(add), drop: words(drop) };
+            let requested =
+                Capabilities { add: words(add), drop: words(drop), ..Capabilities::default() };
             assert_eq!(super::added(&requested), words(added), "added by +{add} -{drop}");
             assert_eq!(super::dropped(&requested), words(dropped), "dropped by +{add} -{drop}");
         }

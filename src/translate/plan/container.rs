@@ -9,7 +9,7 @@ use super::{
     error::PlanError,
     identity, image,
     input::ContainerInput,
-    labels, mounts, name, read_only, resources, runtime, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -60,6 +60,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let cdi_mounts = input.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
     let all = document.spec.mounts.iter().chain(cdi_mounts);
     read_only::check(all, handler, input.engine)?;
+    oci_runtime::check_container(&document.spec, &input.sandbox.document, input.engine)?;
     let mounts = mounts::mounts(&document.spec.mounts, input)?;
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
@@ -67,6 +68,13 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     body.labels = Some(labels::container(&document, pod)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
     cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
+    let edits = oci_edits::container(
+        &document.spec,
+        &document.spec.resources,
+        input.engine,
+        None, // Where it is pinned is known later.
+    );
+    oci_runtime::opt_in(&mut host, &edits, handler, input.engine);
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{error::Kind, model::engine::ApiVersion};
+use crate::error::Kind;
 
 /// A refusal, made before anything was changed.
 #[derive(Debug, Error)]
@@ -172,13 +172,21 @@ pub enum PlanError {
         /// The key.
         key: String,
     },
-    /// The Engine API has no field for it.
-    #[error("the engine (API {api}) cannot express {what}")]
-    Inexpressible {
-        /// What was requested.
-        what: String,
-        /// The API version.
-        api: ApiVersion,
+    /// The Engine API has no field for it, and our OCI runtime is not there or cannot do it either.
+    #[error("{field}: {reason}")]
+    NeedsRuntime {
+        /// The field as the interface spells it.
+        field: String,
+        /// Why it cannot be done.
+        reason: &'static str,
+    },
+    /// A container asks for other users than those of its pod.
+    #[error("{field}: must be the same as the pod's, which has {pod}")]
+    OtherUsers {
+        /// The field as the interface spells it.
+        field: &'static str,
+        /// What the pod has.
+        pod: &'static str,
     },
     /// The document could not be encoded: a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
@@ -200,7 +208,7 @@ impl PlanError {
             | Self::NoSeccomp { .. }
             | Self::NoCdi { .. } => Kind::FailedPrecondition,
             Self::ImageVolume { kind, .. } => *kind,
-            Self::Inexpressible { .. } => Kind::Unimplemented,
+            Self::NeedsRuntime { .. } => Kind::Unimplemented,
             Self::UnknownHandler { .. }
             | Self::Name { .. }
             | Self::NoPidTarget
@@ -208,6 +216,7 @@ impl PlanError {
             | Self::SeccompProfile { .. }
             | Self::Host { .. }
             | Self::NotReadOnly { .. }
+            | Self::OtherUsers { .. }
             | Self::UnknownUser { .. }
             | Self::UnknownGroup { .. }
             | Self::AmbiguousGroup { .. }

@@ -21,6 +21,8 @@ pub mod input;
 mod labels;
 mod mounts;
 mod name;
+pub mod oci_edits;
+mod oci_runtime;
 mod ports;
 mod read_only;
 pub mod resources;

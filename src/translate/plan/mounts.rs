@@ -35,12 +35,8 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
             None => bind(mount, engine)?,
         });
     }
-    let pod_files = [
-        ("/etc/resolv.conf", &files.resolv_conf),
-        ("/etc/hosts", &files.hosts),
-        ("/etc/hostname", &files.hostname),
-    ];
-    for (target, source) in pod_files {
+    let sources = [&files.resolv_conf, &files.hosts, &files.hostname];
+    for (target, source) in POD_FILES.into_iter().zip(sources) {
         if let Some(source) = source
             && !stated.iter().any(|mount| is_same_path(&mount.container_path, target))
         {
@@ -55,7 +51,9 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
 
 /// One bind mount; a missing source is made.
 pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
-    refuse_unsupported(mount, engine.api)?;
+    if mount.host_path.is_empty() {
+        return Err(PlanError::NoMountSource { target: mount.container_path.clone() });
+    }
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
         create_mountpoint: (engine.api >= MAKES_SOURCES).then_some(true),
@@ -69,22 +67,6 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
         bind_options: Some(options),
         ..docker::Mount::default()
     })
-}
-
-fn refuse_unsupported(mount: &Mount, api: ApiVersion) -> Result<(), PlanError> {
-    let target = mount.container_path.clone();
-    if mount.host_path.is_empty() {
-        return Err(PlanError::NoMountSource { target });
-    }
-    if mount.id_mapped {
-        let what = format!("the id-mapped mount at {target:?}");
-        return Err(PlanError::Inexpressible { what, api });
-    }
-    if !mount.options.is_empty() {
-        let what = format!("mount options {:?} at {target:?}", mount.options);
-        return Err(PlanError::Inexpressible { what, api });
-    }
-    Ok(())
 }
 
 /// Stated, because the engine's own choice depends on the source.
@@ -131,5 +113,7 @@ pub(super) fn is_same_path(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
+/// Files that each container of a pod has, be they the engine's or ours.
+pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
 /// From here the engine makes missing sources of mounts (23.0).
 const MAKES_SOURCES: ApiVersion = ApiVersion::new(42);

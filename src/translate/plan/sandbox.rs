@@ -6,7 +6,9 @@ use super::{
     error::PlanError,
     identity,
     input::SandboxInput,
-    labels, name, ports, resources, runtime, security_options,
+    labels, name,
+    oci_edits::{self, Pins},
+    oci_runtime, ports, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -42,6 +44,7 @@ pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, 
     let shim_group =
         Some(input.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
     let document = SandboxDocument { version: VERSION, spec, network, shim_group };
+    oci_runtime::check_sandbox(&document, input.engine)?;
     let body = body(&document, input)?;
     Ok(SandboxPlan { name, document, body })
 }
@@ -61,6 +64,8 @@ fn body(
     let identity = identity::as_requested(&spec.security.identity);
     (body.user, host.group_add) = (identity.user, identity.groups);
     connect(&mut body, &mut host, document);
+    let edits = oci_edits::sandbox(spec, Pins::default());
+    oci_runtime::opt_in(&mut host, &edits, &spec.handler, input.engine);
     body.host_config = Some(host);
     Ok(body)
 }

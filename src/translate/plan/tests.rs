@@ -17,6 +17,7 @@ use super::{
     error::PlanError,
     etc_files,
     input::{ContainerInput, PodFiles},
+    oci_edits::{self, Pins},
 };
 use crate::{
     error::Kind,
@@ -25,6 +26,7 @@ use crate::{
         id::SandboxId,
         label,
         network::DnsConfig,
+        oci_edits::{OciEdits, REQUIRED, RUNTIME},
         resources::Resources,
         sandbox::SandboxSpec,
     },
@@ -38,19 +40,37 @@ fn what_is_planned() {
         let input: TestInput = serde_json::from_value(case["input"].clone()).unwrap();
         let pod: SandboxSpec = serde_json::from_value(case["sandbox"].clone()).unwrap();
         let outcome = match case.get("container") {
-            None => input.sandbox(pod).map(|plan| recorded(&plan.name, &plan.body, &[])),
+            None => input.sandbox(pod).map(|plan| {
+                let mut recorded = recorded(&plan.name, &plan.body, &[]);
+                let pins = Pins { user: Some("/p/u".into()), network: Some("/p/n".into()) };
+                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, pins));
+                recorded
+            }),
             Some(spec) => {
                 let spec: ContainerSpec = serde_json::from_value(spec.clone()).unwrap();
                 input.container(pod, spec).map(|plan| {
                     let mut recorded = recorded(&plan.name, &plan.body, &plan.directories);
                     recorded["image_ref"] = json!(plan.document.image_ref);
                     recorded["user"] = json!(plan.document.user);
+                    let (spec, pin) = (&plan.document.spec, Some("/p/u".into()));
+                    let edits = oci_edits::container(spec, &spec.resources, &input.engine(), pin);
+                    add_edits(&mut recorded, &edits);
                     recorded
                 })
             }
         };
         case["plan"] = outcome.unwrap_or_else(|error| refusal(&error));
     });
+}
+
+/// What our OCI runtime changes, where the container is created with it.
+fn add_edits(recorded: &mut Value, edits: &OciEdits) {
+    let is_used = recorded["body"]["HostConfig"]["Runtime"] == RUNTIME;
+    let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED] == "1";
+    assert_eq!(is_used, is_required);
+    if is_used {
+        recorded["edits"] = json!(edits);
+    }
 }
 
 /// A refusal as fixtures keep it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{signal, time, verbose};
+use super::{signal, time, user_namespace, verbose};
 use crate::{
     model::{
         accounts::ProcessUser,
@@ -229,7 +229,8 @@ fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
         }),
         image_sub_path: given.image_sub_path.clone(),
         mount_options: given.options.clone(),
-        ..cri::Mount::default()
+        uid_mappings: given.id_mappings.iter().map(|ids| user_namespace::range(ids.uids)).collect(),
+        gid_mappings: given.id_mappings.iter().map(|ids| user_namespace::range(ids.gids)).collect(),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod stats;
 
 mod signal;
 mod time;
+mod user_namespace;
 mod verbose;
 
 #[cfg(test)]

@@ -52,25 +52,27 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
         .into_iter()
         .map(|name| {
             let runtime = if own.contains(&name) { &engine.default_runtime } else { name };
-            handler(name, engine.recursive_read_only(runtime))
+            let users = engine.maps_users(name).is_ok();
+            handler(name, engine.recursive_read_only(runtime), users)
         })
         .collect()
 }
 
 /// The handlers before the engine's list is known: kubelet needs the empty one.
 pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
-    vec![handler("", false), handler(DEFAULT_HANDLER, false)]
+    vec![handler("", false, false), handler(DEFAULT_HANDLER, false, false)]
 }
 
 /// What all handlers can do.
 ///
 /// Supplemental group policies: the image's own accounts are read at create, so either policy is
-/// followed to the letter and the container's user is in its status.
-pub fn features() -> cri::RuntimeFeatures {
+/// followed to the letter and the container's user is in its status. Mount options need our OCI
+/// runtime in the engine, which is none before its list is known.
+pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
         supplemental_groups_policy: true,
         user_namespaces_host_network: false,
-        mount_options: false,
+        mount_options: engine.is_some_and(|engine| engine.edits_runtime("").is_ok()),
     }
 }
 
@@ -141,14 +143,14 @@ fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
     }
 }
 
-fn handler(name: &str, recursive_read_only_mounts: bool) -> cri::RuntimeHandler {
+fn handler(
+    name: &str,
+    recursive_read_only_mounts: bool,
+    user_namespaces: bool,
+) -> cri::RuntimeHandler {
     cri::RuntimeHandler {
         name: name.to_owned(),
-        features: Some(cri::RuntimeHandlerFeatures {
-            recursive_read_only_mounts,
-            // The engine maps users for all containers alike or not at all.
-            user_namespaces: false,
-        }),
+        features: Some(cri::RuntimeHandlerFeatures { recursive_read_only_mounts, user_namespaces }),
     }
 }
 

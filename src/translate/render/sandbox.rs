@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::json;
 
-use super::{time, verbose};
+use super::{time, user_namespace, verbose};
 use crate::{
     model::{
         attachment::Attachment,
@@ -119,7 +119,7 @@ fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
         pid: pid(document.spec.namespaces.pid).into(),
         ipc: host_or_pod(document.spec.namespaces.host_ipc).into(),
         target_id: String::new(),
-        userns_options: None,
+        userns_options: user_namespace::options(document.spec.namespaces.users),
     };
     cri::LinuxPodSandboxStatus { namespaces: Some(cri::Namespace { options: Some(options) }) }
 }

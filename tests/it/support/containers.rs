@@ -7,6 +7,7 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     config::live::LiveSettings,
     container::{
+        edits::EditsFiles,
         limits::resized::ResizedLimits,
         service::{ContainerDependencies, Containers},
     },
@@ -15,6 +16,7 @@ use dockbridge::{
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::container::ContainerLogFormat,
+    oci_runtime::directory::EditsDirectory,
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -48,6 +50,7 @@ impl Verbs {
             image_files: image_files.clone(),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),
+            edits: EditsFiles::new(EditsDirectory::new(state.join("edits")), state),
             resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
             engine,
             store: store.clone(),

@@ -15,6 +15,8 @@ pub(crate) struct World {
     pub(crate) control: PathBuf,
     /// Cgroup parent to put pods below.
     pub(crate) cgroup: String,
+    /// The engine has `dockbridge-runtime`.
+    pub(crate) has_oci_runtime: bool,
     /// CNI configurations.
     pub(crate) cni_conf: PathBuf,
     /// CNI plugins.
@@ -53,6 +55,7 @@ impl World {
             engine: fact("_ENGINE")?,
             control: path("_ENGINE_CONTROL")?,
             cgroup: fact("_CGROUP")?,
+            has_oci_runtime: fact("_RUNTIME").is_some(),
             cni_conf: path("_CNI_CONF")?,
             cni_bin: path("_CNI_BIN")?,
             cni_cache: path("_CNI_CACHE")?,

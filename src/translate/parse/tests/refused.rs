@@ -10,7 +10,6 @@ use crate::{
 };
 
 const INVALID: Kind = Kind::InvalidArgument;
-const UNSUPPORTED: Kind = Kind::Unimplemented;
 
 /// What is refused, how, and the change that makes it so.
 type Case<T> = (&'static str, Kind, fn(&mut T));
@@ -180,7 +179,7 @@ fn sandbox_namespaces() {
         ("pid", INVALID, |c| pod_namespaces(c).pid = -2),
         ("ipc", INVALID, |c| pod_namespaces(c).ipc = 1),
         ("ipc", INVALID, |c| pod_namespaces(c).ipc = 3),
-        ("userns_options.mode", UNSUPPORTED, |c| users(c).mode = 0),
+        ("userns_options.uids", INVALID, |c| users(c).mode = 0),
         ("userns_options.mode", INVALID, |c| users(c).mode = 1),
         ("userns_options.mode", INVALID, |c| users(c).mode = 3),
         ("userns_options.mode", INVALID, |c| users(c).mode = 4),
@@ -193,6 +192,64 @@ fn sandbox_namespaces() {
             error
         })
     });
+}
+
+/// Kubelet's one range is taken, and nothing else.
+#[test]
+fn ranges_of_user_namespaces() {
+    let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };
+    let read = |uids: Vec<cri::IdMapping>, gids: Vec<cri::IdMapping>| {
+        let mut config = sample::sandbox();
+        let options = pod_namespaces(&mut config);
+        options.ipc = cri::NamespaceMode::Pod.into();
+        options.userns_options = Some(cri::UserNamespace { uids, gids, ..sample::users() });
+        let read = sandbox_spec(Some(&config), "").map(|spec| spec.namespaces.users.unwrap());
+        read.map_err(|error| {
+            let prefix = "config.linux.security_context.namespace_options.userns_options.";
+            assert_eq!(error.kind(), INVALID);
+            error.field.strip_prefix(prefix).unwrap_or(&error.field).to_owned()
+        })
+    };
+    let good = range(100_000, 0, 65_536);
+    let users = read(vec![good], vec![range(u32::MAX - 10, 0, 10)]).unwrap();
+    assert_eq!((users.uids.host, users.uids.length), (100_000, 65_536));
+    assert_eq!((users.gids.host, users.gids.length), (u32::MAX - 10, 10));
+    for (bad, field) in [
+        (range(0, 0, 65_536), "[0].host_id"),
+        (range(100_000, 1, 65_536), "[0].container_id"),
+        (range(100_000, 0, 0), "[0].length"),
+        (range(u32::MAX - 10, 0, 11), "[0].length"),
+        (range(u32::MAX, 0, u32::MAX), "[0].length"),
+    ] {
+        assert_eq!(read(vec![bad], vec![good]), Err(format!("uids{field}")), "{bad:?}");
+        assert_eq!(read(vec![good], vec![bad]), Err(format!("gids{field}")), "{bad:?}");
+    }
+    assert_eq!(read(vec![good, good], vec![good]), Err("uids".to_owned()));
+    assert_eq!(read(vec![good], Vec::new()), Err("gids".to_owned()));
+}
+
+/// Each namespace of the host's beside users of the pod's own.
+#[test]
+fn a_user_namespace_excludes_the_hosts_namespaces() {
+    let node = cri::NamespaceMode::Node;
+    type Share = fn(&mut cri::NamespaceOption, cri::NamespaceMode);
+    let fields: [(&str, Share); 3] = [
+        ("network", |options, mode| options.network = mode.into()),
+        ("pid", |options, mode| options.pid = mode.into()),
+        ("ipc", |options, mode| options.ipc = mode.into()),
+    ];
+    for (field, share) in fields {
+        let mut config = sample::sandbox();
+        config.port_mappings.clear();
+        let options = pod_namespaces(&mut config);
+        options.ipc = cri::NamespaceMode::Pod.into();
+        options.userns_options = Some(sample::users());
+        assert!(sandbox_spec(Some(&config), "").is_ok());
+        share(pod_namespaces(&mut config), node);
+        let error = sandbox_spec(Some(&config), "").unwrap_err();
+        let prefix = "config.linux.security_context.namespace_options";
+        assert_eq!((error.field.as_str(), error.kind()), (&*format!("{prefix}.{field}"), INVALID));
+    }
 }
 
 #[test]
@@ -241,14 +298,17 @@ fn container_mounts_and_devices() {
         ("config.mounts[0].host_path", INVALID, |c| at(c, 0).host_path = "/a/../b".to_owned()),
         ("config.mounts[0].host_path", INVALID, |c| at(c, 0).host_path = "/a\0".to_owned()),
         ("config.mounts[0].propagation", INVALID, |c| at(c, 0).propagation = 3),
-        ("config.mounts[0].uidMappings", UNSUPPORTED, |c| {
+        ("config.mounts[0].uidMappings[0].host_id", INVALID, |c| {
             at(c, 0).uid_mappings = vec![cri::IdMapping::default()];
         }),
-        ("config.mounts[0].gidMappings", UNSUPPORTED, |c| {
+        ("config.mounts[0].uidMappings", INVALID, |c| {
             at(c, 0).gid_mappings = vec![cri::IdMapping::default()];
         }),
-        ("config.mounts[0].mount_options", UNSUPPORTED, |c| {
-            at(c, 0).mount_options = texts(&["noexec"]);
+        ("config.mounts[0].mount_options[1]", INVALID, |c| {
+            at(c, 0).mount_options = texts(&["noexec", "uid=0"]);
+        }),
+        ("config.mounts[0].mount_options[0]", INVALID, |c| {
+            at(c, 0).mount_options = texts(&["rw"]);
         }),
         ("config.mounts[0].image_sub_path", INVALID, |c| at(c, 0).image_sub_path = "a".to_owned()),
         ("config.mounts[2].image_sub_path", INVALID, |c| at(c, 2).image_sub_path = "/a".to_owned()),
@@ -288,8 +348,9 @@ fn container_confinement() {
         ("capabilities.drop_capabilities[1]", INVALID, |c| {
             context(c).capabilities.as_mut().unwrap().drop_capabilities = texts(&["ALL", "a b"]);
         }),
-        ("capabilities.add_ambient_capabilities", UNSUPPORTED, |c| {
-            context(c).capabilities.as_mut().unwrap().add_ambient_capabilities = texts(&["CHOWN"]);
+        ("capabilities.add_ambient_capabilities[1]", INVALID, |c| {
+            let all = texts(&["CHOWN", "cap_all"]);
+            context(c).capabilities.as_mut().unwrap().add_ambient_capabilities = all;
         }),
         ("masked_paths[0]", INVALID, |c| context(c).masked_paths = texts(&["proc"])),
         ("readonly_paths[0]", INVALID, |c| context(c).readonly_paths = texts(&["/../x"])),
@@ -301,8 +362,12 @@ fn container_confinement() {
         ("namespace_options.network", INVALID, |c| namespaces(c).network = 3),
         ("namespace_options.ipc", INVALID, |c| namespaces(c).ipc = 1),
         ("namespace_options.pid", INVALID, |c| namespaces(c).pid = 4),
-        ("namespace_options.userns_options.mode", UNSUPPORTED, |c| {
+        ("namespace_options.userns_options.uids", INVALID, |c| {
             namespaces(c).userns_options = Some(cri::UserNamespace::default());
+        }),
+        ("namespace_options.pid", INVALID, |c| {
+            namespaces(c).pid = cri::NamespaceMode::Node.into();
+            namespaces(c).userns_options = Some(sample::users());
         }),
     ];
     check(cases, sample::container, |config| {

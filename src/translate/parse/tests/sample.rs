@@ -105,6 +105,13 @@ pub(in crate::translate) fn container() -> cri::ContainerConfig {
     }
 }
 
+/// Users as kubelet maps them.
+pub(in crate::translate) fn users() -> cri::UserNamespace {
+    let range = cri::IdMapping { host_id: 100_000, container_id: 0, length: 65_536 };
+    let mode = cri::NamespaceMode::Pod.into();
+    cri::UserNamespace { mode, uids: vec![range], gids: vec![range] }
+}
+
 fn variable(key: &str, value: &str) -> cri::KeyValue {
     cri::KeyValue { key: key.to_owned(), value: value.as_bytes().to_vec() }
 }

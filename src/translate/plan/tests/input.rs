@@ -19,6 +19,7 @@ use crate::{
         engine::{ApiVersion, EngineInfo},
         id::{ContainerId, ImageId, SandboxId},
         network::NetworkMode,
+        oci_edits::RUNTIME,
         record::{ImageRecord, Process, SandboxRecord},
         sandbox::SandboxSpec,
         time::Nanos,
@@ -46,6 +47,9 @@ pub(super) struct TestInput {
     pub(super) cdi: Option<CdiEdits>,
     pub(super) image_volumes: Vec<Volume>,
     pub(super) image_user: String,
+    /// The engine has our OCI runtime.
+    pub(super) oci_runtime: bool,
+    pub(super) storage_driver: String,
     /// The image's files; none where it could not be looked into.
     pub(super) accounts: Option<AccountFiles>,
 }
@@ -97,6 +101,8 @@ impl Default for TestInput {
             cdi: None,
             image_volumes: Vec::new(),
             image_user: String::new(),
+            oci_runtime: false,
+            storage_driver: "overlay2".to_owned(),
             accounts: Some(AccountFiles::default()),
         }
     }
@@ -104,7 +110,8 @@ impl Default for TestInput {
 
 impl TestInput {
     pub(super) fn engine(&self) -> EngineInfo {
-        let info = json!({
+        let mut info = json!({
+            "Driver": self.storage_driver,
             "CgroupDriver": self.cgroup_driver,
             "CgroupVersion": self.cgroup_version.to_string(),
             "DockerRootDir": "/var/lib/docker",
@@ -113,6 +120,9 @@ impl TestInput {
             "SecurityOptions": self.security_options,
             "CDISpecDirs": self.cdi_spec_dirs,
         });
+        if self.oci_runtime {
+            info["Runtimes"][RUNTIME] = json!({});
+        }
         let info = serde_json::from_value(info).unwrap();
         observe::engine::observe(&Default::default(), &info, ApiVersion::new(self.api))
     }

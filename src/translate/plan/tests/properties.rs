@@ -89,6 +89,8 @@ fn input() -> impl Strategy<Value = TestInput> {
             linked_log: files,
             cdi: None,
             image_volumes: Vec::new(),
+            oci_runtime: false,
+            storage_driver: "overlay2".to_owned(),
             image_user: String::new(),
             accounts: Some(AccountFiles::default()),
         },
@@ -206,7 +208,12 @@ fn sandbox_spec() -> impl Strategy<Value = SandboxSpec> {
                 labels: maps.0,
                 annotations: maps.1,
                 cgroup_parent: texts.1,
-                namespaces: SandboxNamespaces { host_network: flag, pid, host_ipc: !flag },
+                namespaces: SandboxNamespaces {
+                    host_network: flag,
+                    pid,
+                    host_ipc: !flag,
+                    users: None,
+                },
                 sysctls: maps.2,
                 security: SandboxSecurity {
                     identity,
@@ -273,7 +280,10 @@ fn container_spec() -> impl Strategy<Value = ContainerSpec> {
                 security: ContainerSecurity {
                     identity,
                     privileged: flag,
-                    capabilities: Capabilities { add: vec!["ALL".to_owned()], drop: vec![] },
+                    capabilities: Capabilities {
+                        add: vec!["ALL".to_owned()],
+                        ..Capabilities::default()
+                    },
                     seccomp: profile.clone(),
                     apparmor: profile,
                     ..ContainerSecurity::default()

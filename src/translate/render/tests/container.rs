@@ -59,7 +59,7 @@ fn an_unknown_user_is_unset() {
     let mut record = container_record(running());
     Arc::make_mut(&mut record.document).user = None;
     assert_eq!(status_of(&record, None).user, None);
-    assert!(runtime::features().supplemental_groups_policy);
+    assert!(runtime::features(None).supplemental_groups_policy);
 }
 
 #[test]

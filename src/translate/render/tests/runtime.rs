@@ -7,6 +7,7 @@ use crate::{
     model::{
         attachment::NetworkStatus,
         engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        oci_edits::RUNTIME,
     },
     translate::render::runtime,
     wire::cri,
@@ -53,6 +54,35 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
         );
     }
     assert!(!engine().recursive_read_only("nobody"));
+}
+
+/// What each pod feature needs, one thing missing at a time.
+#[test]
+fn our_runtime_is_announced_where_it_can_be_used() {
+    let with = |change: fn(&mut EngineInfo)| {
+        let mut engine = engine();
+        engine.runtimes.insert(RUNTIME.to_owned(), None);
+        change(&mut engine);
+        let handlers = runtime::handlers(&engine);
+        let users = handlers.iter().filter(|it| it.features.unwrap().user_namespaces);
+        let users: Vec<String> = users.map(|it| it.name.clone()).collect();
+        (users.join(","), runtime::features(Some(&engine)).mount_options)
+    };
+    let all = ",docker,runc";
+    let cases: [(&str, bool, fn(&mut EngineInfo)); 8] = [
+        (all, true, |_| {}),
+        (all, true, |engine| engine.default_runtime = RUNTIME.to_owned()),
+        (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
+        ("", true, |engine| engine.storage_driver = "btrfs".to_owned()),
+        ("", true, |engine| engine.kernel = "5.18.9".to_owned()),
+        ("", true, |engine| engine.security_options = vec!["name=userns".to_owned()]),
+        ("", false, |engine| engine.api = ApiVersion::new(42)),
+        ("", false, |engine| engine.default_runtime = "crun".to_owned()),
+    ];
+    for (at, (users, options, change)) in cases.into_iter().enumerate() {
+        assert_eq!(with(change), (users.to_owned(), options), "case {at}");
+    }
+    assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
         network::NetworkMode,
         record::{ContainerRecord, Process, SandboxRecord},
         time::Nanos,
+        user_namespace::{IdMapping, IdMappings},
     },
     translate::{
         parse::tests::sample,
@@ -36,6 +37,30 @@ fn a_ready_sandbox_has_its_request_and_its_addresses() {
     assert_eq!(options.network(), cri::NamespaceMode::Pod);
     assert_eq!(options.pid(), cri::NamespaceMode::Container);
     assert_eq!(options.ipc(), cri::NamespaceMode::Node);
+}
+
+#[test]
+fn users_and_mapped_mounts_are_shown_as_requested() {
+    let range = |host, length| IdMapping { host, length };
+    let users = IdMappings { uids: range(100_000, 65_536), gids: range(200_000, 65_536) };
+    let shown = |host_id| vec![cri::IdMapping { host_id, container_id: 0, length: 65_536 }];
+    let mut record = sandbox_record();
+    let options = |record: &SandboxRecord| {
+        sandbox::status(record).linux.unwrap().namespaces.unwrap().options.unwrap().userns_options
+    };
+    assert_eq!(options(&record), None);
+    Arc::make_mut(&mut record.document).spec.namespaces.users = Some(users);
+    let mode = cri::NamespaceMode::Pod.into();
+    let expected = cri::UserNamespace { mode, uids: shown(100_000), gids: shown(200_000) };
+    assert_eq!(options(&record), Some(expected));
+
+    let mut record = container_record(Process::Created);
+    let spec = &mut Arc::make_mut(&mut record.document).spec;
+    spec.mounts[0].id_mappings = Some(users);
+    spec.mounts[0].options = vec!["noexec".to_owned()];
+    let mount = status_of(&record, None).mounts.swap_remove(0);
+    assert_eq!((mount.uid_mappings, mount.gid_mappings), (shown(100_000), shown(200_000)));
+    assert_eq!(mount.mount_options, ["noexec"]);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! The files that tell our OCI runtime what to change in a container: written before a start, removed
+//! with the container.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tracing::warn;
+
+use super::error::ContainerError;
+use crate::{
+    error::chain,
+    host::error::HostError,
+    model::{engine::EngineInfo, id::SandboxId, oci_edits::OciEdits},
+    oci_runtime::directory::EditsDirectory,
+};
+
+/// The directory of the files, and where the user namespaces of pods are pinned. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct EditsFiles {
+    directory: EditsDirectory,
+    user_pins: PathBuf,
+}
+
+impl EditsFiles {
+    /// User namespaces are pinned below `run_dir`.
+    pub fn new(directory: EditsDirectory, run_dir: &Path) -> Self {
+        Self { directory, user_pins: run_dir.join("userns") }
+    }
+
+    /// Where the user namespace of a pod is pinned.
+    pub fn user_pin(&self, id: &SandboxId) -> PathBuf {
+        self.user_pins.join(id.as_str())
+    }
+
+    /// The pods that have a pin, or what is left of one.
+    pub async fn pinned(&self) -> Vec<SandboxId> {
+        let mut found = Vec::new();
+        let Ok(mut entries) = tokio::fs::read_dir(&self.user_pins).await else { return found };
+        while let Ok(Some(entry)) = entries.next_entry().await {
+            found.extend(entry.file_name().to_str().and_then(|id| SandboxId::try_from(id).ok()));
+        }
+        found
+    }
+
+    /// Writes the changes of a container of this engine, before it is started.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub async fn write(
+        &self,
+        id: &str,
+        edits: OciEdits,
+        engine: &EngineInfo,
+    ) -> Result<(), ContainerError> {
+        let edits = OciEdits { engine: engine.daemon_id.clone(), ..edits };
+        self.work(id, move |directory, id| directory.write(id, &edits)).await
+    }
+
+    /// Removes what there is of a container that has gone. A failure is logged: the sweep tries again.
+    pub async fn remove(&self, id: &str) {
+        if let Err(error) = self.work(id, EditsDirectory::remove).await {
+            let error = chain(&error);
+            warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");
+        }
+    }
+
+    /// The containers of this engine that have a directory, and what an ended server of any engine left
+    /// without a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, ContainerError> {
+        let engine = engine.daemon_id.clone();
+        let list = move |directory: &EditsDirectory, _: &str| {
+            let mut ids = directory.ids()?;
+            ids.retain(|id| match directory.read(id) {
+                Ok(Some(edits)) => edits.engine == engine,
+                Ok(None) => is_abandoned(&directory.of(id)),
+                Err(_) => false,
+            });
+            Ok(ids)
+        };
+        self.work("", list).await
+    }
+
+    /// Mounts and files block, so it is done on another thread.
+    async fn work<T: Send + 'static>(
+        &self,
+        id: &str,
+        work: impl FnOnce(&EditsDirectory, &str) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, ContainerError> {
+        let (directory, owner) = (self.directory.clone(), id.to_owned());
+        let path = directory.of(id);
+        let done = tokio::task::spawn_blocking(move || work(&directory, &owner)).await;
+        done.unwrap_or_else(|lost| Err(HostError::new("work on", &path, io::Error::other(lost))))
+            .map_err(|error| ContainerError::Edits { id: id.to_owned(), source: Arc::new(error) })
+    }
+}
+
+/// Nobody takes that long between the directory and its file.
+fn is_abandoned(directory: &Path) -> bool {
+    let age = directory.metadata().and_then(|facts| facts.modified());
+    age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
+}
+
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);

@@ -1,0 +1,54 @@
+//! When the files of our OCI runtime are written and swept.
+
+use tracing::warn;
+
+use super::{edits::EditsFiles, error::ContainerError, service::Containers};
+use crate::{
+    error::chain,
+    model::{oci_edits::RUNTIME, record::ContainerRecord},
+    translate::plan::oci_edits,
+};
+
+impl Containers {
+    /// What our OCI runtime is told.
+    pub const fn edits(&self) -> &EditsFiles {
+        &self.edits
+    }
+
+    /// Writes the changes of a container that is about to be started, if it has any.
+    pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
+        let snapshot = self.store.snapshot();
+        let engine = snapshot.described()?;
+        if !engine.runtimes.contains_key(RUNTIME) {
+            return Ok(());
+        }
+        let document = &record.document;
+        let pin = document.spec.users.map(|_| self.edits.user_pin(&document.sandbox));
+        let edits = oci_edits::container(&document.spec, &self.requested(record), engine, pin);
+        if edits.is_empty() {
+            return Ok(());
+        }
+        self.edits.write(record.id.as_str(), edits, engine).await
+    }
+
+    /// Removes what is left of containers that have gone. To be called when everything was inspected.
+    pub async fn sweep_edits(&self) {
+        let Some(engine) = self.store.snapshot().engine.clone() else { return };
+        let ids = match self.edits.ids(&engine).await {
+            Ok(ids) => ids,
+            Err(error) => {
+                let error = chain(&error);
+                warn!(error, "cannot list the files of the OCI runtime; retrying");
+                return;
+            }
+        };
+        for id in ids {
+            // A call that holds the lock writes or removes it itself.
+            let Some(_held) = self.locks.try_write(&id) else { continue };
+            let now = self.store.snapshot();
+            if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
+                self.edits.remove(&id).await;
+            }
+        }
+    }
+}

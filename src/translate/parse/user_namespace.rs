@@ -1,0 +1,99 @@
+//! User namespaces and id-mapped mounts: which ids of the pod are which ids of the host.
+//!
+//! Kubernetes gives a pod one range of ids, which begins with root. Nothing else is taken: a second
+//! range could map ids of another pod, or of the host.
+
+use super::{
+    error::{At, ParseError},
+    text,
+};
+use crate::{
+    model::user_namespace::{IdMapping, IdMappings},
+    wire::cri,
+};
+
+/// The users of a pod; none where they are the host's.
+pub(super) fn users(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseError> {
+    match cri::NamespaceMode::try_from(given.mode) {
+        Ok(cri::NamespaceMode::Node) if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
+        Ok(cri::NamespaceMode::Node) => {
+            Err(ParseError::invalid("the host's users cannot be mapped")).at("uids")
+        }
+        Ok(cri::NamespaceMode::Pod) => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
+        Ok(mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target)) => {
+            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name()))).at("mode")
+        }
+        Err(_) => {
+            let reason = format!("is not a known namespace mode: {}", given.mode);
+            Err(ParseError::invalid(reason)).at("mode")
+        }
+    }
+}
+
+/// The ids of a mount; none where it has the host's.
+pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseError> {
+    let (uids, gids) = (&given.uid_mappings, &given.gid_mappings);
+    if uids.is_empty() && gids.is_empty() {
+        return Ok(None);
+    }
+    both(uids, gids, ("uidMappings", "gidMappings")).map(Some)
+}
+
+/// Options of a mount that our runtime adds. Those that have a field of their own would contradict it,
+/// and those that are no flags would reach the file system.
+pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
+    if OPTIONS.contains(&option) {
+        return Ok(option.to_owned());
+    }
+    let reason = format!("is none of {}: {}", OPTIONS.join(", "), text::quoted(option));
+    Err(ParseError::invalid(reason))
+}
+
+fn both(
+    uids: &[cri::IdMapping],
+    gids: &[cri::IdMapping],
+    (uids_field, gids_field): (&str, &str),
+) -> Result<IdMappings, ParseError> {
+    Ok(IdMappings { uids: one(uids).at(uids_field)?, gids: one(gids).at(gids_field)? })
+}
+
+fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
+    let [range] = given else {
+        return Err(ParseError::invalid(format!("must be one range, not {}", given.len())));
+    };
+    range_of_pod(range).at("[0]")
+}
+
+fn range_of_pod(given: &cri::IdMapping) -> Result<IdMapping, ParseError> {
+    let refuse = |field, reason: &str| Err(ParseError::invalid(reason)).at(field);
+    let cri::IdMapping { host_id: host, container_id, length } = *given;
+    if container_id != 0 {
+        return refuse("container_id", "must be 0: the range begins with root");
+    }
+    if host == 0 {
+        return refuse("host_id", "must not be 0: that is the host's root");
+    }
+    if length == 0 {
+        return refuse("length", "must not be 0");
+    }
+    // The last number is no id.
+    if host.checked_add(length).is_none() {
+        return refuse("length", "goes beyond the host's ids");
+    }
+    Ok(IdMapping { host, length })
+}
+
+const OPTIONS: [&str; 12] = [
+    "noexec",
+    "exec",
+    "nosuid",
+    "suid",
+    "nodev",
+    "dev",
+    "noatime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+];

@@ -1,0 +1,121 @@
+//! What our OCI runtime changes in a container, because the Engine API has no field for it.
+//!
+//! It follows from the documents in the labels and from where namespaces are pinned, so it is made anew
+//! before each start.
+
+use std::path::PathBuf;
+
+use super::{
+    cgroup_files::{CgroupLimit, IfMissing, cgroup_files},
+    mounts::{POD_FILES, is_same_path},
+};
+use crate::model::{
+    container::{ContainerSpec, Mount},
+    engine::EngineInfo,
+    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace, VERSION},
+    resources::Resources,
+    sandbox::SandboxSpec,
+    user_namespace::IdMappings,
+};
+
+/// Where the namespaces of a pod with its own users are pinned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// The user namespace.
+    pub user: Option<PathBuf>,
+    /// The network namespace, where dockbridge makes it.
+    pub network: Option<PathBuf>,
+}
+
+/// The changes of a pause.
+pub fn sandbox(spec: &SandboxSpec, pins: Pins) -> OciEdits {
+    let Some(mappings) = spec.namespaces.users else { return none() };
+    OciEdits {
+        user_namespace: Some(UserNamespace { path: pins.user, mappings }),
+        network_namespace: pins.network,
+        mounts: POD_FILES.map(|file| mapped(file, mappings)).into(),
+        ..none()
+    }
+}
+
+/// The changes of a workload with these limits.
+pub fn container(
+    spec: &ContainerSpec,
+    limits: &Resources,
+    engine: &EngineInfo,
+    user_pin: Option<PathBuf>,
+) -> OciEdits {
+    let mut edits = none();
+    let ambient = spec.security.capabilities.ambient.iter();
+    edits.ambient_capabilities = ambient.map(|name| format!("CAP_{name}")).collect();
+    edits.mounts = spec.mounts.iter().filter_map(|mount| stated(mount, spec.users)).collect();
+    if let Some(mappings) = spec.users {
+        edits.user_namespace = Some(UserNamespace { path: user_pin, mappings });
+        let is_taken =
+            |file: &str| spec.mounts.iter().any(|it| is_same_path(&it.container_path, file));
+        let free = POD_FILES.into_iter().filter(|file| !is_taken(file));
+        edits.mounts.extend(free.map(|file| mapped(file, mappings)));
+        edits.bound_devices = moved_devices(spec);
+    }
+    limit(&mut edits, limits, engine);
+    edits
+}
+
+/// What the request says about a mount. An image has its owners mapped with the pod's users: kubelet
+/// says nothing about it.
+fn stated(mount: &Mount, users: Option<IdMappings>) -> Option<MountEdit> {
+    let of_pod = users.filter(|_| mount.image.is_some());
+    let edit = MountEdit {
+        destination: mount.container_path.clone(),
+        options: mount.options.clone(),
+        id_mappings: mount.id_mappings.or(of_pod),
+        is_id_mapping_optional: mount.id_mappings.is_none() && of_pod.is_some(),
+    };
+    (edit.id_mappings.is_some() || !edit.options.is_empty()).then_some(edit)
+}
+
+/// A file that everybody may read: without the mapping it belongs to nobody.
+fn mapped(file: &str, mappings: IdMappings) -> MountEdit {
+    MountEdit {
+        destination: file.to_owned(),
+        options: Vec::new(),
+        id_mappings: Some(mappings),
+        is_id_mapping_optional: true,
+    }
+}
+
+/// In a user namespace runc binds the host's device at the path of the container's, which is another
+/// device where the two paths differ.
+fn moved_devices(spec: &ContainerSpec) -> Vec<BoundDevice> {
+    let moved = spec.devices.iter().filter(|device| {
+        !device.container_path.is_empty()
+            && !is_same_path(&device.container_path, &device.host_path)
+    });
+    moved
+        .map(|device| BoundDevice {
+            host_path: device.host_path.clone(),
+            container_path: device.container_path.clone(),
+        })
+        .collect()
+}
+
+/// Limits without which the container must not run. The others are set after the start: the kernel
+/// may not have them, and kubelet sends them for every container.
+fn limit(edits: &mut OciEdits, limits: &Resources, engine: &EngineInfo) {
+    // A refusal was the plan's.
+    let files = cgroup_files(limits, engine).unwrap_or_default();
+    for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
+        match file.limit {
+            CgroupLimit::Unified(key) => drop(edits.unified.insert(key, file.value)),
+            CgroupLimit::Hugepages(size) => {
+                let bytes = limits.hugepage_limits.iter().find(|it| it.page_size == size);
+                edits.hugepage_limits.extend(bytes.map(|it| (size, it.limit)));
+            }
+            CgroupLimit::HugepageReservations(_) => {}
+        }
+    }
+}
+
+fn none() -> OciEdits {
+    OciEdits { version: VERSION, ..OciEdits::default() }
+}

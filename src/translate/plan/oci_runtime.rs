@@ -1,0 +1,85 @@
+//! Whether a container is created with our OCI runtime: where the request needs it, and never elsewhere.
+
+use super::error::PlanError;
+use crate::{
+    model::{
+        container::ContainerSpec,
+        document::SandboxDocument,
+        engine::EngineInfo,
+        network::NetworkMode,
+        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+    },
+    wire::docker::HostConfig,
+};
+
+/// Refuses a pod whose user namespace cannot be had.
+pub(super) fn check_sandbox(
+    document: &SandboxDocument,
+    engine: &EngineInfo,
+) -> Result<(), PlanError> {
+    if document.spec.namespaces.users.is_none() {
+        return Ok(());
+    }
+    let refused = |reason| PlanError::NeedsRuntime { field: USERS.to_owned(), reason };
+    engine.maps_users(&document.spec.handler).map_err(refused)?;
+    match document.network {
+        NetworkMode::Cni => Ok(()),
+        NetworkMode::Docker | NetworkMode::Host => {
+            Err(refused("needs CNI (--network cni): the engine makes its networks itself"))
+        }
+    }
+}
+
+/// Refuses what a workload asks for and cannot be had.
+pub(super) fn check_container(
+    spec: &ContainerSpec,
+    pod: &SandboxDocument,
+    engine: &EngineInfo,
+) -> Result<(), PlanError> {
+    if spec.users != pod.spec.namespaces.users {
+        let has = pod.spec.namespaces.users.is_some();
+        let pod = if has { "a user namespace of its own" } else { "the host's users" };
+        let field = "config.linux.security_context.namespace_options.userns_options";
+        return Err(PlanError::OtherUsers { field, pod });
+    }
+    let handler = &pod.spec.handler;
+    if spec.users.is_some() {
+        let refused = |reason| PlanError::NeedsRuntime { field: USERS.to_owned(), reason };
+        engine.maps_users(handler).map_err(refused)?;
+    }
+    match field(spec) {
+        None => Ok(()),
+        Some(field) => engine
+            .edits_runtime(handler)
+            .map_err(|reason| PlanError::NeedsRuntime { field, reason }),
+    }
+}
+
+/// Has the engine run a container with our runtime, where it has something to change and the engine
+/// has it. Without it, only limits are left, which are set after the start.
+pub(super) fn opt_in(host: &mut HostConfig, edits: &OciEdits, handler: &str, engine: &EngineInfo) {
+    if edits.is_empty() || engine.edits_runtime(handler).is_err() {
+        return;
+    }
+    host.runtime = Some(RUNTIME.to_owned());
+    let annotations = host.annotations.get_or_insert_default();
+    annotations.insert(REQUIRED.to_owned(), "1".to_owned());
+}
+
+/// The first field that only our runtime can do.
+fn field(spec: &ContainerSpec) -> Option<String> {
+    if !spec.security.capabilities.ambient.is_empty() {
+        return Some(AMBIENT.to_owned());
+    }
+    spec.mounts.iter().enumerate().find_map(|(at, mount)| {
+        let field = match (mount.id_mappings.is_some(), mount.options.is_empty()) {
+            (true, _) => "uidMappings",
+            (false, false) => "mount_options",
+            (false, true) => return None,
+        };
+        Some(format!("config.mounts[{at}].{field}"))
+    })
+}
+
+const USERS: &str = "config.linux.security_context.namespace_options.userns_options.mode";
+const AMBIENT: &str = "config.linux.security_context.capabilities.add_ambient_capabilities";
