@@ -69,7 +69,8 @@ fn our_runtime_is_announced_where_it_can_be_used() {
         (users.join(","), runtime::features(Some(&engine)).mount_options)
     };
     let all = ",docker,runc";
-    let cases: [(&str, bool, fn(&mut EngineInfo)); 8] = [
+    type Change = fn(&mut EngineInfo);
+    let cases: [(&str, bool, Change); 8] = [
         (all, true, |_| {}),
         (all, true, |engine| engine.default_runtime = RUNTIME.to_owned()),
         (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
