@@ -58,13 +58,9 @@ pub(super) async fn build(
         Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
     let network = start_network((settings, live), deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
-    let adopter = Adopter::new(
-        engine.clone(),
-        network.clone(),
-        checkpoints.clone(),
-        known,
-        &settings.run_dir,
-    );
+    let run_dir = &settings.run_dir;
+    let (owned, saved) = (network.clone(), checkpoints.clone());
+    let adopter = Adopter::new(engine.clone(), owned, saved, known, run_dir);
     let hooks = engines.lock_before_use(store_hooks(&logs, &adopter));
     let cgroups = Cgroups::default();
     let oom = OomDetector::load(cgroups.clone(), checkpoints.clone()).await;
