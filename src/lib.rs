@@ -65,6 +65,7 @@ pub mod oci_runtime;
 pub mod pause;
 pub mod rpc;
 pub mod sandbox;
+pub mod setup;
 pub mod stats;
 pub mod store;
 pub mod streaming;

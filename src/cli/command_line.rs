@@ -58,6 +58,9 @@ pub enum Command {
     /// Query the dockbridge that runs on this host
     #[command(help_template = DEBUG_HELP)]
     Debug(DebugArgs),
+    /// Register dockbridge-runtime with Docker, which lets pods have what the Engine API has no field
+    /// for: user namespaces, ambient capabilities, mount options
+    Setup(SetupArgs),
     /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
     Support,
     /// Print the version
@@ -105,6 +108,24 @@ pub struct CheckArgs {
     /// Print one JSON document: whether the host is ready, and each finding
     #[arg(long, conflicts_with = "pod")]
     pub json: bool,
+}
+
+/// What to register, and where.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetupArgs {
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Take the entry out again
+    #[arg(long, conflicts_with = "runtime")]
+    pub undo: bool,
+    /// The runtime that does the work: its name or absolute path [default: runc]
+    #[arg(long, value_name = "NAME")]
+    pub runtime: Option<String>,
+    /// Docker's configuration file [default: the one of the running dockerd, else
+    /// /etc/docker/daemon.json]
+    #[arg(long, value_name = "FILE")]
+    pub daemon_json: Option<PathBuf>,
 }
 
 /// A parsed command line.

@@ -11,7 +11,7 @@ use http::Method;
 use tokio::runtime;
 use tracing::warn;
 
-use super::command_line::{Command, Invocation};
+use super::command_line::{Command, Invocation, SetupArgs};
 use crate::{
     admin::{
         client::{self, ClientError},
@@ -26,6 +26,10 @@ use crate::{
     },
     engine::lock::EngineLocks,
     host::{capability, descriptors, heap, inherited_socket},
+    setup::{
+        command::{self as setup, Request},
+        error::SetupError,
+    },
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
@@ -66,6 +70,13 @@ pub fn execute(
             }
         }
         Command::Support => bug_report::report::write(&resolved, &warnings, out)?,
+        Command::Setup(args) => {
+            let SetupArgs { dry_run, undo, runtime, daemon_json } = args;
+            let request = Request { dry_run, undo, runtime, daemon_json };
+            if !setup::run(&resolved.settings.docker, &request, out)? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Check(args) => {
             let extra = Extras { takeover: args.takeover, pod: args.pod, json: args.json };
             if !check::run(&resolved.settings, extra, out)? {
@@ -109,8 +120,10 @@ fn ask_reload(
 
 /// Whether the reader of the output closed the pipe.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
-    let written = match error.downcast_ref() {
-        Some(ClientError::Output(source)) => Some(source),
+    let written = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(ClientError::Output(source)), _) | (_, Some(SetupError::Output(source))) => {
+            Some(source)
+        }
         _ => error.downcast_ref::<io::Error>(),
     };
     written.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     command_line::{
-        CheckArgs, Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs,
+        CheckArgs, Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs, SetupArgs,
     },
     execute,
 };
@@ -57,6 +57,12 @@ fn the_other_commands() {
         invocation(&["debug", "log-level", "debug"]).command,
         debug(DebugCommand::LogLevel { level })
     );
+    assert_eq!(invocation(&["setup"]).command, Command::Setup(SetupArgs::default()));
+    assert_eq!(
+        invocation(&["setup", "--undo", "--dry-run"]).command,
+        Command::Setup(SetupArgs { undo: true, dry_run: true, ..SetupArgs::default() })
+    );
+    assert!(CommandLine::try_parse_from(["dockbridge", "setup", "--undo", "--runtime=a"]).is_err());
     assert_eq!(invocation(&["version"]).command, Command::Version);
     assert_eq!(invocation(&["--buildinfo"]).command, Command::Version);
 }

@@ -89,7 +89,7 @@ fn effective(status: &str) -> Option<u64> {
 
 /// The pid of the process that listens on a socket, if it is visible in this pid namespace. Opens a
 /// connection and sends nothing.
-pub(super) fn listening_pid(socket: &Path) -> Option<u32> {
+pub fn listening_pid(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
     u32::try_from(pid).ok().filter(|pid| *pid != 0)

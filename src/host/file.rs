@@ -69,6 +69,34 @@ pub fn replace_for(
     }
 }
 
+/// Replaces a file of somebody else: its mode, its owner and a link that leads to it stay. An absent
+/// one, and its directory, are made for everybody to read. Survives a power loss.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(parent) = path.parent() {
+        ensure_directory(parent, 0o755)?;
+    }
+    let Ok(facts) = fs::metadata(path) else {
+        return replace_for(Readers::Everyone, path, bytes, Durability::Synced);
+    };
+    let draft = draft_of(path);
+    let done = write_draft(&draft, bytes, Readers::Owner, Durability::Synced).and_then(|()| {
+        // The owner first: a change of it takes set-user-id bits.
+        std::os::unix::fs::chown(&draft, Some(facts.uid()), Some(facts.gid()))
+            .and_then(|()| fs::set_permissions(&draft, facts.permissions()))
+            .and_then(|()| fs::rename(&draft, path))
+            .map_err(|e| HostError::new("replace", path, e))
+    });
+    if done.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    done?;
+    sync_parent(path)
+}
+
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
 /// power loss.
 ///

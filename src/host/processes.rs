@@ -82,6 +82,19 @@ impl Processes {
         process(pid, &self.text(pid, "stat")?)
     }
 
+    /// The words of its command line, the program first; none for one that has ended.
+    pub fn command_line(&self, pid: u32) -> Vec<String> {
+        let bytes = self.bytes(pid, "cmdline").unwrap_or_default();
+        let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|byte| *byte == 0);
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        if bytes.is_empty() { Vec::new() } else { words.collect() }
+    }
+
+    /// The file that a process runs; none for one that has ended or that we may not look at.
+    pub fn executable(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(self.path(pid, "exe")).ok()
+    }
+
     /// Whether a component of its cgroup path contains `name`.
     pub fn is_in_cgroup(&self, pid: u32, name: &str) -> bool {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))

@@ -3,7 +3,7 @@
 use super::source::PathUse;
 
 /// Every module with its level; an import must lead to a lower one.
-pub(crate) const LEVELS: [(&str, u8); 32] = [
+pub(crate) const LEVELS: [(&str, u8); 33] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
     ("model", 1),
@@ -20,6 +20,7 @@ pub(crate) const LEVELS: [(&str, u8); 32] = [
     ("network", 3),
     ("cdi", 3),
     ("store", 4),
+    ("setup", 4),
     ("logs", 4),
     ("exec", 4),
     ("image_files", 5),

@@ -86,3 +86,20 @@ fn many_writers_leave_one_whole_text() {
     assert!(texts.contains(&fs::read_to_string(&path).unwrap()));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn a_file_of_somebody_else_keeps_mode_and_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("real"), dir.path().join("link"));
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    replace_in_place(&link, b"new").unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+    let made = dir.path().join("etc/docker/daemon.json");
+    replace_in_place(&made, b"{}").unwrap();
+    assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}

@@ -1,0 +1,142 @@
+//! Finds the daemon and its file, shows what changes, writes it, and has the daemon read it.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    daemon_json::{self, Entry, PROGRAM},
+    difference::difference,
+    dockerd::{DaemonFlags, USUAL_FILE},
+    error::{DaemonJsonError, SetupError},
+    reading::{Daemon, Reached, Reading, Wanted},
+};
+use crate::{
+    host::{capability, file, processes::Processes},
+    model::oci_edits::RUNTIME,
+};
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Show the change only.
+    pub dry_run: bool,
+    /// Take our entry out.
+    pub undo: bool,
+    /// The runtime below, when it is another than runc.
+    pub runtime: Option<String>,
+    /// The file, when it is another than the daemon's.
+    pub daemon_json: Option<PathBuf>,
+}
+
+/// Registers the runtime with the engine behind `socket`, or takes it out. Returns whether the engine
+/// knows; an engine that does not run will know when it starts.
+///
+/// # Errors
+/// Nothing was changed, or the output cannot be written.
+pub fn run(socket: &Path, request: &Request, out: &mut impl Write) -> Result<bool, SetupError> {
+    let processes = Processes::new("/proc");
+    let daemon = find(&processes, socket);
+    let path = path(request, daemon.as_ref())?;
+    let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
+    let refused = |reason| SetupError::DaemonJson { path: path.clone(), reason };
+    let old = String::from_utf8(old).map_err(|_| refused(DaemonJsonError::NotText))?;
+    let changed = if request.undo {
+        daemon_json::without_entry(&old).map_err(refused)?
+    } else {
+        let entry = Entry::new(program(&processes)?, below(request)?);
+        let changed = daemon_json::with_entry(&old, &entry).map_err(refused)?;
+        if let Some(Daemon { pid, flags }) = &daemon
+            && flags.adds_runtimes
+        {
+            let (pid, program) = (*pid, entry.path);
+            return Err(SetupError::FlagsAndFile { pid, path, program });
+        }
+        changed
+    };
+    match &changed {
+        Some(new) => {
+            write!(out, "{}:\n{}", path.display(), difference(&old, new))?;
+            if request.undo {
+                writeln!(out, "{LEFT_BEHIND}")?;
+            }
+        }
+        None => {
+            let has = if request.undo { "has no" } else { "has the" };
+            writeln!(out, "{} {has} runtime {RUNTIME:?}", path.display())?;
+        }
+    }
+    if request.dry_run {
+        writeln!(out, "nothing was changed (--dry-run)")?;
+        return Ok(true);
+    }
+    if let Some(new) = &changed {
+        file::replace_in_place(&path, new.as_bytes())?;
+    }
+    let text = changed.as_deref().unwrap_or(&old);
+    let wanted = if request.undo { Wanted::Absent } else { Wanted::Present };
+    let reading = Reading { socket, path: &path, text, wanted, is_changed: changed.is_some() };
+    let Reached { is_done, told } = reading.run(&processes, daemon)?;
+    writeln!(out, "{told}")?;
+    Ok(is_done)
+}
+
+/// Who listens on the socket, if it is dockerd. Where systemd does, the only dockerd of the host is
+/// behind it.
+fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
+    let all = processes.find_services("dockerd");
+    let listener = capability::listening_pid(socket)?;
+    let pid = match all.as_slice() {
+        _ if all.contains(&listener) => listener,
+        [one] if listener == SYSTEMD => *one,
+        _ => return None,
+    };
+    Some(Daemon { pid, flags: DaemonFlags::read(&processes.command_line(pid)) })
+}
+
+fn path(request: &Request, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError> {
+    if let Some(path) = &request.daemon_json {
+        return Ok(path.clone());
+    }
+    let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
+    match &daemon.flags.config_file {
+        Some(path) if Path::new(path).is_relative() => {
+            Err(SetupError::RelativeFile { pid: daemon.pid, path: path.clone() })
+        }
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(PathBuf::from(USUAL_FILE)),
+    }
+}
+
+/// Our runtime: beside this program, or where packages have it.
+fn program(processes: &Processes) -> Result<String, SetupError> {
+    let own = processes.executable(std::process::id()).unwrap_or_default();
+    let (beside, usual) = (own.with_file_name(PROGRAM), Path::new(USUAL_PROGRAM));
+    let there = [beside.as_path(), usual].into_iter().find(|path| path.is_file());
+    let there = there.and_then(Path::to_str).map(str::to_owned);
+    there.ok_or(SetupError::NoProgram { beside, usual })
+}
+
+/// The runtime below, where it is one that can be run. Docker looks for names where the system has its
+/// programs.
+fn below(request: &Request) -> Result<Option<&str>, SetupError> {
+    let Some(name) = request.runtime.as_deref() else { return Ok(None) };
+    let is_there = match Path::new(name) {
+        path if path.is_absolute() => path.is_file(),
+        path => {
+            !name.contains('/')
+                && PROGRAMS.iter().any(|place| Path::new(place).join(path).is_file())
+        }
+    };
+    if is_there { Ok(Some(name)) } else { Err(SetupError::NoRuntime(name.to_owned())) }
+}
+
+const USUAL_PROGRAM: &str = "/usr/bin/dockbridge-runtime";
+const PROGRAMS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+/// Listens for services that are started by their socket.
+const SYSTEMD: u32 = 1;
+/// Far more than settings need.
+const MAX_FILE: u64 = 4 << 20;
+const LEFT_BEHIND: &str = "containers that were made with it do not start again: remove their pods";

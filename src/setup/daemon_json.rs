@@ -1,0 +1,224 @@
+//! The text of `daemon.json` with our runtime, and without it.
+//!
+//! The file is the administrator's: every other value stays byte for byte, and in its place. So the
+//! file and `runtimes` are read as lists of names and unread values, which are printed as they were.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::error::DaemonJsonError;
+use crate::model::oci_edits::RUNTIME;
+
+/// Our runtime as the engine is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Absolute path of `dockbridge-runtime`.
+    pub path: String,
+    /// Its arguments.
+    #[serde(rename = "runtimeArgs", default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+}
+
+impl Entry {
+    /// The entry for the program at `path`, with another runtime below it than runc.
+    pub fn new(path: String, below: Option<&str>) -> Self {
+        let below = below.filter(|name| *name != DEFAULT_BELOW);
+        let arguments = below.map(|name| vec![BELOW_FLAG.to_owned(), name.to_owned()]);
+        Self { path, arguments: arguments.unwrap_or_default() }
+    }
+
+    /// The runtime below; none if the arguments are not those that we write.
+    pub fn below(&self) -> Option<&str> {
+        match self.arguments.as_slice() {
+            [] => Some(DEFAULT_BELOW),
+            [flag, name] if flag == BELOW_FLAG => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether `dockbridge setup` could have written it, of this version or where it was before.
+    fn is_ours(&self) -> bool {
+        let name = self.path.rsplit('/').next();
+        name == Some(PROGRAM) && self.below().is_some()
+    }
+}
+
+/// Our entry of the file, if it has one.
+///
+/// # Errors
+/// The text is no such file, or the entry is not ours.
+pub fn entry(text: &str) -> Result<Option<Entry>, DaemonJsonError> {
+    let members = parse(text)?;
+    let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
+    ours(&runtimes)
+}
+
+/// The text with our entry; none if it has it already.
+///
+/// # Errors
+/// The text is no such file, or has another runtime of our name.
+pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJsonError> {
+    let members = parse(text)?;
+    let runtimes = runtimes(&members)?.unwrap_or_default();
+    if ours(&runtimes)?.as_ref() == Some(entry) {
+        return Ok(None);
+    }
+    let json = serde_json::to_string(entry).map_err(DaemonJsonError::Syntax)?;
+    let layout = Layout::of(text);
+    let runtimes = printed(&runtimes.replaced(RUNTIME, &json), &layout, 2);
+    Ok(Some(layout.file(&printed(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
+}
+
+/// The text without our entry, and without `runtimes` if nothing else is in it; none if it has none.
+///
+/// # Errors
+/// The text is no such file, the entry is not ours, or it is the engine's default runtime.
+pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
+    let members = parse(text)?;
+    let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
+    if ours(&runtimes)?.is_none() {
+        return Ok(None);
+    }
+    let is_default =
+        |value: &str| serde_json::from_str::<String>(value).is_ok_and(|it| it == RUNTIME);
+    if members.value(DEFAULT_RUNTIME).is_some_and(is_default) {
+        return Err(DaemonJsonError::IsDefault);
+    }
+    let layout = Layout::of(text);
+    let rest = runtimes.without(RUNTIME);
+    let members = if rest.0.is_empty() {
+        members.without(RUNTIMES)
+    } else {
+        members.replaced(RUNTIMES, &printed(&rest, &layout, 2))
+    };
+    Ok(Some(layout.file(&printed(&members, &layout, 1))))
+}
+
+/// The text with an empty `runtimes`, if it has none.
+pub fn with_runtimes(text: &str) -> Option<String> {
+    let members = parse(text).ok().filter(|members| members.value(RUNTIMES).is_none())?;
+    let layout = Layout::of(text);
+    Some(layout.file(&printed(&members.replaced(RUNTIMES, "{}"), &layout, 1)))
+}
+
+fn parse(text: &str) -> Result<Members, DaemonJsonError> {
+    // The engine takes an empty file for one without settings.
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    serde_json::from_str(text).map_err(DaemonJsonError::Syntax)
+}
+
+fn runtimes(members: &Members) -> Result<Option<Members>, DaemonJsonError> {
+    if members.0.iter().filter(|(name, _)| name == RUNTIMES).count() > 1 {
+        return Err(DaemonJsonError::Twice(RUNTIMES));
+    }
+    let Some(value) = members.value(RUNTIMES) else { return Ok(None) };
+    serde_json::from_str(value).map(Some).map_err(DaemonJsonError::Runtimes)
+}
+
+fn ours(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {
+    if runtimes.0.iter().filter(|(name, _)| name == RUNTIME).count() > 1 {
+        return Err(DaemonJsonError::Twice(RUNTIME));
+    }
+    let Some(value) = runtimes.value(RUNTIME) else { return Ok(None) };
+    let entry = serde_json::from_str(value).ok().filter(Entry::is_ours);
+    entry.map(Some).ok_or_else(|| DaemonJsonError::Foreign(value.to_owned()))
+}
+
+/// The members of an object in their order, values as they are written.
+#[derive(Clone, Debug, Default)]
+struct Members(Vec<(String, String)>);
+
+impl Members {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// With this value in the place of the one before, or at the end.
+    fn replaced(&self, name: &str, value: &str) -> Self {
+        let mut members = self.clone();
+        match members.0.iter_mut().find(|(own, _)| own == name) {
+            Some((_, old)) => value.clone_into(old),
+            None => members.0.push((name.to_owned(), value.to_owned())),
+        }
+        members
+    }
+
+    fn without(&self, name: &str) -> Self {
+        Self(self.0.iter().filter(|(own, _)| own != name).cloned().collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    members.push((name, value.get().to_owned()));
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// How the file is written: we write like it.
+struct Layout {
+    indent: String,
+    newline: &'static str,
+    ends_with_newline: bool,
+}
+
+impl Layout {
+    fn of(text: &str) -> Self {
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let first = text.lines().skip(1).find(|line| line.trim_start().starts_with('"'));
+        let indent = first.map_or(INDENT, |line| line.split('"').next().unwrap_or_default());
+        let ends_with_newline = text.trim().is_empty() || text.ends_with('\n');
+        Self { indent: indent.to_owned(), newline, ends_with_newline }
+    }
+
+    fn file(&self, object: &str) -> String {
+        let end = if self.ends_with_newline { self.newline } else { "" };
+        format!("{object}{end}")
+    }
+}
+
+/// An object with one member a line, `depth` levels deep.
+fn printed(members: &Members, layout: &Layout, depth: usize) -> String {
+    if members.0.is_empty() {
+        return "{}".to_owned();
+    }
+    let Layout { indent, newline, .. } = layout;
+    let line = |(name, value): &(String, String)| {
+        let name = serde_json::Value::from(name.as_str());
+        format!("{}{name}: {value}", indent.repeat(depth))
+    };
+    let lines: Vec<String> = members.0.iter().map(line).collect();
+    let lines = lines.join(&format!(",{newline}"));
+    format!("{{{newline}{lines}{newline}{}}}", indent.repeat(depth.saturating_sub(1)))
+}
+
+/// The name of the program that is registered.
+pub const PROGRAM: &str = "dockbridge-runtime";
+/// The runtime that does the work unless another is named.
+const DEFAULT_BELOW: &str = "runc";
+/// The flag of `dockbridge-runtime` that names another.
+const BELOW_FLAG: &str = "--dockbridge-runtime";
+const RUNTIMES: &str = "runtimes";
+const DEFAULT_RUNTIME: &str = "default-runtime";
+const INDENT: &str = "    ";

@@ -1,0 +1,36 @@
+//! The command line of dockerd, as far as it decides about `daemon.json`.
+
+/// What the flags say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonFlags {
+    /// `--config-file`.
+    pub config_file: Option<String>,
+    /// `--add-runtime` is given: with it, dockerd refuses `runtimes` in the file.
+    pub adds_runtimes: bool,
+}
+
+impl DaemonFlags {
+    /// Reads the words of a command line, the program first. The last of a repeated flag counts.
+    pub fn read(words: &[String]) -> Self {
+        let mut flags = Self::default();
+        let mut words = words.iter().skip(1);
+        while let Some(word) = words.next() {
+            let (name, attached) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), None),
+            };
+            match name {
+                "--config-file" => {
+                    flags.config_file =
+                        attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
+                }
+                "--add-runtime" => flags.adds_runtimes = true,
+                _ => {}
+            }
+        }
+        flags
+    }
+}
+
+/// Its file unless a flag names another.
+pub const USUAL_FILE: &str = "/etc/docker/daemon.json";

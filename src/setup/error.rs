@@ -1,0 +1,92 @@
+//! Why `dockbridge setup` changes nothing, for the operator's terminal.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::host::error::HostError;
+
+/// Why the text of `daemon.json` is not changed.
+#[derive(Debug, Error)]
+pub enum DaemonJsonError {
+    /// JSON is UTF-8.
+    #[error("not UTF-8, so it is no JSON")]
+    NotText,
+    /// No JSON object.
+    #[error("not a JSON object, so Docker refuses it too: {0}")]
+    Syntax(serde_json::Error),
+    /// `runtimes` is no object.
+    #[error("\"runtimes\" is not an object: {0}")]
+    Runtimes(serde_json::Error),
+    /// A name is there twice, and which of them counts is not ours to say.
+    #[error("\"{0}\" is there twice: remove one")]
+    Twice(&'static str),
+    /// Somebody else's runtime has our name.
+    #[error(
+        "there is a runtime \"dockbridge\" that dockbridge setup did not write: {0}; remove or \
+         rename it first"
+    )]
+    Foreign(String),
+    /// Docker would not start without its default runtime.
+    #[error("\"default-runtime\" is \"dockbridge\": name another one first")]
+    IsDefault,
+}
+
+/// A failed setup. Nothing was changed, unless it says so.
+#[derive(Debug, Error)]
+pub enum SetupError {
+    /// The file is not one that we change.
+    #[error("{}: {reason}", path.display())]
+    DaemonJson {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: DaemonJsonError,
+    },
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The program that is to be registered is missing.
+    #[error("there is no dockbridge-runtime: neither {} nor {}; make it a link to dockbridge",
+        beside.display(), usual.display())]
+    NoProgram {
+        /// Beside the running program.
+        beside: PathBuf,
+        /// Where packages have it.
+        usual: &'static Path,
+    },
+    /// The runtime below is missing.
+    #[error("there is no runtime {0}: install it, or give its absolute path")]
+    NoRuntime(String),
+    /// Docker takes runtimes from one place only.
+    #[error(
+        "dockerd (process {pid}) has --add-runtime in its command line, and does not start when its \
+         file has \"runtimes\" too: move those into {}, or add --add-runtime dockbridge={program} to \
+         the command line, and restart Docker", path.display()
+    )]
+    FlagsAndFile {
+        /// The daemon.
+        pid: u32,
+        /// Its file.
+        path: PathBuf,
+        /// Path of our program.
+        program: String,
+    },
+    /// Where a relative path begins is known to the daemon only.
+    #[error(
+        "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
+             --daemon-json"
+    )]
+    RelativeFile {
+        /// The daemon.
+        pid: u32,
+        /// As it was given.
+        path: String,
+    },
+    /// What was found cannot be told.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}

@@ -1,0 +1,156 @@
+//! Has the running daemon read its file.
+//!
+//! On SIGHUP dockerd takes the settings that are in its file; one that is absent stays as it was. So
+//! where the last runtime was taken out, the file has an empty list for as long as it is read.
+
+use std::{path::Path, time::Duration};
+
+use tokio::{
+    runtime,
+    time::{Instant, sleep},
+};
+
+use super::{
+    daemon_json,
+    dockerd::{DaemonFlags, USUAL_FILE},
+    error::SetupError,
+};
+use crate::{
+    engine::client::{Engine, Timeouts},
+    error::chain,
+    host::{
+        file::{self, is_same},
+        pidfd::{ProcessHandle, ProcessSignal},
+        processes::Processes,
+    },
+    model::oci_edits::RUNTIME,
+};
+
+/// The dockerd behind a socket.
+pub(super) struct Daemon {
+    pub(super) pid: u32,
+    pub(super) flags: DaemonFlags,
+}
+
+/// What the daemon should know afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Our runtime.
+    Present,
+    /// No runtime of ours.
+    Absent,
+}
+
+/// A file that is written, and is to be read.
+pub(super) struct Reading<'a> {
+    pub(super) socket: &'a Path,
+    pub(super) path: &'a Path,
+    /// What is in the file.
+    pub(super) text: &'a str,
+    pub(super) wanted: Wanted,
+    /// Whether that is new.
+    pub(super) is_changed: bool,
+}
+
+/// What came of it.
+pub(super) struct Reached {
+    /// Whether there is nothing left to do.
+    pub(super) is_done: bool,
+    /// For the operator.
+    pub(super) told: String,
+}
+
+impl Reached {
+    fn restart(why: &str) -> Self {
+        Self { is_done: false, told: format!("{why}: restart Docker") }
+    }
+}
+
+impl Reading<'_> {
+    /// Has the daemon read the file, and waits until it shows.
+    pub(super) fn run(
+        self,
+        processes: &Processes,
+        daemon: Option<Daemon>,
+    ) -> Result<Reached, SetupError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.ask(processes, daemon))
+    }
+
+    async fn ask(
+        self,
+        processes: &Processes,
+        daemon: Option<Daemon>,
+    ) -> Result<Reached, SetupError> {
+        let engine = Engine::new(self.socket.to_owned(), Timeouts::default());
+        if let Err(error) = engine.negotiate().await {
+            let told = format!("Docker reads it when it starts (now: {})", chain(&error));
+            return Ok(Reached { is_done: true, told });
+        }
+        if !self.is_changed && self.is_reached(&engine).await {
+            return Ok(self.reached());
+        }
+        let Some(Daemon { pid, flags }) = daemon else {
+            let why = format!("no dockerd of this host was found behind {}", self.socket.display());
+            return Ok(Reached::restart(&why));
+        };
+        let read = flags.config_file.unwrap_or_else(|| USUAL_FILE.to_owned());
+        if !is_same(Path::new(&read), self.path) {
+            let told = format!("dockerd (process {pid}) reads another file: {read}");
+            return Ok(Reached { is_done: false, told });
+        }
+        let passing = match self.wanted {
+            Wanted::Absent if !flags.adds_runtimes => daemon_json::with_runtimes(self.text),
+            Wanted::Absent | Wanted::Present => None,
+        };
+        if let Some(text) = &passing {
+            file::replace_in_place(self.path, text.as_bytes())?;
+        }
+        let reached = self.hang_up(processes, pid, &engine).await;
+        if passing.is_some() {
+            file::replace_in_place(self.path, self.text.as_bytes())?;
+        }
+        Ok(reached)
+    }
+
+    async fn hang_up(&self, processes: &Processes, pid: u32, engine: &Engine) -> Reached {
+        let process = processes.get(pid).map(|one| ProcessHandle::take(processes, one.who));
+        let asked = match process {
+            Some(Ok(Some(handle))) => handle.signal(ProcessSignal::HangUp),
+            Some(Err(error)) => Err(error),
+            Some(Ok(None)) | None => {
+                return Reached::restart(&format!("dockerd (process {pid}) has ended"));
+            }
+        };
+        if let Err(error) = asked {
+            let why = format!("dockerd (process {pid}) cannot be told to read it: {error}");
+            return Reached::restart(&why);
+        }
+        let end = Instant::now() + TIME_TO_READ;
+        while !self.is_reached(engine).await {
+            if Instant::now() > end {
+                let why = format!("dockerd (process {pid}) was told to read it, and did not");
+                return Reached::restart(&why);
+            }
+            sleep(INTERVAL).await;
+        }
+        self.reached()
+    }
+
+    async fn is_reached(&self, engine: &Engine) -> bool {
+        let info = engine.info().await;
+        let is_wanted = self.wanted == Wanted::Present;
+        info.is_ok_and(|info| info.runtimes.contains_key(RUNTIME) == is_wanted)
+    }
+
+    fn reached(&self) -> Reached {
+        let has = match self.wanted {
+            Wanted::Present => "has",
+            Wanted::Absent => "no longer has",
+        };
+        Reached { is_done: true, told: format!("Docker {has} the runtime {RUNTIME:?}") }
+    }
+}
+
+const TIME_TO_READ: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_millis(100);
