@@ -61,6 +61,7 @@ demo: build ## Show a pod go up and down, with the time each step took
 .PHONY: install
 install: release ## Install the release build and its units for systemd below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
+	$(AS_OWNER) ln -sf dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge-runtime
 	$(AS_OWNER) install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/dockbridge.{service,socket}
 	$(AS_OWNER) sed -i 's,^\(ExecStart\|ExecReload\)=/usr/,\1=$(PREFIX)/,' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 

@@ -35,6 +35,7 @@ tree=$room/$name
 examples=$tree/share/doc/dockbridge/examples
 cargo run --quiet --locked --example documents -- "$tree/share"
 install -D -m 755 "$built/$triple/release/dockbridge" "$tree/bin/dockbridge"
+ln -s dockbridge "$tree/bin/dockbridge-runtime"
 install -D -m 644 -t "$tree/lib/systemd/system" packaging/systemd/dockbridge.*
 sed -i 's|/usr/bin/dockbridge|/usr/local/bin/dockbridge|' "$tree"/lib/systemd/system/*
 install -D -m 644 -t "$examples/cri-docker" packaging/systemd/cri-docker.*
