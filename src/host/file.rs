@@ -193,6 +193,27 @@ pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     }
 }
 
+/// Makes a directory that only we and `group` can pass through, and only we can list or change; without
+/// a group only we. One that is there becomes so.
+///
+/// # Errors
+/// Not permitted, or something else has the name.
+pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
+            return Err(HostError::new("create directory", path, e));
+        }
+        _ => {}
+    }
+    // Closed before its group changes: the mode may be that of another group.
+    let closed = fs::set_permissions(path, Permissions::from_mode(0o700));
+    closed.map_err(|e| HostError::new("set the mode of", path, e))?;
+    let Some(group) = group else { return Ok(()) };
+    std::os::unix::fs::lchown(path, None, Some(group))
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o710)))
+        .map_err(|e| HostError::new("set the group of", path, e))
+}
+
 /// Whether a file or directory is ours, and nobody else can change it. A link is not.
 ///
 /// # Errors

@@ -74,7 +74,13 @@ impl Overlay {
             return None;
         }
         let mut found = Layers::default();
-        mount.options.split(',').for_each(|option| found.add(option));
+        // Commas of an SELinux context are within quotes.
+        let mut is_quoted = false;
+        let options = mount.options.split(|c| {
+            is_quoted ^= c == '"';
+            c == ',' && !is_quoted
+        });
+        options.for_each(|option| found.add(option));
         found.overlay(point)
     }
 

@@ -173,7 +173,7 @@ impl EditsDirectory {
     }
 
     /// Where the source of a mount is mounted.
-    fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
+    pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
         let directory = self.of(id).join(super::directory::MOUNTS);
         file::ensure_passable(&directory)?;
         Ok(directory.join(index.to_string()))

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Only root can write here, so a file is trusted without a signature, and a container is found by its
-//! id, which no other can have. Users mapped to a container can pass through the directories, not
-//! list them. The directory does not survive a reboot, and neither does a pod.
+//! id, which no other can have. Only root, and the group of a pod's mapped root, can pass through the
+//! directory of a container: other users of the host would reach set-user-ID programs of the image and
+//! volumes there. The directory does not survive a reboot, and neither does a pod.
 
 use std::{
     fs, io,
@@ -60,7 +61,8 @@ impl EditsDirectory {
     pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
         file::ensure_passable(&self.root)?;
         let directory = self.of(id);
-        file::ensure_passable(&directory)?;
+        let group = edits.user_namespace.as_ref().map(|user| user.mappings.gids.host);
+        file::ensure_passable_by(&directory, group)?;
         let path = self.file(id);
         let bytes = serde_json::to_vec(edits)
             .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;

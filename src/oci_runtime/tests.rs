@@ -228,6 +228,27 @@ fn edits_that_others_could_write_are_not_trusted() {
     assert!(refused.contains("newer"), "{refused}");
 }
 
+/// What is mounted there belongs to the pod: no other user of the host may pass.
+#[test]
+fn only_root_and_the_pods_root_reach_what_is_mounted() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (_folder, directory, _) = folders();
+    let user = UserNamespace { path: None, mappings: mappings() };
+    let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
+    if !nix::unistd::geteuid().is_root() {
+        return crate::skips::skip(crate::skips::Lack::SysAdmin);
+    }
+    for (edits, group, mode) in [(OciEdits::default(), 0, 0o700), (edits, 100_000, 0o710)] {
+        directory.write(ID, &edits).unwrap();
+        let facts = fs::metadata(directory.of(ID)).unwrap();
+        assert_eq!((facts.uid(), facts.mode() & 0o777), (nix::unistd::geteuid().as_raw(), mode));
+        assert_eq!(facts.gid(), group);
+        let mounts = directory.mount_point(ID, 0).unwrap();
+        let facts = fs::metadata(mounts.parent().unwrap()).unwrap();
+        assert_eq!(facts.mode() & 0o777, 0o711, "nobody else gets that far");
+    }
+}
+
 #[test]
 fn everything_of_a_container_is_removed() {
     let (_folder, directory, _) = folders();

@@ -54,7 +54,7 @@ pub enum SandboxError {
         source: Arc<HostError>,
     },
     /// The user namespace could not be made, pinned or unpinned.
-    #[error("user namespace of sandbox {id}")]
+    #[error("cannot prepare or release the user namespace of sandbox {id}")]
     UserNamespace {
         /// Docker id.
         id: String,

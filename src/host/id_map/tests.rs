@@ -132,6 +132,10 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(snapshots, Some(wanted));
     let new_calls = read("lowerdir+=/c/s/2/fs,lowerdir+=/c/s/1/fs,upperdir=/c/s/3/fs", "/m");
     assert_eq!(new_calls.unwrap().lower, paths(&["2/fs", "1/fs"]));
+    // An SELinux context has commas.
+    let context = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
+    let labelled = read(&format!("{context},lowerdir=/d/l/A,upperdir=/d/x/diff"), "/d/x/merged");
+    assert_eq!(labelled.unwrap().options, [context]);
     for strange in ["lowerdir=/a/b/c:/other/b/c,upperdir=/a/x/diff", "lowerdir+=/x", ""] {
         assert_eq!(read(strange, "/d/overlay2/x/merged"), None, "{strange}");
     }
