@@ -218,7 +218,9 @@ pub(crate) async fn with_one_process_table(world: World) -> Outcome {
 pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_names_and_dns").await?;
     let mut pod = stage.recipes.pod("named");
-    pod.hostname = "a-name-of-its-own".to_owned();
+    // One label as long as the kernel holds: Kubernetes' hostnameOverride may be that.
+    let hostname = format!("a-name-of-its-own-{}", "x".repeat(46));
+    pod.hostname.clone_from(&hostname);
     pod.dns_config = Some(cri::DnsConfig {
         servers: vec!["10.10.10.10".to_owned(), "10.10.10.11".to_owned()],
         searches: vec!["story.svc.cluster.local".to_owned(), "svc.cluster.local".to_owned()],
@@ -236,12 +238,12 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
         "nameserver 10.10.10.11",
         "search story.svc.cluster.local svc.cluster.local",
         "options ndots:8",
-        "a-name-of-its-own",
-        "file a-name-of-its-own",
+        hostname.as_str(),
+        &format!("file {hostname}"),
     ] {
         ensure!(seen.lines().any(|found| found == line), "no line {line:?} in\n{seen}");
     }
-    let own = |line: &str| line.starts_with(&address) && line.contains("a-name-of-its-own");
+    let own = |line: &str| line.starts_with(&address) && line.contains(&hostname);
     ensure!(seen.lines().any(own), "the hosts file does not name {address}:\n{seen}");
     stage.cri.clear().await?;
     stage.leaves_nothing().await

@@ -26,8 +26,9 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// A host name the kernel can hold: labels of at most 63 bytes, 64 in all. It may end with a dot: so
-/// does `setHostnameAsFQDN` of a pod with a subdomain where kubelet's cluster domain is empty.
+/// A host name the kernel can hold: 64 bytes. It may end with a dot: so does `setHostnameAsFQDN` of a
+/// pod with a subdomain where kubelet's cluster domain is empty. A label may be longer than DNS
+/// allows: Kubernetes does not bound the labels of `hostnameOverride`.
 pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
@@ -67,7 +68,7 @@ pub(super) fn port(
 }
 
 fn is_label(label: &str) -> bool {
-    (1..=MAX_LABEL).contains(&label.len())
+    !label.is_empty()
         && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
         && !label.starts_with('-')
         && !label.ends_with('-')
@@ -112,6 +113,5 @@ fn cidr(range: &str) -> Result<String, ParseError> {
 
 /// `__NEW_UTS_LEN` of the kernel.
 const MAX_HOSTNAME: usize = 64;
-const MAX_LABEL: usize = 63;
 /// Far above the two (one per family) that a node has.
 const MAX_CIDRS: usize = 16;

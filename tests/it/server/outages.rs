@@ -1,7 +1,11 @@
 //! An engine that is not there, goes, comes back as another one, babbles or freezes.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
+use tokio::{net::UnixDatagram, process::Command, time::timeout};
 use tonic::Code;
 
 use crate::support::{
@@ -27,6 +31,33 @@ async fn down_at_the_start() {
     bridge.until_ready(true).await;
     bridge.run(&pod("p")).await.unwrap();
     bridge.clear(&docker).await;
+}
+
+/// Docker has listed everything, and an inspect that recovery waits for hangs.
+#[tokio::test]
+async fn a_slow_recovery_is_not_reported_as_a_docker_that_does_not_answer() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    bridge.run(&pod("p")).await.unwrap();
+    let node = bridge.stop().await;
+    docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
+    let notify = UnixDatagram::bind(node.path("notify")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dockbridge"));
+    command.args(["serve", "--network", "docker", "--streaming-addr", "127.0.0.1:0"]);
+    for (flag, name) in [("--listen", "cri.sock"), ("--state-dir", "state"), ("--run-dir", "run")] {
+        command.arg(flag).arg(node.path(name));
+    }
+    command.arg("--docker").arg(docker.socket()).env("NOTIFY_SOCKET", node.path("notify"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut serving = command.spawn().unwrap();
+    timeout(LONG, notify.recv(&mut [0; 64])).await.expect("it is ready").unwrap();
+    assert!(docker.count("GET /containers/*/json") > 0, "nothing was to be recovered");
+    serving.kill().await.unwrap();
+    let ended = serving.wait_with_output().await.unwrap();
+    let said = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+    let blamed = |line: &&str| line.contains("has not listed") || line.contains("not answer");
+    assert!(said.contains("serves the container runtime interface"), "{said}");
+    assert_eq!(said.lines().find(blamed), None, "{said}");
 }
 
 #[tokio::test]

@@ -34,6 +34,13 @@ fn a_host_name_may_end_with_a_dot() {
     assert_eq!(sandbox(&named).hostname, "a.sub.ns.svc.");
 }
 
+/// Kubernetes bounds the whole of hostnameOverride, as the kernel does, and no single label.
+#[test]
+fn a_host_name_may_be_one_label_as_long_as_the_kernel_holds() {
+    let named = cri::PodSandboxConfig { hostname: "a".repeat(64), ..sample::sandbox() };
+    assert_eq!(sandbox(&named).hostname, "a".repeat(64));
+}
+
 #[test]
 fn every_field_of_a_sandbox_arrives() {
     let spec = sandbox(&sample::sandbox());

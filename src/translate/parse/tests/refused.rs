@@ -92,7 +92,7 @@ fn sandbox_identity_and_paths() {
         ("config.metadata.namespace", INVALID, |c| metadata(c).namespace.clear()),
         ("config.metadata.uid", INVALID, |c| metadata(c).uid = "a\0b".to_owned()),
         ("config.metadata.uid", INVALID, |c| metadata(c).uid.clear()),
-        ("config.hostname", INVALID, |c| c.hostname = "a".repeat(64)),
+        ("config.hostname", INVALID, |c| c.hostname = "a".repeat(65)),
         ("config.hostname", INVALID, |c| c.hostname = format!("{}.b", "a".repeat(63))),
         ("config.hostname", INVALID, |c| c.hostname = "a..b".to_owned()),
         ("config.hostname", INVALID, |c| c.hostname = "a..".to_owned()),
