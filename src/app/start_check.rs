@@ -6,7 +6,11 @@ use tokio::{net::UnixStream, time::sleep};
 use tracing::warn;
 
 use crate::{
-    check::{finding::Severity, host},
+    check::{
+        finding::{Finding, Severity},
+        host,
+        subject::Subject,
+    },
     config::settings::Settings,
     engine::lock::EngineLocks,
 };
@@ -17,11 +21,30 @@ pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
         sleep(AGAIN).await;
     }
     let found = host::examine(&settings, &locks, false).await.findings;
-    for finding in found.0.iter().filter(|finding| finding.severity == Severity::Fail) {
+    for finding in found.0.iter().filter(|finding| is_logged(finding)) {
         let (seen, advice) = (&finding.seen, &finding.advice);
         warn!(subject = %finding.subject, seen, advice, "this host is not ready: pods will fail");
     }
 }
 
+/// Who serves the engine is left out: it is this server, whose name may not stand in the lock's file yet,
+/// and a second one ends with an error of its own.
+fn is_logged(finding: &Finding) -> bool {
+    finding.severity == Severity::Fail && finding.subject != Subject::Server
+}
+
 /// The socket of an engine that starts appears within some seconds.
 const AGAIN: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_logged_but_not_that_the_engine_is_served() {
+        let fail = |subject| Finding::fail(subject, "seen".to_owned(), "advice");
+        assert!(is_logged(&fail(Subject::Engine)));
+        assert!(!is_logged(&fail(Subject::Server)));
+        assert!(!is_logged(&Finding::warn(Subject::Engine, "seen".to_owned(), "advice")));
+    }
+}

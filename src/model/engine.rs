@@ -137,8 +137,8 @@ impl EngineInfo {
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
-                "the engine's API has no field for it, and its OCI runtime can do it from \
-                        Docker 24.0 on",
+                "the engine's API has no field for it; dockbridge's OCI runtime, which can do it, \
+                        needs Docker 24.0 or newer",
             );
         }
         if !self.runtimes.contains_key(oci_edits::RUNTIME) {
