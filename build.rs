@@ -1,12 +1,23 @@
-//! Compiles `proto/api.proto` into the CRI types and services, without a system `protoc`.
+//! Compiles `proto/api.proto` into the CRI types and services, and `proto/nri.proto` into the messages
+//! of NRI, without a system `protoc`.
 //!
 //! protox is pure Rust: Debian's protoc rejects the `debug_redact` option the interface uses.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=proto/api.proto");
+    println!("cargo:rerun-if-changed=proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    cri(&out)?;
+    nri(&out)
+}
+
+fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("api.proto")?;
     // The test that compares the interface with its published facts reads this. It is written by
@@ -42,6 +53,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Credentials must not reach a log through `{:?}`.
         .skip_debug(["runtime.v1.AuthConfig"])
         .compile_fds(files)?;
+    Ok(())
+}
+
+/// Messages only: the calls travel over ttrpc, which is not gRPC.
+fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.include_imports(true).open_file("nri.proto")?;
+    fs::write(out.join("nri.descriptors"), compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .build_server(false)
+        .btree_map(".")
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Compares the compiled interface with the published facts of CRI v1, row by row and in both
-//! directions: `proto/api.proto` is written by us, so nothing else proves that it is the CRI.
+//! Compares the compiled interfaces with the published facts of CRI v1 and NRI v1alpha1, row by row and
+//! in both directions: `proto/*.proto` are written by us, so nothing else proves what they are.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,43 +8,66 @@ use std::collections::BTreeSet;
 use descriptor::{EnumType, Field, File, FileSet, Message, Method, Service};
 use prost::Message as _;
 
-/// kind, parent, number, label, type, name, flags; tabs between.
-const FACTS: &str = include_str!("fixtures/cri/v1-interface.tsv");
+/// An interface: our text, what was compiled of it, and the facts as rows of kind, parent, number,
+/// label, type, name, flags; tabs between.
+struct Interface {
+    package: &'static str,
+    text: &'static str,
+    compiled: &'static [u8],
+    facts: &'static str,
+}
+
+const INTERFACES: [Interface; 2] = [
+    Interface {
+        package: "runtime.v1",
+        text: include_str!("../proto/api.proto"),
+        compiled: dockbridge::wire::cri::DESCRIPTORS,
+        facts: include_str!("fixtures/cri/v1-interface.tsv"),
+    },
+    Interface {
+        package: "nri.pkg.api.v1alpha1",
+        text: include_str!("../proto/nri.proto"),
+        compiled: dockbridge::wire::nri::DESCRIPTORS,
+        facts: include_str!("fixtures/nri/v1alpha1-interface.tsv"),
+    },
+];
 
 #[test]
 fn every_fact_is_in_the_interface_and_nothing_else() {
-    let facts: BTreeSet<String> =
-        FACTS.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
-    let ours: BTreeSet<String> = compiled().into_iter().collect();
-    assert_eq!(facts.len(), FACTS.lines().count() - 2, "a fact stands twice");
-    let missing: Vec<&String> = facts.difference(&ours).collect();
-    let invented: Vec<&String> = ours.difference(&facts).collect();
-    assert!(
-        missing.is_empty() && invented.is_empty(),
-        "missing: {missing:#?}\nnot CRI: {invented:#?}"
-    );
+    for Interface { package, compiled, facts: rows, .. } in &INTERFACES {
+        let facts: BTreeSet<String> =
+            rows.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+        let ours: BTreeSet<String> = rows_of_compiled(package, compiled).into_iter().collect();
+        assert_eq!(facts.len(), rows.lines().count() - 2, "a fact stands twice");
+        let missing: Vec<&String> = facts.difference(&ours).collect();
+        let invented: Vec<&String> = ours.difference(&facts).collect();
+        assert!(
+            missing.is_empty() && invented.is_empty(),
+            "{package} lacks: {missing:#?}\nand invents: {invented:#?}"
+        );
+    }
 }
 
 #[test]
 fn every_rpc_and_message_is_explained() {
-    let text = include_str!("../proto/api.proto");
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let bare: Vec<&str> = lines
-        .windows(2)
-        .filter(|pair| {
-            ["service ", "rpc ", "message ", "enum "].iter().any(|word| pair[1].starts_with(word))
-        })
-        .filter(|pair| !pair[0].starts_with("//"))
-        .map(|pair| pair[1])
-        .collect();
-    assert!(bare.is_empty(), "without a comment: {bare:#?}");
+    for Interface { package, text, .. } in &INTERFACES {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let words = ["service ", "rpc ", "message ", "enum "];
+        let bare: Vec<&str> = lines
+            .windows(2)
+            .filter(|pair| words.iter().any(|word| pair[1].starts_with(word)))
+            .filter(|pair| !pair[0].starts_with("//"))
+            .map(|pair| pair[1])
+            .collect();
+        assert!(bare.is_empty(), "{package} without a comment: {bare:#?}");
+    }
 }
 
 /// The compiled interface in the form of the facts.
-fn compiled() -> Vec<String> {
-    let set = FileSet::decode(dockbridge::wire::cri::DESCRIPTORS).unwrap();
+fn rows_of_compiled(package: &str, compiled: &[u8]) -> Vec<String> {
+    let set = FileSet::decode(compiled).unwrap();
     let [file] = set.files.as_slice() else { panic!("one file is expected") };
-    assert_eq!((file.package.as_str(), file.syntax.as_str()), ("runtime.v1", "proto3"));
+    assert_eq!((file.package.as_str(), file.syntax.as_str()), (package, "proto3"));
     rows_of(file)
 }
 
@@ -119,13 +142,16 @@ fn kind(field: &Field) -> String {
         11 | 14 => short(&field.type_name),
         12 => "bytes",
         13 => "uint32",
-        other => panic!("{}: type {other} is not used by CRI", field.name),
+        other => panic!("{}: type {other} is used by no interface", field.name),
     };
     name.to_owned()
 }
 
 fn short(name: &str) -> &str {
-    name.trim_start_matches(".runtime.v1.")
+    let names = INTERFACES.iter().find_map(|interface| {
+        name.strip_prefix('.')?.strip_prefix(interface.package)?.strip_prefix('.')
+    });
+    names.unwrap_or(name)
 }
 
 fn row(columns: [&str; 7]) -> String {

@@ -1,5 +1,6 @@
-//! The messages of both protocols as they are: CRI's over gRPC and Docker's JSON bodies. No logic here;
-//! `translate` turns them into `model` and back.
+//! The messages of the protocols as they are: CRI's over gRPC, Docker's JSON bodies, and those that NRI
+//! plugins are sent. No logic here; `translate` turns them into `model` and back.
 
 pub mod cri;
 pub mod docker;
+pub mod nri;

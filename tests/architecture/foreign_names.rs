@@ -9,12 +9,17 @@ struct Foreign {
     only: &'static [&'static str],
 }
 
-const FOREIGN: [Foreign; 10] = [
+const FOREIGN: [Foreign; 11] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
         // `check` is a client of the socket; `app` hands the services to the listener.
         only: &["wire::cri", "translate::parse", "translate::render", "rpc", "check", "app"],
+    },
+    Foreign {
+        what: "NRI messages",
+        paths: &["crate::wire::nri"],
+        only: &["wire::nri", "translate", "nri"],
     },
     Foreign {
         what: "Docker bodies",
@@ -25,7 +30,7 @@ const FOREIGN: [Foreign; 10] = [
     Foreign {
         what: "gRPC",
         paths: &["tonic", "tonic_prost", "prost"],
-        only: &["wire::cri", "rpc", "check", "app", "telemetry::otlp"],
+        only: &["wire::cri", "wire::nri", "nri", "rpc", "check", "app", "telemetry::otlp"],
     },
     Foreign {
         what: "HTTP clients",
