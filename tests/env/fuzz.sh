@@ -48,10 +48,11 @@ build() {
 }
 
 run() {
-    local seconds=${TIME:-600} target bad=0 targets=("$@")
-    [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
+    local seconds=${TIME:-600} target bad=0 targets=("$@") all
+    all=$("$fuzzer" --list)
+    [ $# -gt 0 ] || mapfile -t targets <<<"$all"
     for target in "${targets[@]}"; do
-        "$fuzzer" --list | grep -qxF -- "$target" || { echo "no target $target; there are: $("$fuzzer" --list | xargs)" >&2 && return 2; }
+        grep -qxF -- "$target" <<<"$all" || { echo "no target $target; there are: $(xargs <<<"$all")" >&2 && return 2; }
     done
     printf '%-16s %8s %14s %10s %10s %8s %s\n' target seconds executions 'per second' coverage inputs findings
     for target in "${targets[@]}"; do one "$target" "$seconds" || bad=1; done
