@@ -5,7 +5,7 @@ use tracing::warn;
 use super::{edits::EditsFiles, error::ContainerError, service::Containers};
 use crate::{
     error::chain,
-    model::{oci_edits::RUNTIME, record::ContainerRecord},
+    model::{id::SandboxId, oci_edits::RUNTIME, record::ContainerRecord},
     translate::plan::oci_edits,
 };
 
@@ -33,16 +33,7 @@ impl Containers {
 
     /// Removes what is left of containers that have gone. To be called when everything was inspected.
     pub async fn sweep_edits(&self) {
-        let Some(engine) = self.store.snapshot().engine.clone() else { return };
-        let ids = match self.edits.ids(&engine).await {
-            Ok(ids) => ids,
-            Err(error) => {
-                let error = chain(&error);
-                warn!(error, "cannot list the files of the OCI runtime; retrying");
-                return;
-            }
-        };
-        for id in ids {
+        for id in self.edited().await {
             // A call that holds the lock writes or removes it itself.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
@@ -50,5 +41,20 @@ impl Containers {
                 self.edits.remove(&id).await;
             }
         }
+    }
+
+    /// The sandboxes for which there are such files. They may be gone.
+    pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
+        let ids = self.edited().await;
+        ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()
+    }
+
+    async fn edited(&self) -> Vec<String> {
+        let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
+        self.edits.ids(&engine).await.unwrap_or_else(|error| {
+            let error = chain(&error);
+            warn!(error, "cannot list the files of the OCI runtime; retrying");
+            Vec::new()
+        })
     }
 }

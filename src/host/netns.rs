@@ -21,7 +21,7 @@ use nix::{
     ifaddrs::getifaddrs,
     libc,
     mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, setns},
+    sched::{CloneFlags, setns, unshare},
     sys::{
         socket::{AddressFamily, SockFlag, SockType, socket},
         statfs::{NSFS_MAGIC, statfs},
@@ -60,6 +60,25 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     }
     unpin(at)?;
     Err(HostError::new("pin", &source, io::Error::other("the process ended meanwhile")))
+}
+
+/// Makes a network namespace and pins it at `at`; nobody else is in it. A pin left at `at` is replaced.
+///
+/// # Errors
+/// Not permitted, or the kernel is at a limit (`user.max_net_namespaces`).
+pub fn make(at: &Path) -> Result<(), HostError> {
+    unpin(at)?;
+    let made = on_own_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        Ok(mount_pin(Path::new(OF_THREAD), at))
+    });
+    made.map_err(|e| HostError::new("make", Path::new(OF_THREAD), e))?
+}
+
+/// Whether the process `pid` is in the network namespace that is pinned at `at`.
+pub fn is_of(pid: u32, at: &Path) -> bool {
+    let of_process = identity(Path::new(&format!("/proc/{pid}/ns/net")));
+    of_process.is_ok_and(|process| identity(at).is_ok_and(|pinned| process == pinned))
 }
 
 /// Pins at `at`, too, what is pinned at `old`; a pin that is at `at` stays. Whether `old` is another
@@ -157,15 +176,19 @@ pub fn within<T: Send>(
 ) -> Result<T, HostError> {
     let fail = |e: io::Error| HostError::new("work in network namespace", at, e);
     let namespace = open(at)?;
-    let entered = thread::scope(|scope| {
-        let body = || {
-            setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-            work()
-        };
-        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, body)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
+    let entered = on_own_thread(|| {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        work()
     });
     entered.map_err(fail)
+}
+
+/// For work that changes the namespace of its thread, which ends with it.
+fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
+    })
 }
 
 fn open(at: &Path) -> Result<File, HostError> {
@@ -242,6 +265,7 @@ mod ioctl {
 use ioctl::{read_flags, write_flags};
 
 const OWN: &str = "/proc/self/ns/net";
+const OF_THREAD: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: &[u8] = b"lo";
 const UP: libc::c_short = 1;
 const MAX_STACKED: usize = 16;

@@ -61,6 +61,15 @@ pub enum SandboxError {
         /// The kernel's error.
         source: Arc<HostError>,
     },
+    /// The pause container is in another network namespace than the one made for it.
+    #[error(
+        "the pause container of sandbox {id} did not join its network namespace: the engine's runtime \
+         \"dockbridge\" is not dockbridge-runtime, or an old one; run `dockbridge setup`"
+    )]
+    OtherNamespace {
+        /// The sandbox.
+        id: String,
+    },
     /// Several steps failed.
     #[error("{}", joined(causes))]
     Several {
@@ -107,7 +116,7 @@ impl SandboxError {
         match self {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
             Self::NotFound { .. } => Kind::NotFound,
-            Self::Ended { .. } => Kind::FailedPrecondition,
+            Self::Ended { .. } | Self::OtherNamespace { .. } => Kind::FailedPrecondition,
             Self::Pin { source, .. } | Self::UserNamespace { source, .. } => source.kind(),
             Self::Lost(_) => Kind::Internal,
             Self::Several { causes } => causes.first().map_or(Kind::Internal, Self::kind),

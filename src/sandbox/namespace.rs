@@ -27,6 +27,23 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
+    /// Makes the namespace and pins it.
+    pub(super) async fn make_network(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        self.mount(id, netns::make).await
+    }
+
+    /// Fails if the process `pid` is not in the pinned namespace: plugins have connected that one.
+    pub(super) async fn ensure_in_made_namespace(
+        &self,
+        id: &SandboxId,
+        pid: u32,
+    ) -> Result<(), SandboxError> {
+        match self.mount(id, move |at| Ok(netns::is_of(pid, at))).await? {
+            true => Ok(()),
+            false => Err(SandboxError::OtherNamespace { id: id.to_string() }),
+        }
+    }
+
     /// Whether the namespace is pinned.
     pub(super) async fn is_pinned(&self, id: &SandboxId) -> bool {
         let at = self.pin_of(id);

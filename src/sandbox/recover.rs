@@ -45,7 +45,6 @@ impl Sandboxes {
     /// has CNI plugins collect garbage. To be called when everything was inspected.
     pub async fn clean_up(&self) {
         self.deps.containers.restore_limits().await;
-        self.deps.containers.sweep_edits().await;
         let snapshot = self.deps.store.snapshot();
         for id in self.leftovers(&snapshot).await {
             if let Err(error) = self.remove_leftover(&id).await {
@@ -53,6 +52,7 @@ impl Sandboxes {
                 warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
             }
         }
+        self.deps.containers.sweep_edits().await;
         if self.mode == NetworkMode::Cni {
             self.collect_garbage().await;
         }
@@ -172,10 +172,12 @@ impl Sandboxes {
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
         let pinned = self.deps.containers.edits().pinned().await;
+        let made = self.deps.containers.edited_sandboxes().await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
             .into_iter()
             .chain(pinned)
+            .chain(made)
             .chain(obsolete)
             .filter(|id| is_unknown(snapshot, id))
             .collect()

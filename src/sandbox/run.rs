@@ -4,9 +4,12 @@
 //! create ─▶ intent on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
 //!    └─ each step pushes its undo; after a crash the intent is undone ─┘
 //! ```
+//!
+//! With our OCI runtime the namespace is made and pinned before the start, and CNI ADD runs beside it.
 
 use std::sync::Arc;
 
+use futures_util::future::OptionFuture;
 use rand::Rng;
 use tracing::{info, warn};
 
@@ -30,7 +33,11 @@ use crate::{
     },
     network::service::Attached,
     store::settings::SYNC_TIMEOUT,
-    translate::plan::{self, input::SandboxInput, sandbox::SandboxPlan},
+    translate::plan::{
+        self,
+        input::SandboxInput,
+        sandbox::{NetworkNamespace, SandboxPlan},
+    },
 };
 
 impl Sandboxes {
@@ -128,7 +135,6 @@ impl Sandboxes {
         undo.hold(self.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin(&sandbox).await });
-        self.make_namespaces(&id, &plan.document.spec).await?;
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
         } else {
@@ -141,6 +147,9 @@ impl Sandboxes {
     /// Starts the pause container and connects its namespace. The intent is on disk before any
     /// plugin runs; it is written while the container starts. The inspect it needs comes before:
     /// the engine does not answer an inspect while it starts the container.
+    ///
+    /// The error of the start comes before that of a plugin: plugins fail in a namespace whose pod
+    /// has gone.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -148,29 +157,53 @@ impl Sandboxes {
         undo: &mut Undo,
     ) -> Result<(), SandboxError> {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
-        let (prepared, inspected) = tokio::join!(
+        let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
             self.deps.store.refresh_container(id.as_str()),
+            self.make_namespaces(id, plan),
         );
         let intent = prepared?;
         inspected?;
+        made?;
         let record = self.record(id)?;
         let (service, sandbox, undone) = (self.clone(), id.clone(), intent.clone());
         undo.push(
             "disconnect the network",
             async move { service.release(&sandbox, &undone).await },
         );
-        let (intended, started) = tokio::join!(
-            self.save_attachment(&record, Attachment::Adding(intent.clone()), Durability::Synced),
-            self.deps.engine.start_container(id.as_str()),
-        );
-        started?;
-        intended?;
-        let (pid, started_at) = self.started(id).await?;
-        self.pin(id, pid).await?;
-        let Attached { addresses, result } = self.deps.network.attach(&intent).await?;
+        let is_beside = plan.namespace == NetworkNamespace::MadeForPlugins;
+        let adding = async {
+            let adding = Attachment::Adding(intent.clone());
+            self.save_attachment(&record, adding, Durability::Synced).await?;
+            let attached = is_beside.then(|| self.deps.network.attach(&intent));
+            Ok::<_, SandboxError>(OptionFuture::from(attached).await.transpose()?)
+        };
+        let (started, added) = tokio::join!(self.start(id, plan.namespace), adding);
+        let started_at = started?;
+        let attached = match added? {
+            Some(attached) => attached,
+            None => self.deps.network.attach(&intent).await?,
+        };
+        let Attached { addresses, result } = attached;
         let ready = Attachment::Ready { intent, addresses, result, started_at };
         self.save_attachment(&record, ready, Durability::Written).await
+    }
+
+    /// Starts the pause container; its network namespace is pinned then. Returns the start time.
+    async fn start(
+        &self,
+        id: &SandboxId,
+        namespace: NetworkNamespace,
+    ) -> Result<Option<Nanos>, SandboxError> {
+        self.deps.engine.start_container(id.as_str()).await?;
+        let (pid, started_at) = self.started(id).await?;
+        match namespace {
+            NetworkNamespace::Engine => self.pin(id, pid).await?,
+            NetworkNamespace::Made | NetworkNamespace::MadeForPlugins => {
+                self.ensure_in_made_namespace(id, pid).await?;
+            }
+        }
+        Ok(started_at)
     }
 
     /// The pid and start time of a pause container that was just started.

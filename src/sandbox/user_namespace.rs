@@ -1,7 +1,7 @@
-//! The user namespace of a pod, made and pinned before its pause container starts.
+//! The namespaces of a pod that are made and pinned before its pause container starts.
 //!
-//! Its network namespace is made with it: only who has rights in the user namespace that a network
-//! namespace was made in can configure it and mount its sysfs.
+//! A network namespace is made with the user namespace, if there is one: only who has rights in the
+//! user namespace that a network namespace was made in can configure it and mount its sysfs.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -12,34 +12,41 @@ use crate::{
         namespaces::{IdMaps, NamespaceHolder},
         netns,
     },
-    model::{
-        id::SandboxId, record::SandboxRecord, sandbox::SandboxSpec, user_namespace::IdMappings,
+    model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
+    translate::plan::{
+        oci_edits::{self, Pins},
+        sandbox::{NetworkNamespace, SandboxPlan},
     },
-    translate::plan::oci_edits::{self, Pins},
 };
 
 impl Sandboxes {
-    /// Makes and pins both namespaces, and tells our OCI runtime of them. Nothing for a pod with the
-    /// host's users.
+    /// Makes and pins the namespaces that the engine does not make, and tells our OCI runtime of them.
     pub(super) async fn make_namespaces(
         &self,
         id: &SandboxId,
-        spec: &SandboxSpec,
+        plan: &SandboxPlan,
     ) -> Result<(), SandboxError> {
-        let Some(ids) = spec.namespaces.users else { return Ok(()) };
-        let (user, network) = (self.deps.containers.edits().user_pin(id), self.pin_of(id));
-        let pins = Pins { user: Some(user.clone()), network: Some(network.clone()) };
+        if plan.namespace == NetworkNamespace::Engine {
+            return Ok(());
+        }
+        let spec = &plan.document.spec;
+        let users = spec.namespaces.users;
+        let network = self.pin_of(id);
+        let user = users.map(|_| self.deps.containers.edits().user_pin(id));
+        let pins = Pins { user: user.clone(), network: Some(network.clone()) };
+        let edits = oci_edits::sandbox(spec, pins);
+        let snapshot = self.deps.store.snapshot();
+        let engine = snapshot.described()?;
+        // Before the pins: after a crash in between, the sweep finds them by this file.
+        self.deps.containers.edits().write(id.as_str(), edits, engine).await?;
+        let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(Some(&maps(ids)), true)?;
             // The user namespace is pinned first and unpinned last: a sweep finds both by it.
             holder.pin_user(&user)?;
             holder.pin_network(&network)
         };
-        self.with_user_pin(id, make).await?;
-        let edits = oci_edits::sandbox(spec, pins);
-        let snapshot = self.deps.store.snapshot();
-        let engine = snapshot.described()?;
-        Ok(self.deps.containers.edits().write(id.as_str(), edits, engine).await?)
+        self.with_user_pin(id, make).await
     }
 
     /// Unpins the user namespace. One that is not pinned is success.

@@ -116,7 +116,7 @@ fn planned_sandbox(spec: &SandboxSpec) {
     kept(spec);
     without_nul(&SandboxSpec { annotations: BTreeMap::new(), ..spec.clone() });
     for engine in ENGINES.iter() {
-        let Some(SandboxPlan { name, document, body }) = plan_sandbox(spec, engine) else {
+        let Some(SandboxPlan { name, document, body, .. }) = plan_sandbox(spec, engine) else {
             continue;
         };
         let Observed::Sandbox(record) = observed(&name, &body) else {

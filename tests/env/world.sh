@@ -3,8 +3,10 @@
 # two registries, CNI plugins and test images. Nothing outside the one temporary folder is touched, the user's
 # engine least of all, and everything is gone when the command ends, however it ends.
 #
-# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--driver cgroupfs|systemd] [--]
-#                 command [argument…]     (as root)
+# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--driver cgroupfs|systemd] [--runtime dockbridge]
+#                 [--] command [argument…]     (as root)
+#
+# --runtime has the engine know this program as its runtime "dockbridge", as `dockbridge setup` does.
 #
 # --driver is the engine's cgroup driver. systemd only knows the processes of the machine it runs, so there the
 # machine itself is the world, without namespaces: only in the guest of vm.sh, which ends with the run.
@@ -23,6 +25,7 @@
 #   DOCKBRIDGE_WORLD_PRIVATE_REGISTRY  registry with a password, holds busybox:1
 #   DOCKBRIDGE_WORLD_PRIVATE_USER, _PRIVATE_PASSWORD
 #   DOCKBRIDGE_WORLD_PAUSE             empty: the embedded image is used
+#   DOCKBRIDGE_WORLD_RUNTIME           with --runtime: what the engine runs as its runtime "dockbridge"
 # DOCKBRIDGE_WORLD_LOGS=folder (given by the caller) receives the world's logs at the end.
 # DOCKBRIDGE_WORLD_PATIENCE=factor (given by the caller) lengthens every wait, here and in the stories: emulators.
 set -euo pipefail
@@ -41,13 +44,15 @@ htpasswd='puller:$2y$05$2yFmuzFXIrVPJdMhL9oWN.rqcsftnxSDIJp6eD/Qcqi8q3WgieHyi'
 # ---------------------------------------------------------------------------------------------- outside
 
 outside() {
-    local engine=bookworm driver=cgroupfs enclosed=()
+    local engine=bookworm driver=cgroupfs runtime='' enclosed=()
     while [ $# -gt 0 ]; do
         case $1 in
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
             --engine=*) engine=${1#*=}; shift ;;
             --driver) driver=${2:?--driver needs a name}; shift 2 ;;
             --driver=*) driver=${1#*=}; shift ;;
+            --runtime) runtime=${2:?--runtime needs a path}; shift 2 ;;
+            --runtime=*) runtime=${1#*=}; shift ;;
             --) shift; break ;;
             -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
             -*) die "unknown flag: $1" ;;
@@ -56,6 +61,7 @@ outside() {
     done
     [ $# -gt 0 ] || die "a command is needed (see --help)"
     [ "$(id -u)" = 0 ] || die "must be root: namespaces and an engine are made"
+    [ -z "$runtime" ] || [ -x "$runtime" ] || die "no such program: $runtime"
     case $driver in
         cgroupfs) enclosed=(unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private) ;;
         systemd) [ -e /etc/dockbridge-guest ] || die "--driver systemd takes the whole machine: use tests/env/vm.sh" ;;
@@ -76,7 +82,7 @@ outside() {
     trap 'forward TERM' TERM INT HUP
     # A command in the background would start with SIGINT ignored for good.
     env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
-        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$engine_root" "$tools_root" "$@" <&0 &
+        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$engine_root" "$tools_root" "$@" <&0 &
     inner=$!
     local code=0
     while :; do
@@ -153,8 +159,8 @@ is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
 # ----------------------------------------------------------------------------------------------- inside
 
 inside() {
-    world=$1 engine=$2 driver=$3 engine_root=${4%/} tools_root=${5%/}
-    shift 5
+    world=$1 engine=$2 driver=$3 runtime=$4 engine_root=${5%/} tools_root=${6%/}
+    shift 6
     case $driver in
         systemd) cgroup=dockbridge.slice ;;
         *) cgroup=$(basename "$world") ;;
@@ -234,6 +240,11 @@ write_control() {
     [ "$driver" != systemd ] || parent=$cgroup
     [ "$engine" != sid-containerd ] || features=', "features": {"containerd-snapshotter": true}'
     [ ! -e /sys/fs/selinux/enforce ] || features+=', "selinux-enabled": true'
+    if [ -n "$runtime" ]; then
+        # It knows by this name what to be.
+        ln -s "$(realpath "$runtime")" "$world/bin/dockbridge-runtime"
+        features+=", \"runtimes\": {\"dockbridge\": {\"path\": \"$world/bin/dockbridge-runtime\"}}"
+    fi
     printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
     for candidate in usr/sbin/docker-proxy usr/bin/docker-proxy usr/libexec/docker/docker-proxy; do
         [ ! -x "$engine_root/$candidate" ] || proxy="--userland-proxy-path $engine_root/$candidate"
@@ -352,6 +363,7 @@ export_world() {
     export DOCKBRIDGE_WORLD_PRIVATE_REGISTRY=$private
     export DOCKBRIDGE_WORLD_PRIVATE_USER=$user
     export DOCKBRIDGE_WORLD_PRIVATE_PASSWORD=$password
+    [ -z "$runtime" ] || export DOCKBRIDGE_WORLD_RUNTIME=$world/bin/dockbridge-runtime
 }
 
 # The world's processes are this namespace's: what does not end by itself dies with process 1, which is this shell.

@@ -12,7 +12,8 @@ use dockbridge::{
         service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
-    host::{cgroup::Cgroups, file::Durability},
+    error::chain,
+    host::{cgroup::Cgroups, file::Durability, netns},
     image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
     image_files::service::ImageFiles,
     logs::service::Logs,
@@ -22,6 +23,7 @@ use dockbridge::{
         document::SandboxDocument,
         id::SandboxId,
         network::NetworkMode,
+        oci_edits::OciEdits,
         sandbox::SandboxSpec,
         time::Nanos,
     },
@@ -36,7 +38,13 @@ use dockbridge::{
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::support::fake_dockerd::server::FakeDockerd;
+use crate::{
+    skips::{Lack, skip},
+    support::fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
+};
 
 /// A process of dockbridge over a fake engine, with everything else below one directory.
 struct Node {
@@ -155,6 +163,39 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
+    /// With a network, over an engine that has our OCI runtime. None without the right to make
+    /// namespaces.
+    async fn with_oci_runtime() -> Option<Self> {
+        let node = Self::new().await;
+        let conf = node.root.path().join("conf");
+        fs::create_dir(&conf).unwrap();
+        let list = json!({ "cniVersion": "0.4.0", "name": "n", "plugins": [{ "type": "quiet" }] });
+        fs::write(conf.join("10-n.conflist"), list.to_string()).unwrap();
+        let script = "#!/bin/sh\n[ $CNI_COMMAND = VERSION ] && echo '{\"supportedVersions\":[\"0.4.0\"]}' && exit\n\
+                      echo $CNI_COMMAND >> CALLS\n\
+                      echo '{\"cniVersion\":\"0.4.0\",\"ips\":[{\"version\":\"4\",\"address\":\"10.9.0.2/24\"}]}'\n";
+        let calls = node.root.path().join("calls").display().to_string();
+        fs::write(node.root.path().join("bin/quiet"), script.replace("CALLS", &calls)).unwrap();
+        node.docker.world(|world| {
+            world.info["Runtimes"]["dockbridge"] = json!({ "path": "dockbridge-runtime" });
+        });
+        let probe = node.root.path().join("probe");
+        let may = netns::make(&probe).and_then(|()| netns::unpin(&probe));
+        if may.is_err() {
+            skip(Lack::SysAdmin);
+        }
+        may.ok().map(|()| node)
+    }
+
+    fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.root.path().join("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    fn holds_no_namespace(&self) -> bool {
+        is_empty(&self.root.path().join("run/netns")) && is_empty(&self.root.path().join("edits"))
+    }
+
     fn files(&self) -> std::path::PathBuf {
         self.root.path().join("state/pods")
     }
@@ -206,6 +247,57 @@ async fn a_sandbox_under_another_name_is_still_the_earlier_one() {
     let sandboxes = node.start().await;
     let first = sandboxes.run(spec("web", true)).await.unwrap();
     assert_eq!(sandboxes.run(spec("web", true)).await.unwrap(), first);
+}
+
+/// Plugins are called though the engine refuses to start the pause: they need not wait for it.
+#[tokio::test]
+async fn plugins_work_beside_the_start_in_a_namespace_made_for_it() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let fails = Fault::Status(500, "no start".to_owned());
+    node.docker.inject(Rule::new("POST /containers/*/start", fails));
+    let sandboxes = node.start().await;
+    let error = sandboxes.run(spec("beside", false)).await.unwrap_err();
+    assert!(chain(&error).contains("no start"), "{}", chain(&error));
+    assert_eq!(node.calls(), ["ADD", "DEL"]);
+    assert!(node.holds_no_namespace());
+}
+
+#[tokio::test]
+async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let fails = Fault::Status(500, "no start".to_owned());
+    node.docker.inject(Rule::new("POST /containers/*/start", fails));
+    let mut spec = spec("settings", false);
+    spec.sysctls.insert("net.ipv4.conf.all.rp_filter".to_owned(), "2".to_owned());
+    node.start().await.run(spec).await.unwrap_err();
+    assert_eq!(node.calls(), ["DEL"]);
+    assert!(node.holds_no_namespace());
+}
+
+/// An engine whose runtime of that name is another program.
+#[tokio::test]
+async fn a_pause_in_another_namespace_than_the_one_made_for_it_is_refused() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    node.docker.world(|world| world.pid = std::process::id());
+    let error = node.start().await.run(spec("astray", false)).await.unwrap_err();
+    assert!(error.to_string().contains("did not join its network namespace"), "{error}");
+    assert_eq!(node.calls(), ["ADD", "DEL"]);
+    assert!(node.holds_no_namespace());
+    assert!(node.docker.world(|world| world.containers.is_empty()));
+}
+
+#[tokio::test]
+async fn a_namespace_made_for_a_pod_that_docker_lost_is_released() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let sandboxes = node.start().await;
+    let id = id('c');
+    let edits = EditsDirectory::new(node.root.path().join("edits"));
+    let engine = node.docker.world(|world| world.info["ID"].as_str().unwrap().to_owned());
+    edits.write(id.as_str(), &OciEdits { engine, ..OciEdits::default() }).unwrap();
+    netns::make(&node.root.path().join("run/netns").join(id.as_str())).unwrap();
+    assert!(!node.holds_no_namespace());
+    sandboxes.clean_up().await;
+    assert!(node.holds_no_namespace());
 }
 
 fn spec(name: &str, host_network: bool) -> SandboxSpec {

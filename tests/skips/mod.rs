@@ -53,6 +53,8 @@ pub(crate) enum Lack {
     PrivateMounts,
     /// An engine younger than Debian 12's.
     YoungEngine,
+    /// An engine that has dockbridge's OCI runtime.
+    OciRuntime,
     /// An engine that does not read CDI specifications by itself.
     EngineWithoutCdi,
 }
@@ -77,6 +79,7 @@ impl Lack {
             Self::SysResource => "not all capabilities, and an old engine".to_owned(),
             Self::PrivateMounts => "all of this machine's mounts are shared".to_owned(),
             Self::YoungEngine => "Docker 20.10; make test-engines has others".to_owned(),
+            Self::OciRuntime => "no dockbridge-runtime; make test-runtime has it".to_owned(),
             Self::EngineWithoutCdi => "an engine that reads CDI specifications itself".to_owned(),
         }
     }
@@ -140,6 +143,7 @@ impl Lack {
                 root.is_some_and(|line| line.contains(" shared:") || line.contains(" master:"))
             }
             Self::YoungEngine => !young,
+            Self::OciRuntime => env::var_os("DOCKBRIDGE_WORLD_RUNTIME").is_none(),
             Self::EngineWithoutCdi => young,
         }
     }

@@ -52,6 +52,7 @@ mod stats;
 mod streams;
 mod support;
 mod takeover;
+mod user_namespaces;
 mod volumes;
 
 use std::{pin::Pin, process::ExitCode, time::Instant};
@@ -210,6 +211,9 @@ const STORIES: &[(&str, Story)] = stories![
     mounts::read_only,
     mounts::of_every_source,
     mounts::impossible,
+    user_namespaces::of_a_pod,
+    user_namespaces::whatever_is_killed,
+    user_namespaces::killed_at_random_moments,
     devices::granted,
     devices::refused,
     handlers::of_the_engine,

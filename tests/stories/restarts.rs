@@ -114,7 +114,8 @@ async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
     fail!("{kind} does not become {wanted}");
 }
 
-async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
+/// Waits until the pod has ended.
+pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
     while looks.again().await {
         if cri.sandbox(sandbox).await?.state() == S::SandboxNotready {

@@ -18,7 +18,7 @@ use crate::model::{
     user_namespace::IdMappings,
 };
 
-/// Where the namespaces of a pod with its own users are pinned.
+/// Where the namespaces that dockbridge makes for a pod are pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pins {
     /// The user namespace.
@@ -29,7 +29,9 @@ pub struct Pins {
 
 /// The changes of a pause.
 pub fn sandbox(spec: &SandboxSpec, pins: Pins) -> OciEdits {
-    let Some(mappings) = spec.namespaces.users else { return none() };
+    let Some(mappings) = spec.namespaces.users else {
+        return OciEdits { network_namespace: pins.network, ..none() };
+    };
     OciEdits {
         user_namespace: Some(UserNamespace { path: pins.user, mappings }),
         network_namespace: pins.network,

@@ -1,6 +1,6 @@
 //! Whether a container is created with our OCI runtime: where the request needs it, and never elsewhere.
 
-use super::error::PlanError;
+use super::{error::PlanError, sandbox::NetworkNamespace};
 use crate::{
     model::{
         container::ContainerSpec,
@@ -27,6 +27,22 @@ pub(super) fn check_sandbox(
         NetworkMode::Docker | NetworkMode::Host => {
             Err(refused("needs CNI (--network cni): the engine makes its networks itself"))
         }
+    }
+}
+
+/// Where the network namespace of a pod comes from. With our runtime it is made beforehand, so that
+/// CNI plugins and the engine work at the same time.
+pub(super) fn network_namespace(
+    document: &SandboxDocument,
+    engine: &EngineInfo,
+) -> NetworkNamespace {
+    let spec = &document.spec;
+    if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {
+        return NetworkNamespace::Engine;
+    }
+    match spec.sysctls.keys().any(|name| name.starts_with("net.") || name.starts_with("net/")) {
+        true => NetworkNamespace::Made,
+        false => NetworkNamespace::MadeForPlugins,
     }
 }
 
@@ -58,9 +74,13 @@ pub(super) fn check_container(
 /// Has the engine run a container with our runtime, where it has something to change and the engine
 /// has it. Without it, only limits are left, which are set after the start.
 pub(super) fn opt_in(host: &mut HostConfig, edits: &OciEdits, handler: &str, engine: &EngineInfo) {
-    if edits.is_empty() || engine.edits_runtime(handler).is_err() {
-        return;
+    if !edits.is_empty() && engine.edits_runtime(handler).is_ok() {
+        use_ours(host);
     }
+}
+
+/// Has the engine run a container with our runtime, which refuses to start it without its changes.
+pub(super) fn use_ours(host: &mut HostConfig) {
     host.runtime = Some(RUNTIME.to_owned());
     let annotations = host.annotations.get_or_insert_default();
     annotations.insert(REQUIRED.to_owned(), "1".to_owned());

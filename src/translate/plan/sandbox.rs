@@ -6,9 +6,7 @@ use super::{
     error::PlanError,
     identity,
     input::SandboxInput,
-    labels, name,
-    oci_edits::{self, Pins},
-    oci_runtime, ports, resources, runtime, security_options,
+    labels, name, oci_runtime, ports, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -30,6 +28,21 @@ pub struct SandboxPlan {
     pub document: SandboxDocument,
     /// Body of the create.
     pub body: ContainerCreateBody,
+    /// Who makes its network namespace, and when plugins work in it.
+    pub namespace: NetworkNamespace,
+}
+
+/// Where the network namespace of a pod comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkNamespace {
+    /// The engine makes it with the pause container, or the pod is on another network.
+    Engine,
+    /// It is made before the start of the pause container, which joins it by our OCI runtime.
+    /// Plugins work in it after the start: the pod's network settings (sysctls) come first, as
+    /// with the engine's.
+    Made,
+    /// As [`Self::Made`], and plugins work in it beside the start.
+    MadeForPlugins,
 }
 
 /// Plans the pause of a pod.
@@ -45,12 +58,14 @@ pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, 
         Some(input.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
     let document = SandboxDocument { version: VERSION, spec, network, shim_group };
     oci_runtime::check_sandbox(&document, input.engine)?;
-    let body = body(&document, input)?;
-    Ok(SandboxPlan { name, document, body })
+    let namespace = oci_runtime::network_namespace(&document, input.engine);
+    let body = body(&document, namespace, input)?;
+    Ok(SandboxPlan { name, document, body, namespace })
 }
 
 fn body(
     document: &SandboxDocument,
+    namespace: NetworkNamespace,
     input: &SandboxInput<'_>,
 ) -> Result<ContainerCreateBody, PlanError> {
     let spec = &document.spec;
@@ -64,8 +79,9 @@ fn body(
     let identity = identity::as_requested(&spec.security.identity);
     (body.user, host.group_add) = (identity.user, identity.groups);
     connect(&mut body, &mut host, document);
-    let edits = oci_edits::sandbox(spec, Pins::default());
-    oci_runtime::opt_in(&mut host, &edits, &spec.handler, input.engine);
+    if namespace != NetworkNamespace::Engine {
+        oci_runtime::use_ours(&mut host);
+    }
     body.host_config = Some(host);
     Ok(body)
 }

@@ -44,6 +44,7 @@ fn what_is_planned() {
                 let mut recorded = recorded(&plan.name, &plan.body, &[]);
                 let pins = Pins { user: Some("/p/u".into()), network: Some("/p/n".into()) };
                 add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, pins));
+                recorded["namespace"] = json!(format!("{:?}", plan.namespace));
                 recorded
             }),
             Some(spec) => {

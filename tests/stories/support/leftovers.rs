@@ -31,6 +31,8 @@ async fn look(world: &World, engine: &Engine, folders: &Folders) -> Outcome<Vec<
     let mut found = Vec::new();
     note(&mut found, "container", engine.containers().await?);
     note(&mut found, "mount", mounts_below(&folders.run)?);
+    note(&mut found, "OCI runtime's mount", mounts_below(Path::new(OCI_RUNTIME))?);
+    note(&mut found, "OCI runtime's file", files_below(Path::new(OCI_RUNTIME)));
     note(&mut found, "interface", veths());
     note(&mut found, "lease", leases(&world.cni_leases));
     note(&mut found, "CNI result", files_below(&world.cni_cache));
@@ -140,3 +142,6 @@ fn walk(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<String> {
     }
     found
 }
+
+/// Where dockbridge and `dockbridge-runtime` meet; a world has its own `/run`.
+const OCI_RUNTIME: &str = "/run/dockbridge-runtime";

@@ -1,0 +1,230 @@
+//! Pods with users of their own, which dockbridge's OCI runtime makes possible: who owns what inside
+//! and outside, in every way into the pod, and that nothing is left whatever is killed.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    path::PathBuf,
+    time::Duration,
+};
+
+use dockbridge::wire::cri;
+use tonic::Code;
+
+use crate::{
+    restarts::{until_not_ready, until_ready},
+    skips::{Lack, skip},
+    support::{
+        failure::{Outcome, ensure, ensure_eq},
+        http, pod,
+        remote::{SPDY, Session, Wish},
+        stage::Stage,
+        world::World,
+    },
+};
+
+/// The pod's root is nobody outside, and root of its files, volumes and image inside.
+pub(crate) async fn of_a_pod(world: World) -> Outcome {
+    let Some(stage) = stage(&world, "mapped").await? else { return Ok(()) };
+    let (cri, engine) = (&stage.cri, &stage.engine);
+    let image = image_of_many_users(&stage).await?;
+    let volume = volume_of_many_users(&stage)?;
+    let pod = mapped_pod(&stage, "pod");
+    let sandbox = cri.run(&pod).await?;
+    let mut main = mapped(stage.recipes.web("main", 80));
+    main.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
+    main.mounts = vec![volume.clone()];
+    let mut other = mapped(stage.recipes.sleeper("other"));
+    other.mounts = vec![volume.clone()];
+    let run_as = &mut other.linux.get_or_insert_default().security_context;
+    run_as.get_or_insert_default().run_as_user = Some(cri::Int64Value { value: 33 });
+    let ids = stage.up(&sandbox, &pod, &[main, other]).await?;
+
+    for (line, said) in [
+        ("id -u", "0"),
+        ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
+        ("stat -c '%u:%g %a' /suid /of-www /bin", "0:0 4755\n33:33 640\n0:0 755"),
+        ("stat -c %u /etc/hosts /etc/resolv.conf /etc/hostname | sort -u", "0"),
+        ("cat /etc/hostname /volume/of-root", "pod\nroot's"),
+        ("stat -c '%u:%g' /volume/of-root /volume/of-www /volume/of-user", "0:0\n33:33\n1000:1000"),
+        (
+            "echo new >/volume/new && echo new >/new && echo new >/dev/shm/new && echo wrote",
+            "wrote",
+        ),
+        ("chown 1000:1000 /volume/new && stat -c %u /volume/new", "1000"),
+        // Beyond the pod's ids there is nobody.
+        ("chown 70000 /volume/new 2>&1 | grep -c 'Invalid argument'", "1"),
+        ("mknod /dev/of-host b 254 0 2>&1 | grep -c 'not permitted'", "1"),
+        ("cat /volume/of-user", "user's"),
+    ] {
+        ensure_eq!(engine.inside(&ids[0], line).await?, said, "{line}");
+    }
+    let denied = engine.inside(&ids[1], "id -u; cat /volume/of-root 2>&1 || cat /volume/of-www");
+    ensure!(denied.await?.ends_with("www's"), "a user of the pod read what is root's");
+
+    let new = fs::metadata(PathBuf::from(&volume.host_path).join("new"))?;
+    ensure_eq!((new.uid(), new.gid()), (1000, 1000), "the owner on the host's disk");
+    let pid = engine.docker(&["inspect", "-f", "{{.State.Pid}}", &ids[0]]).await?;
+    ensure_eq!(fs::metadata(format!("/proc/{pid}"))?.uid(), FIRST, "who the host sees");
+    ensure!(engine.docker(&["diff", &ids[0]]).await?.contains("A /new"), "the diff has no /new");
+
+    in_every_way(&stage, (&sandbox, &ids[0])).await?;
+    refused(&stage, (&sandbox, &pod)).await?;
+    cri.clear().await?;
+    engine.docker(&["rmi", "-f", &image]).await?;
+    stage.leaves_nothing().await
+}
+
+async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
+    let cri = &stage.cri;
+    let told = cri.exec_sync(id, &["id", "-u"], 10).await?;
+    ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "0");
+    let mut session = Session::exec(cri, SPDY, id, &["id", "-u"], Wish::Output).await?;
+    ensure_eq!(session.collect().await?.stdout.trim(), "0");
+    let status = cri.sandbox(sandbox).await?;
+    let address = status.network.unwrap_or_default().ip;
+    let page = http::get(&format!("{address}:80")).await?;
+    ensure!(page.contains("dockbridge world"), "the pod says {page:?}");
+    let stats = cri.stats(id).await?;
+    ensure!(stats.memory.is_some_and(|memory| memory.usage_bytes.is_some()), "no memory figures");
+    ensure!(
+        stats.writable_layer.is_some_and(|layer| layer.used_bytes.is_some()),
+        "no layer's size"
+    );
+    Ok(())
+}
+
+/// What has other users than its pod does not start.
+async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) -> Outcome {
+    let host = stage.recipes.sleeper("host");
+    let answer = stage.cri.create(sandbox, &host, pod).await;
+    ensure_eq!(answer.err().map(|refused| refused.code), Some(Code::InvalidArgument));
+    let mut node = mapped_pod(stage, "node");
+    pod::namespaces_of(&mut node).network = cri::NamespaceMode::Node.into();
+    let answer = stage.cri.run(&node).await;
+    ensure_eq!(answer.err().map(|refused| refused.code), Some(Code::InvalidArgument));
+    Ok(())
+}
+
+/// dockbridge and the engine are killed, a container is stopped behind their backs; the pod lives on as
+/// long as its processes do, takes new containers, and leaves nothing.
+pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
+    let Some(mut stage) = stage(&world, "mapped_kills").await? else { return Ok(()) };
+    stage.engine.control(&["restart", LIVE_RESTORE]).await?;
+    until_ready(&stage.cri).await?;
+    let pod = mapped_pod(&stage, "pod");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut made = stage.up(&sandbox, &pod, &[mapped(stage.recipes.sleeper("first"))]).await?;
+
+    stage.cri = stage.bridge.crash().await?;
+    ensure_eq!(stage.cri.sandbox(&sandbox).await?.state(), cri::PodSandboxState::SandboxReady);
+    made.extend(stage.up(&sandbox, &pod, &[mapped(stage.recipes.sleeper("second"))]).await?);
+
+    stage.engine.control(&["kill"]).await?;
+    stage.engine.control(&["start", LIVE_RESTORE]).await?;
+    until_ready(&stage.cri).await?;
+    made.extend(stage.up(&sandbox, &pod, &[mapped(stage.recipes.sleeper("third"))]).await?);
+    for id in &made {
+        ensure_eq!(stage.engine.inside(id, "id -u; readlink /proc/1/ns/user").await?, {
+            let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &sandbox]).await?;
+            format!("0\n{}", fs::read_link(format!("/proc/{pid}/ns/user"))?.display())
+        });
+    }
+
+    stage.engine.docker(&["stop", "-t", "1", &made[0]]).await?;
+    // Without dockbridge: the runtime has what it needs.
+    stage.engine.docker(&["start", &made[0]]).await?;
+    ensure_eq!(stage.engine.inside(&made[0], "id -u").await?, "0");
+    stage.engine.docker(&["kill", &sandbox]).await?;
+    until_not_ready(&stage.cri, &sandbox).await?;
+    stage.cri.clear().await?;
+    stage.engine.control(&["restart"]).await?;
+    until_ready(&stage.cri).await?;
+    stage.leaves_nothing().await
+}
+
+/// RunPodSandbox and CreateContainer are cut off at random moments by kills of dockbridge.
+pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
+    let Some(mut stage) = stage(&world, "mapped_cuts").await? else { return Ok(()) };
+    for nth in 0..KILLS {
+        let pod = mapped_pod(&stage, &format!("pod-{nth}"));
+        let main = mapped(stage.recipes.sleeper("main"));
+        let work = async {
+            let sandbox = stage.cri.run(&pod).await?;
+            stage.up(&sandbox, &pod, &[main]).await
+        };
+        // The later, the further it came.
+        drop(tokio::time::timeout(Duration::from_millis(40 * nth), work).await);
+        stage.cri = stage.bridge.crash().await?;
+    }
+    until_ready(&stage.cri).await?;
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(None);
+    }
+    Stage::cni(world, story).await.map(Some)
+}
+
+fn mapped_pod(stage: &Stage, name: &str) -> cri::PodSandboxConfig {
+    let mut pod = stage.recipes.pod(name);
+    pod::namespaces_of(&mut pod).userns_options = Some(users());
+    pod
+}
+
+fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfig {
+    pod::namespaces_in(&mut container).userns_options = Some(users());
+    container
+}
+
+/// As kubelet has them for its second pod.
+fn users() -> cri::UserNamespace {
+    let mode = cri::NamespaceMode::Pod.into();
+    cri::UserNamespace { mode, uids: ids(), gids: ids() }
+}
+
+fn ids() -> Vec<cri::IdMapping> {
+    vec![cri::IdMapping { host_id: FIRST, container_id: 0, length: 65536 }]
+}
+
+/// A directory with files of several owners, each readable for its owner only, mounted as kubelet
+/// does for such a pod.
+fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
+    let directory = stage.folders.shared.join("volume");
+    fs::create_dir(&directory)?;
+    for (name, text, id) in
+        [("of-root", "root's", 0), ("of-www", "www's", 33), ("of-user", "user's", 1000)]
+    {
+        let path = directory.join(name);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        chown(&path, Some(id), Some(id))?;
+    }
+    Ok(cri::Mount {
+        host_path: directory.display().to_string(),
+        container_path: "/volume".to_owned(),
+        uid_mappings: ids(),
+        gid_mappings: ids(),
+        ..Default::default()
+    })
+}
+
+/// The world's image with a program that sets its user and a file of another user.
+async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
+    let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
+                chmod 640 /of-www && chown 33:33 /of-www";
+    let run = ["run", "--name", "users", "--network", "none", &stage.world.image, "sh", "-c", line];
+    stage.engine.docker(&run).await?;
+    let image = stage.engine.docker(&["commit", "users", "dockbridge.test/users:1"]).await?;
+    stage.engine.docker(&["rm", "users"]).await?;
+    Ok(image)
+}
+
+/// The host's id of the pod's root.
+const FIRST: u32 = 200_000;
+const KILLS: u64 = 16;
+const LIVE_RESTORE: &str = "--live-restore";
