@@ -10,6 +10,11 @@ PREFIX ?= /usr/local
 # Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host.
 ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
+# With RUNTIME=1 the stories' engine has dockbridge-runtime.
+RUNTIME ?=
+# Which engine test-runtime uses, and which stories of it are part of `make test`.
+RUNTIME_ENGINE ?= trixie
+RUNTIME_STORIES := user_namespaces pods:: restarts crashes execs::out_of security mounts volumes resources
 # Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
 DRIVER ?= systemd
 # What the kernel of test-vm confines with: apparmor or selinux.
@@ -26,10 +31,11 @@ TIME ?= 600
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
 # Who makes a package stages it as himself.
 AS_OWNER := $(if $(DESTDIR),,$(AS_ROOT))
-WORLD := $(AS_ROOT) tests/env/world.sh
+WORLD = $(AS_ROOT) tests/env/world.sh $(if $(RUNTIME),--runtime $(RUNTIME_PROGRAM))
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
+RUNTIME_PROGRAM = $(BUILT)
 SKIPS := $(TARGET)/skips
 # Who renders the book; installed into target/tools when it is missing.
 MDBOOK_VERSION := 0.5.4
@@ -134,11 +140,11 @@ clean: ## Remove everything that was built
 ##@ Test
 
 .PHONY: test
-test: count-skips test-unit test-stories ## All tests, the stories on one engine (ENGINE=bookworm)
+test: count-skips test-unit test-stories test-runtime ## All tests, the stories on one engine (ENGINE=bookworm)
 	@sort $(SKIPS) | uniq -c | sed 's/^ */skipped /'
 
 # What a test leaves out is noted here, and fails if tests/skips does not list it for such a machine.
-test-unit test-stories test-engines: export DOCKBRIDGE_SKIPS := $(SKIPS)
+test-unit test-stories test-runtime test-engines: export DOCKBRIDGE_SKIPS := $(SKIPS)
 
 .PHONY: count-skips
 count-skips:
@@ -149,10 +155,15 @@ test-unit: toolchain ## Tests that need no engine
 	$(CARGO) test
 
 .PHONY: test-stories
-test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…)
+test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…, RUNTIME=1)
 	$(CARGO) test --test stories --no-run
 	$(CARGO) test --test it --no-run
 	$(WORLD) --engine $(ENGINE) -- bash -c '$(ON_ENGINE)'
+
+.PHONY: test-runtime
+test-runtime: toolchain ## The stories of what dockbridge-runtime does and might spoil (RUNTIME_ENGINE=trixie, STORY=…)
+	$(CARGO) test --test stories --no-run
+	$(WORLD) --engine $(RUNTIME_ENGINE) --runtime $(BUILT) -- $(CARGO) test --offline --test stories -- $(or $(STORY),$(RUNTIME_STORIES))
 
 .PHONY: test-engines
 test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store
@@ -188,7 +199,8 @@ test-packages: dist ## Install, upgrade, replace and purge the Debian packages a
 	$(AS_ROOT) tests/env/packages.sh $(PACKAGES)/dockbridge-*.tar.gz $(TARGET)/debug/examples/client
 
 .PHONY: bench
-bench: release ## Time pods against the same raw engine calls (ENGINE=…, PEER=unix:///…)
+bench soak: RUNTIME_PROGRAM = $(TARGET)/release/dockbridge
+bench: release ## Time pods against the same raw engine calls (ENGINE=…, RUNTIME=1, PEER=unix:///…)
 	$(MEASURE) --bench lifecycle --bench logs --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench lifecycle --bench logs
 	$(RELEASED) $(MEASURE) --bench forward

@@ -34,9 +34,7 @@ use crate::{
     network::service::Attached,
     store::settings::SYNC_TIMEOUT,
     translate::plan::{
-        self,
-        input::SandboxInput,
-        sandbox::{NetworkNamespace, SandboxPlan},
+        self, input::SandboxInput, network_namespace::NetworkNamespace, sandbox::SandboxPlan,
     },
 };
 

@@ -14,8 +14,9 @@ use crate::{
     },
     model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
     translate::plan::{
+        network_namespace::NetworkNamespace,
         oci_edits::{self, Pins},
-        sandbox::{NetworkNamespace, SandboxPlan},
+        sandbox::SandboxPlan,
     },
 };
 

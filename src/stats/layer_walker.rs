@@ -203,7 +203,7 @@ impl Schedule {
 impl Storage {
     async fn of(engine: &EngineInfo, cgroups: Cgroups) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
-        let homes = [engine.root_dir.join(&engine.storage_driver), mountpoint.clone()];
+        let homes = storage::layer_directories(engine, &mountpoint);
         Self { mountpoint, homes, cgroups }
     }
 }

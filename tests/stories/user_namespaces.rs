@@ -15,8 +15,10 @@ use crate::{
     restarts::{until_not_ready, until_ready},
     skips::{Lack, skip},
     support::{
-        failure::{Outcome, ensure, ensure_eq},
-        http, pod,
+        failure::{Outcome, ensure, ensure_eq, fail},
+        http,
+        patience::Looks,
+        pod,
         remote::{SPDY, Session, Wish},
         stage::Stage,
         world::World,
@@ -85,13 +87,15 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     let address = status.network.unwrap_or_default().ip;
     let page = http::get(&format!("{address}:80")).await?;
     ensure!(page.contains("dockbridge world"), "the pod says {page:?}");
-    let stats = cri.stats(id).await?;
-    ensure!(stats.memory.is_some_and(|memory| memory.usage_bytes.is_some()), "no memory figures");
-    ensure!(
-        stats.writable_layer.is_some_and(|layer| layer.used_bytes.is_some()),
-        "no layer's size"
-    );
-    Ok(())
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
+    while looks.again().await {
+        let stats = cri.stats(id).await?;
+        ensure!(stats.memory.is_some_and(|memory| memory.usage_bytes.is_some()), "no memory");
+        if stats.writable_layer.is_some_and(|layer| layer.used_bytes.is_some()) {
+            return Ok(());
+        }
+    }
+    fail!("the layer was never measured")
 }
 
 /// What has other users than its pod does not start.

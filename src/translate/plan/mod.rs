@@ -21,6 +21,7 @@ pub mod input;
 mod labels;
 mod mounts;
 mod name;
+pub mod network_namespace;
 pub mod oci_edits;
 mod oci_runtime;
 mod ports;

@@ -1,6 +1,6 @@
 //! Whether a container is created with our OCI runtime: where the request needs it, and never elsewhere.
 
-use super::{error::PlanError, sandbox::NetworkNamespace};
+use super::error::PlanError;
 use crate::{
     model::{
         container::ContainerSpec,
@@ -27,22 +27,6 @@ pub(super) fn check_sandbox(
         NetworkMode::Docker | NetworkMode::Host => {
             Err(refused("needs CNI (--network cni): the engine makes its networks itself"))
         }
-    }
-}
-
-/// Where the network namespace of a pod comes from. With our runtime it is made beforehand, so that
-/// CNI plugins and the engine work at the same time.
-pub(super) fn network_namespace(
-    document: &SandboxDocument,
-    engine: &EngineInfo,
-) -> NetworkNamespace {
-    let spec = &document.spec;
-    if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {
-        return NetworkNamespace::Engine;
-    }
-    match spec.sysctls.keys().any(|name| name.starts_with("net.") || name.starts_with("net/")) {
-        true => NetworkNamespace::Made,
-        false => NetworkNamespace::MadeForPlugins,
     }
 }
 

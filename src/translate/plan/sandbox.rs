@@ -6,7 +6,9 @@ use super::{
     error::PlanError,
     identity,
     input::SandboxInput,
-    labels, name, oci_runtime, ports, resources, runtime, security_options,
+    labels, name,
+    network_namespace::NetworkNamespace,
+    oci_runtime, ports, resources, runtime, security_options,
 };
 use crate::{
     model::{
@@ -32,19 +34,6 @@ pub struct SandboxPlan {
     pub namespace: NetworkNamespace,
 }
 
-/// Where the network namespace of a pod comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkNamespace {
-    /// The engine makes it with the pause container, or the pod is on another network.
-    Engine,
-    /// It is made before the start of the pause container, which joins it by our OCI runtime.
-    /// Plugins work in it after the start: the pod's network settings (sysctls) come first, as
-    /// with the engine's.
-    Made,
-    /// As [`Self::Made`], and plugins work in it beside the start.
-    MadeForPlugins,
-}
-
 /// Plans the pause of a pod.
 ///
 /// # Errors
@@ -58,7 +47,7 @@ pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, 
         Some(input.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
     let document = SandboxDocument { version: VERSION, spec, network, shim_group };
     oci_runtime::check_sandbox(&document, input.engine)?;
-    let namespace = oci_runtime::network_namespace(&document, input.engine);
+    let namespace = NetworkNamespace::of(&document, input.engine);
     let body = body(&document, namespace, input)?;
     Ok(SandboxPlan { name, document, body, namespace })
 }
