@@ -40,7 +40,7 @@ fn a_late_leak_is_growth() {
 }
 
 #[test]
-fn what_settles_is_flat() {
+fn growth_that_settles_is_flat() {
     assert_eq!(judge(|hours| 50.0 * (1.0 - (-12.0 * hours).exp())).verdict, Verdict::Flat);
 }
 

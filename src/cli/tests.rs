@@ -34,7 +34,7 @@ fn serve_is_the_default_command() {
 }
 
 #[test]
-fn the_other_commands() {
+fn every_command_is_read_with_its_flags() {
     assert_eq!(invocation(&["config"]).command, Command::Config(ConfigArgs::default()));
     assert_eq!(
         invocation(&["config", "--diff", "--environment"]).command,
@@ -206,7 +206,7 @@ fn flags_without_effect_are_accepted_with_a_warning() {
 }
 
 #[test]
-fn commands_that_only_print() {
+fn version_and_config_print_and_end() {
     assert_eq!(
         output(&["version"]).unwrap(),
         format!("dockbridge {}\n", env!("CARGO_PKG_VERSION"))

@@ -227,7 +227,7 @@ fn the_documentation_has_a_row_for_every_setting() {
 }
 
 #[test]
-fn sockets() {
+fn sockets_are_absolute_paths_with_or_without_unix() {
     for text in ["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"] {
         assert_eq!(value::listen_socket(text), Ok(Listen::Path("/a/b.sock".into())), "{text}");
         assert_eq!(value::engine_socket(text), Ok(PathBuf::from("/a/b.sock")), "{text}");
@@ -249,7 +249,7 @@ fn sockets() {
 }
 
 #[test]
-fn streaming_addresses() {
+fn a_streaming_address_without_host_or_port_gets_the_default() {
     for (text, read) in [
         ("", "127.0.0.1:0"),
         (":10010", "127.0.0.1:10010"),
@@ -267,7 +267,7 @@ fn streaming_addresses() {
 }
 
 #[test]
-fn durations() {
+fn durations_are_read_with_units_only() {
     for (text, seconds) in
         [("0", 0), ("0s", 0), ("90s", 90), ("1m30s", 90), ("2h", 7200), ("1h1m1s", 3661)]
     {
@@ -284,7 +284,7 @@ fn durations() {
 }
 
 #[test]
-fn ranges_and_images() {
+fn ranges_images_and_labels_are_read_or_refused() {
     assert!(value::cidrs("10.0.0.0/8,,fd00::/64").is_ok_and(|ranges| ranges.len() == 2));
     for text in ["10.0.0.0", "10.0.0.0/33", "fd00::/129", "x/8", "10.0.0.0/-1"] {
         assert!(value::cidrs(text).is_err(), "{text}");

@@ -301,7 +301,7 @@ fn an_archive_that_is_none_is_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_upset_the_reader_of_archives(bytes in any::<Vec<u8>>(), kind: u8) {
+    fn no_archive_makes_it_panic(bytes in any::<Vec<u8>>(), kind: u8) {
         let _ = tar::first_file(&bytes);
         let archive = [entry(kind, &bytes), bytes].concat();
         let _ = tar::first_file(&archive);

@@ -31,7 +31,7 @@ mod tests {
     use super::is_of_the_command;
 
     #[test]
-    fn of_the_command() {
+    fn a_message_about_the_command_is_its_outcome() {
         for reason in [
             // runc 1.0, 1.1 and 1.3.
             "exec failed: container_linux.go:380: starting container process caused: exec: \"x\": \
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn of_something_else() {
+    fn any_other_message_is_an_error_of_the_engine() {
         for said in [
             "",
             "context canceled",

@@ -42,7 +42,7 @@ fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
 }
 
 #[test]
-fn each_trace_suffices() {
+fn one_sign_of_the_command_is_enough() {
     let main = main();
     let piped = Candidate { holds_pipe: true, ..stranger(107, 1) };
     let marked = Candidate { marked: true, ..stranger(108, 1) };
@@ -59,7 +59,7 @@ fn each_trace_suffices() {
 }
 
 #[test]
-fn children_of_kin_are_kin_in_whatever_order_they_are_listed() {
+fn descendants_of_a_process_of_the_command_belong_in_whatever_order_they_are_listed() {
     let main = main();
     let marked = Candidate { marked: true, ..stranger(150, 1) };
     let table =

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_anything_in_them() {
+    fn loaded_profiles_are_found_by_any_name() {
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join("profiles");
         fs::write(&list, "docker-default (enforce)\n/usr/bin/man (complain)\na (b) (kill)\n")

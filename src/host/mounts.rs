@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_this_machine() {
+    fn propagation_is_read_from_this_machine() {
         let now = MountTable::of_engine(Path::new("/nonexistent.sock")).unwrap();
         now.propagation(Path::new("/proc/self")).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asked_as_the_kernel_wants_it() {
+    fn a_context_is_written_to_the_kernel_with_a_nul() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("context");
         assert_eq!(check(&file, "a").unwrap(), None);

@@ -149,7 +149,7 @@ proptest! {
     /// Every other value stays as it is written and where it is, and a file that we wrote once comes
     /// back byte for byte.
     #[test]
-    fn everything_else_stays(
+    fn every_other_value_stays_as_it_is_written(
         members in prop::collection::btree_map("[a-q]{1,5}", value(), 0..5),
         others in prop::collection::btree_map("[e-z]{1,5}", value(), 0..3),
     ) {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange(text in ".{0,200}") {
+    fn no_text_makes_it_panic(text in ".{0,200}") {
         let _ = (with_entry(&text, &ours()), without_entry(&text), entry(&text));
     }
 }

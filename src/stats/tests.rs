@@ -3,6 +3,7 @@
 //! v2 after the kernel's documentation.
 
 mod holes;
+mod layers;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -102,7 +103,7 @@ fn read(
 }
 
 #[test]
-fn version_1_as_a_machine_shows_it() {
+fn version_1_is_read_as_a_machine_shows_it() {
     for tree in ["v1", "hybrid"] {
         let reading = read(&collector(tree), &container(ID, 42), Detail::Everything).unwrap();
         let group = reading.group;
@@ -138,7 +139,7 @@ fn version_1_as_a_machine_shows_it() {
 }
 
 #[test]
-fn version_2_under_both_drivers() {
+fn version_2_is_read_under_both_drivers() {
     for tree in ["v2-systemd", "v2-cgroupfs"] {
         let collector = collector(tree);
         let group = read(&collector, &container(ID, 42), Detail::Everything).unwrap().group;
@@ -391,31 +392,6 @@ fn only_what_runs_is_remembered() {
     assert_eq!(collector.layers.of(ID), None);
 }
 
-#[test]
-fn layers_are_due_a_while_after_they_were_tried() {
-    let (layers, begin) = (Layers::default(), Instant::now());
-    assert!(layers.is_due(ID, begin));
-    let upper = Some(Upper { pid: 7, directory: "/x".into() });
-    layers.set(ID, Measurement { upper, ..measured(7) }, begin);
-    let second = Duration::from_secs(1);
-    let rests = |rest| {
-        let (early, late) = (begin + rest - second, begin + rest);
-        !layers.is_due(ID, early) && layers.is_due(ID, late)
-    };
-    assert!(rests(SHORTEST_REST), "soon enough for kubelet to see who fills a disk");
-    assert_eq!((layers.upper(ID, 7), layers.upper(ID, 8)), (Some("/x".into()), None));
-    layers.set(ID, Measurement::default(), begin);
-    assert!(rests(LONGEST_REST), "a failure is not tried again at once");
-    assert_eq!(layers.of(ID).map(|layer| layer.bytes), Some(7), "what was known stays");
-    assert_eq!(layers.upper(ID, 7), None, "but not where it was");
-    for (took, rest) in [(1, 20), (2, 30)] {
-        layers.set(ID, Measurement { took: second * took, ..measured(8) }, begin);
-        assert!(rests(second * rest), "what takes {took} s rests {rest} s");
-    }
-    layers.set(OTHER, measured(5), begin);
-    assert_eq!(layers.bytes(), 13);
-}
-
 fn measured(bytes: u64) -> Measurement {
     let reading = Some(LayerReading { bytes, ..LayerReading::default() });
     Measurement { reading, ..Measurement::default() }
@@ -440,69 +416,4 @@ fn machine(root: &Path, options: &str) -> PathBuf {
         fs::write(path, text).unwrap();
     }
     proc
-}
-
-#[test]
-fn a_layer_is_measured_in_steps() {
-    let root = tempfile::tempdir().unwrap();
-    let upper = root.path().join("home/x/diff");
-    for options in [format!("upperdir={}", upper.display()), "upperdir=x/diff".to_owned()] {
-        let proc = machine(root.path(), &options);
-        let homes = [PathBuf::from("/nowhere"), root.path().join("home")];
-        let storage = Arc::new(Storage {
-            mountpoint: "/layers".into(),
-            homes,
-            cgroups: Cgroups::from_proc(&proc),
-        });
-        let mut job = LayerJob {
-            record: container(ID, 7),
-            storage,
-            upper: None,
-            walk: None,
-            took: Duration::ZERO,
-        };
-        let mut steps = 0;
-        let reading = loop {
-            steps += 1;
-            match job.go_on(&proc, 1) {
-                StepResult::More(same) => job = same,
-                StepResult::Done { id, measured: Measurement { reading, upper: found, .. } } => {
-                    assert_eq!(
-                        (id.as_str(), found),
-                        (ID, Some(Upper { pid: 7, directory: upper.clone() }))
-                    );
-                    break reading.unwrap();
-                }
-            }
-        };
-        assert!(steps > 3, "{steps}");
-        assert_eq!((reading.mountpoint.as_path(), reading.inodes), (Path::new("/layers"), 4));
-        assert!(reading.bytes >= 15_000 && reading.at.is_set());
-    }
-}
-
-#[test]
-fn a_layer_of_an_unknown_container_is_not_measured() {
-    let root = tempfile::tempdir().unwrap();
-    let proc = machine(root.path(), "upperdir=x/diff");
-    let homes = [root.path().join("home"), PathBuf::from("/nowhere")];
-    let storage = Arc::new(Storage {
-        mountpoint: "/layers".into(),
-        homes,
-        cgroups: Cgroups::from_proc(&proc),
-    });
-    for record in [container(OTHER, 7), container(ID, 8)] {
-        let job = LayerJob {
-            record,
-            storage: Arc::clone(&storage),
-            upper: None,
-            walk: None,
-            took: Duration::ZERO,
-        };
-        let turn = job.go_on(&proc, 100);
-        assert!(
-            matches!(&turn, StepResult::Done { measured, .. } if measured.reading.is_none() && measured.upper.is_none()),
-            "{turn:?}"
-        );
-    }
 }

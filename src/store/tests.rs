@@ -105,7 +105,7 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
 }
 
 #[test]
-fn the_defaults_keep_the_promises() {
+fn the_defaults_notice_a_frozen_engine_within_ten_seconds() {
     let settings = StoreSettings::default();
     // Readiness must turn false within 10 s of a freeze, asked every 5 s.
     assert!(settings.connect_deadline <= Duration::from_secs(5));

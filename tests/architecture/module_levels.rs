@@ -28,7 +28,7 @@ const NEVER: [(&str, &str, &str); 5] = [
 ];
 
 #[test]
-fn every_room_has_a_level() {
+fn every_module_has_a_level() {
     let unknown =
         shipped().into_iter().filter(|file| level(&file.module()).is_none()).map(|file| {
             format!("{}: the module is not in the table of tests/architecture/levels.rs", file.path)
@@ -47,7 +47,7 @@ fn imports_lead_down() {
 }
 
 #[test]
-fn no_room_takes_an_arrow_that_is_closed_to_it() {
+fn no_module_imports_what_is_closed_to_it() {
     let breaches = breaches(|file, path| {
         let (from, to) = (file.module(), module_of(path)?);
         let (.., why) = NEVER.iter().find(|(a, b, _)| *a == from && *b == to)?;
@@ -57,7 +57,7 @@ fn no_room_takes_an_arrow_that_is_closed_to_it() {
 }
 
 #[test]
-fn a_room_sees_only_the_verbs_it_needs() {
+fn a_module_imports_only_the_conversions_it_needs() {
     let breaches = breaches(|file, path| {
         let (from, verb) = (file.module(), verb_of(path)?);
         if from == "translate" {
@@ -70,7 +70,7 @@ fn a_room_sees_only_the_verbs_it_needs() {
 }
 
 #[test]
-fn the_four_verbs_do_not_know_each_other() {
+fn the_four_conversions_do_not_import_each_other() {
     let breaches = breaches(|file, path| {
         let module = file.module_path();
         let (from, to) = (module.get(1)?, verb_of(path)?);

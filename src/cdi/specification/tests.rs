@@ -117,7 +117,7 @@ fn a_refusal_has_line_and_text() {
 
 /// A small file that stands for a large one, and one that is deep.
 #[test]
-fn bombs_do_not_go_off() {
+fn aliases_and_nesting_that_explode_are_refused_quickly() {
     let mut bomb =
         "cdiVersion: 0.6.0\nkind: v/c\nannotations:\n  a0: &a0 [x, x, x, x, x, x, x, x]\n"
             .to_owned();

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_mounted() {
+    fn what_cannot_be_mounted_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::create_dir_all(path("full/there")).unwrap();

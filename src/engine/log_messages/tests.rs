@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(tty: bool, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_bytes_make_it_panic(tty: bool, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut decoder = Decoder::new(tty);
         decoder.feed(&bytes);
         while let Ok(Some(_)) = decoder.next() {}

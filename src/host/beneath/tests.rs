@@ -12,7 +12,7 @@ use std::{
 use super::*;
 
 #[test]
-fn links_come_move_and_go() {
+fn links_are_made_replaced_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let (root, below) = (dir.path().join("logs/pod"), Path::new("main/0.log"));
     for target in ["/one", "/two", "/two"] {

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn of_every_hierarchy_and_of_groups_within() {
+    fn members_are_of_every_hierarchy_and_of_groups_within() {
         let root = tempfile::tempdir().unwrap();
         let (proc, fs_root) = (root.path().join("proc"), root.path().join("cgroup"));
         let table: String = ["pids", "cpu,cpuacct", "freezer"]

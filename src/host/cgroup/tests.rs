@@ -63,7 +63,7 @@ fn unified(machine: &Machine, folder: &str) {
 }
 
 #[test]
-fn version_2_under_systemd() {
+fn version_2_under_systemd_is_found() {
     let path = "/kubepods.slice/kubepods-pod1.slice/docker-ID.scope";
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw,nsdelegate")], &format!("0::{path}\n"));
     unified(&machine, &format!("cg{path}"));
@@ -82,7 +82,7 @@ fn version_2_under_systemd() {
 }
 
 #[test]
-fn version_2_without_limits() {
+fn version_2_without_limits_is_found() {
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/docker/ID\n");
     for (file, text) in [("cpu.max", "max 100000"), ("memory.max", "max")] {
         machine.file(&format!("cg/docker/ID/{file}"), text);
@@ -96,7 +96,7 @@ fn version_2_without_limits() {
 
 /// The mount shows a part of the tree; the process has moved on into a group of its own.
 #[test]
-fn version_2_seen_from_within_a_container() {
+fn version_2_is_found_from_within_a_container() {
     let machine = Machine::new(
         &[("/outer/inner", "with blank/cg", "cgroup2", "rw")],
         "0::/outer/inner/kubepods/pod1/ID/init.scope\n",
@@ -110,7 +110,7 @@ fn version_2_seen_from_within_a_container() {
 
 /// Within a control group namespace, what is above its root is told by dots.
 #[test]
-fn version_2_seen_from_beside() {
+fn version_2_is_found_from_a_container_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");
     unified(&machine, "cg/kubepods/ID");
     assert!(machine.cgroups().find(42, ID).is_ok());
@@ -141,7 +141,7 @@ fn what_was_found_is_found_again() {
 }
 
 #[test]
-fn version_1_with_controllers_mounted_together() {
+fn version_1_with_controllers_mounted_together_is_found() {
     let machine = Machine::new(
         &[
             ("/", "cg/cpu,cpuacct", "cgroup", "rw,cpu,cpuacct"),
@@ -177,7 +177,7 @@ fn version_1_with_controllers_mounted_together() {
 
 /// Both beside each other: what version 1 has counts, and version 2 has the rest.
 #[test]
-fn hybrid_with_systemd_scopes() {
+fn hybrid_with_systemd_scopes_is_found() {
     let machine = Machine::new(
         &[("/", "cg/unified", "cgroup2", "rw"), ("/", "cg/memory", "cgroup", "rw,memory")],
         "4:memory:/system.slice/docker-ID.scope\n0::/system.slice/docker-ID.scope\n",

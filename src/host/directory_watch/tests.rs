@@ -16,7 +16,7 @@ async fn is_quiet(watch: &mut DirectoryWatch) -> bool {
 }
 
 #[tokio::test]
-async fn files_written_moved_and_removed() {
+async fn files_written_moved_and_removed_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let mut watch = DirectoryWatch::new(vec![dir.path().to_owned()]).unwrap();
     assert!(is_quiet(&mut watch).await);
@@ -61,7 +61,7 @@ async fn neighbours_of_the_directory_do_not_matter() {
 }
 
 #[tokio::test]
-async fn a_turned_link_and_a_moved_directory() {
+async fn a_changed_link_and_a_moved_directory_are_noticed() {
     let base = tempfile::tempdir().unwrap();
     let (one, two, link) =
         (base.path().join("one"), base.path().join("two"), base.path().join("link"));

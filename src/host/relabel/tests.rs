@@ -28,7 +28,7 @@ fn folder() -> Option<tempfile::TempDir> {
 }
 
 #[test]
-fn everything_below_and_nothing_else() {
+fn everything_below_is_relabelled_and_nothing_else() {
     let Some(folder) = folder() else { return };
     let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
     fs::create_dir_all(inside.join("a/b")).unwrap();
@@ -52,7 +52,7 @@ fn everything_below_and_nothing_else() {
 }
 
 #[test]
-fn too_deep() {
+fn a_tree_that_is_too_deep_is_refused() {
     let Some(folder) = folder() else { return };
     let deep = (0..=MAX_DEPTH + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
@@ -61,7 +61,7 @@ fn too_deep() {
 }
 
 #[test]
-fn it_is_cut_short() {
+fn a_cancelled_relabelling_stops() {
     let Some(folder) = folder() else { return };
     for name in 0..100 {
         fs::write(folder.path().join(name.to_string()), "").unwrap();

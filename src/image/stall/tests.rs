@@ -96,7 +96,7 @@ fn words_without_progress_do_not_help() {
 }
 
 #[test]
-fn the_slow_are_not_cut() {
+fn a_slow_pull_that_moves_is_no_stall() {
     let mut now = Instant::now();
     let mut detector = StallDetector::new(Some(MINUTE), LastProgress::default(), now);
     for (status, pause) in [("Downloading", MINUTE), ("Extracting", MINUTE * UNSEEN_FACTOR)] {

@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0_usize..60) {
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0_usize..60) {
         let whole = format!(r#"{{"log":"kept\n","stream":"stdout","time":"{TIME}"}}"#);
         let _ = parse(&bytes, &mut Vec::new());
         let mut torn = whole.as_bytes()[..at].to_vec();

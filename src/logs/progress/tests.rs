@@ -23,7 +23,7 @@ async fn completion_is_waited_for() {
 
 /// That it was tried again is no progress.
 #[tokio::test]
-async fn a_standstill_is_not() {
+async fn waiting_ends_when_nothing_moves() {
     let (log, receiver) = watch::channel(moved(7));
     let time_limit = WaitLimits { standstill: SHORT, in_all: LONG };
     let waiting = tokio::spawn(completion(receiver.clone(), time_limit));

@@ -11,7 +11,7 @@ fn id(number: u8) -> ContainerId {
 }
 
 #[test]
-fn who_wants_more_stands_at_the_end() {
+fn a_log_that_has_more_waits_behind_the_others() {
     let mut scheduler = Scheduler::default();
     for number in 1..=4 {
         scheduler.wake(&id(number));
@@ -30,7 +30,7 @@ fn who_wants_more_stands_at_the_end() {
 }
 
 #[test]
-fn a_turn_that_was_disturbed_is_followed_by_another() {
+fn a_poll_woken_meanwhile_is_followed_by_another() {
     let now = Instant::now();
     for then in [NextPoll::Sleep, NextPoll::Again, NextPoll::Rest(now + Duration::from_secs(9))] {
         let mut scheduler = Scheduler::default();
@@ -65,7 +65,7 @@ fn a_rest_ends_in_time_or_by_being_woken() {
 }
 
 #[test]
-fn who_is_removed_gets_no_turn() {
+fn a_removed_log_is_not_polled() {
     let mut scheduler = Scheduler::default();
     scheduler.wake(&id(1));
     scheduler.remove(&id(1));
@@ -77,7 +77,7 @@ fn who_is_removed_gets_no_turn() {
 proptest! {
     /// Whatever happens, who was woken gets a poll that begins afterwards.
     #[test]
-    fn no_wish_is_lost(steps in prop::collection::vec((0_u8..5, 0_u8..4), 1..200)) {
+    fn who_was_woken_is_polled_afterwards(steps in prop::collection::vec((0_u8..5, 0_u8..4), 1..200)) {
         let begin = Instant::now();
         let mut scheduler = Scheduler::default();
         let (mut owed, mut running) = (BTreeSet::new(), BTreeSet::new());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn reads_suffixes() {
+fn decimal_and_binary_suffixes_are_read() {
     for (text, value) in [
         ("1000", 1_000),
         ("+1k", 1_000),
@@ -24,7 +24,7 @@ fn reads_suffixes() {
 }
 
 #[test]
-fn refuses_other_texts() {
+fn other_texts_are_refused() {
     for text in ["", ".", "M", "1 M", "1kk", "-1M", "1e", "0x10", "1..5", "1.5.5M", "é", "1é"] {
         assert_eq!(rate(text), Err(QuantityError::Malformed), "{text}");
     }
@@ -35,7 +35,7 @@ fn refuses_other_texts() {
 
 proptest::proptest! {
     #[test]
-    fn never_panics(text in ".{0,40}") {
+    fn no_text_makes_it_panic(text in ".{0,40}") {
         let _ = rate(&text);
     }
 }

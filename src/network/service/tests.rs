@@ -36,7 +36,7 @@ fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
 }
 
 #[tokio::test]
-async fn attach_check_and_detach() {
+async fn a_pod_is_attached_checked_and_detached() {
     let node = usual();
     let network = node.network();
     let pod = node.pod('a');

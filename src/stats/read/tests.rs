@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 #[test]
-fn counts_and_limits() {
+fn counts_are_read_and_max_is_no_limit() {
     for (written, count, limit) in [
         ("0", Some(0), Some(Limit::At(0))),
         ("67108864\n", Some(67_108_864), Some(Limit::At(67_108_864))),
@@ -28,7 +28,7 @@ fn counts_and_limits() {
 }
 
 #[test]
-fn processor_time_of_version_2() {
+fn processor_time_of_version_2_is_read() {
     let text = "usage_usec 2500\nuser_usec 2000\nsystem_usec 500\nnice_usec 7\nnr_periods 10\n\
                 nr_throttled 3\nthrottled_usec 40\nnr_bursts 0\n";
     let wanted = CpuReading {
@@ -45,7 +45,7 @@ fn processor_time_of_version_2() {
 }
 
 #[test]
-fn processor_time_of_version_1() {
+fn processor_time_of_version_1_is_read() {
     let mut reading = CpuReading::default();
     cpu::modes("user 150\nsystem 2\n", &mut reading);
     cpu::throttling("nr_periods 8\nnr_throttled 2\nthrottled_time 123456\n", &mut reading);
@@ -77,7 +77,7 @@ fn memory_of_version_1_counts_what_is_below() {
 }
 
 #[test]
-fn memory_of_version_2() {
+fn memory_of_version_2_is_read() {
     let newer = "anon 1\nfile 2\nkernel 3\nkernel_stack 100\nslab 200\nfile_mapped 4\n\
                  inactive_file 5\nactive_file 6\npgfault 7\npgmajfault 8\n";
     let stat = memory::v2(newer).reading;
@@ -95,7 +95,7 @@ fn memory_of_version_2() {
 }
 
 #[test]
-fn pressure() {
+fn pressure_is_read_and_odd_figures_are_zero() {
     let whole = "some avg10=1.50 avg60=0.25 avg300=0.00 total=12345\n\
                  full avg10=0.50 avg60=0.00 avg300=0.00 total=345\n";
     let read = text::pressure(whole).unwrap();
@@ -109,7 +109,7 @@ fn pressure() {
 }
 
 #[test]
-fn devices() {
+fn device_counters_of_both_cgroup_versions_are_read() {
     let v2 = "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=7\n\
                    253:1 wbytes=8\nweird\n:0 rbytes=1\n8:x rbytes=1\n";
     let whole = DeviceReading {
@@ -139,7 +139,7 @@ fn devices() {
 }
 
 #[test]
-fn interfaces_of_a_namespace() {
+fn interfaces_are_read_from_a_namespace() {
     let text = "Inter-|   Receive                            |  Transmit\n \
         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n    \
         lo: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n\
@@ -163,7 +163,7 @@ fn interfaces_of_a_namespace() {
 }
 
 #[test]
-fn processes_and_their_limits() {
+fn processes_are_counted_with_their_limits() {
     assert_eq!(processes::threads("Name:\tsh\nThreads:\t12\nSigQ:\t0/1\n"), Some(12));
     let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
                 Max cpu time              unlimited            unlimited            seconds   \n\
@@ -175,7 +175,7 @@ fn processes_and_their_limits() {
 }
 
 #[test]
-fn names_of_devices() {
+fn devices_are_named_as_the_kernel_names_them() {
     let text = "major minor  #blocks  name\n\n   8        0  500107608 sda\n \
                 253        1       1000 dm-1\n  72        0       1000 cciss!c0d0\n8 x 1 sdb\n8 1 5\n";
     let wanted = [((8, 0), "/dev/sda"), ((72, 0), "/dev/cciss/c0d0"), ((253, 1), "/dev/dm-1")];
@@ -184,7 +184,7 @@ fn names_of_devices() {
 }
 
 #[test]
-fn the_upper_directory() {
+fn the_upper_directory_is_that_of_the_overlay_at_the_root() {
     let line = |point: &str, rest: &str| format!("1 2 0:3 / {point} rw - {rest}\n");
     let overlay =
         "overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/var/lib/docker/overlay2/x/diff,workdir=/w";
@@ -232,7 +232,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in any_text()) {
+    fn no_text_makes_it_panic(text in any_text()) {
         let mut cpu_reading = CpuReading::default();
         cpu::modes(&text, &mut cpu_reading);
         cpu::throttling(&text, &mut cpu_reading);

@@ -61,7 +61,7 @@ fn is_whole(reading: &ContainerReading) -> bool {
 }
 
 #[test]
-fn a_hole_costs_its_own_figure() {
+fn a_missing_or_damaged_file_costs_its_own_figure_only() {
     for tree in TREES {
         let (root, files) = copied(tree);
         assert!(all(root.path()).0.is_some_and(|one| one.group.memory.is_some()), "{tree}");

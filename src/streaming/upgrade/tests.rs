@@ -151,7 +151,7 @@ fn websocket_without_a_subprotocol_is_given_none() {
 }
 
 #[test]
-fn websockets_that_cannot_be() {
+fn websocket_requests_that_are_invalid_are_refused() {
     assert_eq!(websocket(&["v5.channel.k8s.io"], Forward), Err(Refusal::NoSubprotocol));
     assert_eq!(websocket(&["SPDY/3.1+portforward.k8s.io"], Command), Err(Refusal::NoSubprotocol));
     let good = [
@@ -179,7 +179,7 @@ fn websockets_that_cannot_be() {
 
 proptest! {
     #[test]
-    fn no_header_is_too_odd(
+    fn no_header_makes_it_panic(
         names in prop::collection::vec(prop::sample::select(&NAMES[..]), 0..8),
         values in prop::collection::vec("[ -~]{0,40}", 8),
         forward in any::<bool>(),

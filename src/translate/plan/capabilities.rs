@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_both_lists() {
+    fn a_capability_added_and_dropped_by_name_is_dropped() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         for (add, drop, added, dropped) in [
             ("", "", "", ""),

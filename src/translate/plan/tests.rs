@@ -35,7 +35,7 @@ use crate::{
 };
 
 #[test]
-fn what_is_planned() {
+fn recorded_specs_are_planned_as_recorded() {
     fixtures("plan", 20, |case| {
         let input: TestInput = serde_json::from_value(case["input"].clone()).unwrap();
         let pod: SandboxSpec = serde_json::from_value(case["sandbox"].clone()).unwrap();
@@ -91,7 +91,7 @@ fn recorded(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> 
 }
 
 #[test]
-fn text_of_pod_files() {
+fn resolv_conf_and_hosts_have_the_pods_settings() {
     let dns = DnsConfig {
         servers: vec!["10.10.10.10".to_owned(), "fd00::a".to_owned()],
         searches: vec!["a.example".to_owned(), "b.example".to_owned()],
@@ -161,7 +161,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
 
 /// Scenario 49 of the field reports: the two sides disagree on the cgroup driver.
 #[test]
-fn cgroup_parents() {
+fn a_cgroup_parent_has_the_form_of_the_driver_or_is_refused() {
     let parent = |driver: &str, parent: &str| {
         let input = TestInput { cgroup_driver: driver.to_owned(), ..TestInput::default() };
         let plan = input.sandbox(SandboxSpec { cgroup_parent: parent.to_owned(), ..pod() })?;
@@ -189,7 +189,7 @@ fn cgroup_parents() {
 }
 
 #[test]
-fn memory_and_swap() {
+fn swap_is_planned_with_the_memory_limit_it_includes() {
     let swap = |memory: i64, swap: i64, unified: Option<&str>| {
         let unified = unified.map(|value| ("memory.swap.max".to_owned(), value.to_owned()));
         let resources = Resources {

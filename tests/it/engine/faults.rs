@@ -37,7 +37,7 @@ async fn listing(fault: Fault) -> (EngineError, usize) {
 }
 
 #[tokio::test]
-async fn broken_transport() {
+async fn a_broken_connection_has_its_kind_of_error() {
     for (fault, kind, asked) in [
         (Fault::Reset, Kind::Unavailable, 2),
         (Fault::LostAnswer, Kind::Unavailable, 2),
@@ -61,7 +61,7 @@ async fn broken_transport() {
 }
 
 #[tokio::test]
-async fn statuses() {
+async fn each_status_has_its_kind_of_error() {
     for (status, kind) in [
         (400, Kind::InvalidArgument),
         (401, Kind::PermissionDenied),
@@ -86,7 +86,7 @@ async fn statuses() {
 }
 
 #[tokio::test]
-async fn error_bodies_of_all_sorts() {
+async fn error_bodies_of_all_sorts_give_a_message() {
     for (fault, text) in [
         (Fault::Text(500, String::new()), "500 Internal Server Error"),
         (Fault::Text(502, "<h1>Bad gateway</h1>".to_owned()), "<h1>Bad gateway</h1>"),
@@ -233,7 +233,7 @@ async fn one_stalled_call_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn a_socket_without_an_engine_is_named_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("none.sock");
     let refusing = directory.path().join("refusing.sock");
@@ -257,7 +257,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn something_else_answers() {
+async fn a_server_that_is_no_docker_engine_is_named() {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /_ping", Fault::Text(200, "hello".to_owned())));
     let error = engine(&docker).list_images().await.unwrap_err();

@@ -169,7 +169,7 @@ async fn an_exec_is_inspected_and_resized() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_or_does_not_run() {
+async fn execs_in_missing_and_stopped_containers_are_refused() {
     let (docker, id) = set(Script::of([])).await;
     let engine = engine(&docker);
     let command = ["x".to_owned()];

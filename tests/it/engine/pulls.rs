@@ -144,7 +144,7 @@ async fn progress_is_put_together_from_any_cut() {
 }
 
 #[tokio::test]
-async fn errors_within_the_stream() {
+async fn errors_within_the_stream_are_classified() {
     let detail = |text: &str| json!({ "errorDetail": { "message": text }, "error": text });
     let old = |text: &str| json!({ "error": text });
     for (message, fault, text) in [
@@ -166,7 +166,7 @@ async fn errors_within_the_stream() {
 }
 
 #[tokio::test]
-async fn errors_before_the_stream() {
+async fn errors_before_the_stream_are_classified() {
     for (status, text, fault) in [
         (500, "received unexpected HTTP status: 502 Bad Gateway", PullFault::RegistryUnavailable),
         (

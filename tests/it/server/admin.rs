@@ -43,7 +43,7 @@ async fn what_was_called_is_counted() {
 }
 
 #[tokio::test]
-async fn both_forms_are_what_they_say() {
+async fn metrics_are_served_in_both_formats() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let plain = ask(&bridge, "GET", "/metrics").await;

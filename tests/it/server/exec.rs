@@ -54,7 +54,7 @@ fn asked(docker: &FakeDockerd) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn three_requests_when_all_is_quick() {
+async fn a_quick_command_takes_three_requests() {
     let (docker, bridge, id) = set().await;
     let steps =
         [Step::Out(b"out\n".to_vec()), Step::Err(b"err\n".to_vec()), Step::Out(b"\0".to_vec())];
@@ -82,7 +82,7 @@ async fn three_requests_when_all_is_quick() {
 }
 
 #[tokio::test]
-async fn who_may_run_what() {
+async fn invalid_and_unknown_commands_are_refused() {
     let (docker, bridge, id) = set().await;
     let code =
         async |id: &str, words: &[&str]| run(&bridge, id, words, 1).await.unwrap_err().code();
@@ -99,7 +99,7 @@ async fn who_may_run_what() {
 }
 
 #[tokio::test]
-async fn no_limit_by_zero_or_less() {
+async fn a_timeout_of_zero_or_less_is_no_limit() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::of([Step::Pause(Duration::from_millis(1300))]));
     // The last that a clock can name, but for a moment.
@@ -116,7 +116,7 @@ async fn no_limit_by_zero_or_less() {
 }
 
 #[tokio::test]
-async fn an_end_the_engine_is_slow_to_see() {
+async fn an_exit_code_that_the_engine_reports_late_is_waited_for() {
     let (docker, bridge, id) = set().await;
     let lag = Duration::from_millis(700);
     script(&docker, Script { lag, exit_code: Some(7), ..Script::of([Step::Out(b"x".to_vec())]) });
@@ -124,7 +124,7 @@ async fn an_end_the_engine_is_slow_to_see() {
 }
 
 #[tokio::test]
-async fn a_child_that_keeps_the_output_open() {
+async fn a_child_that_keeps_the_output_open_holds_up_no_answer() {
     let (docker, bridge, id) = set().await;
     let steps = [Step::Out(b"x".to_vec()), Step::End(4), Step::Pause(Duration::from_secs(3600))];
     script(&docker, Script::of(steps));
@@ -133,7 +133,7 @@ async fn a_child_that_keeps_the_output_open() {
 }
 
 #[tokio::test]
-async fn more_output_than_an_answer_holds() {
+async fn output_is_truncated_to_what_an_answer_holds() {
     let (docker, bridge, id) = set().await;
     let (out, err) = (vec![b'o'; 9 << 20], vec![b'e'; 9 << 20]);
     script(&docker, Script::of([Step::Out(out), Step::Err(err)]));
@@ -147,14 +147,14 @@ async fn more_output_than_an_answer_holds() {
 }
 
 #[tokio::test]
-async fn an_engine_without_upgrades() {
+async fn an_engine_that_answers_200_instead_of_101_is_read() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script { status: 200, ..Script::of([Step::Out(b"old".to_vec())]) });
     assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().stdout, b"old");
 }
 
 #[tokio::test]
-async fn time_is_up_and_the_process_cannot_be_seen() {
+async fn a_timeout_says_that_the_process_cannot_be_seen() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
@@ -164,7 +164,7 @@ async fn time_is_up_and_the_process_cannot_be_seen() {
 }
 
 #[tokio::test]
-async fn a_start_that_stalls() {
+async fn a_start_that_stalls_ends_at_the_timeout() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
@@ -173,7 +173,7 @@ async fn a_start_that_stalls() {
 }
 
 #[tokio::test]
-async fn engines_that_fail_in_the_middle() {
+async fn an_engine_that_fails_in_the_middle_is_an_error() {
     let (docker, bridge, id) = set().await;
     let garbage = Step::Raw(b"\x07 this is no frame".to_vec());
     let half = Step::Raw(vec![1, 0, 0, 0, 0, 0, 1, 0, b'x']);

@@ -172,12 +172,12 @@ const AT_ONCE: usize = 20;
 const INSPECT: &str = "GET /containers/*/json";
 
 #[tokio::test]
-async fn run_pod_sandbox() {
+async fn run_pod_sandbox_survives_every_fault_of_the_engine() {
     matrix(Verb::Run, &["POST /containers/create", "POST /containers/*/start", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn run_pod_sandbox_without_a_pause() {
+async fn run_pod_sandbox_survives_every_fault_of_loading_the_pause_image() {
     let load = ["POST /images/load", "GET /images/*/json"];
     let cases = load.iter().flat_map(|end_point| {
         faults().into_iter().map(move |(what, fault, _)| async move {
@@ -197,47 +197,47 @@ async fn run_pod_sandbox_without_a_pause() {
 }
 
 #[tokio::test]
-async fn stop_pod_sandbox() {
+async fn stop_pod_sandbox_survives_every_fault_of_the_engine() {
     matrix(Verb::StopPod, &["POST /containers/*/kill", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn remove_pod_sandbox() {
+async fn remove_pod_sandbox_survives_every_fault_of_the_engine() {
     matrix(Verb::RemovePod, &["DELETE /containers/*", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn create_container() {
+async fn create_container_survives_every_fault_of_the_engine() {
     matrix(Verb::Create, &["POST /containers/create", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn start_container() {
+async fn start_container_survives_every_fault_of_the_engine() {
     matrix(Verb::Start, &["POST /containers/*/start", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn stop_container() {
+async fn stop_container_survives_every_fault_of_the_engine() {
     matrix(Verb::Stop, &["POST /containers/*/stop", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn stop_container_at_once() {
+async fn stop_container_without_grace_survives_every_fault_of_the_engine() {
     matrix(Verb::Kill, &["POST /containers/*/kill", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn remove_container() {
+async fn remove_container_survives_every_fault_of_the_engine() {
     matrix(Verb::Remove, &["DELETE /containers/*", INSPECT]).await;
 }
 
 #[tokio::test]
-async fn pull_image() {
+async fn pull_image_survives_every_fault_of_the_engine() {
     matrix(Verb::Pull, &["POST /images/create", "GET /images/*/json"]).await;
 }
 
 #[tokio::test]
-async fn remove_image() {
+async fn remove_image_survives_every_fault_of_the_engine() {
     matrix(Verb::RemoveImage, &["DELETE /images/*", "GET /images/*/json"]).await;
 }
 

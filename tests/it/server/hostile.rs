@@ -64,7 +64,7 @@ macro_rules! ask {
 }
 
 #[tokio::test]
-async fn empty_requests() {
+async fn empty_requests_are_answered_or_refused() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let refused = Code::InvalidArgument;
@@ -92,7 +92,7 @@ async fn empty_requests() {
 }
 
 #[tokio::test]
-async fn ids_nothing_has() {
+async fn unknown_ids_are_not_found_and_their_removal_succeeds() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     docker.forget_requests();
@@ -133,7 +133,7 @@ async fn ids_nothing_has() {
 }
 
 #[tokio::test]
-async fn image_names_nothing_has() {
+async fn unknown_image_names_are_answered() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     for name in strangers() {
@@ -159,7 +159,7 @@ async fn image_names_nothing_has() {
 }
 
 #[tokio::test]
-async fn pods_that_cannot_be() {
+async fn invalid_pods_are_refused_and_leave_nothing() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let change: Vec<(&str, fn(&mut cri::PodSandboxConfig))> = vec![
@@ -232,7 +232,7 @@ async fn absurd_but_possible_pods_run() {
 }
 
 #[tokio::test]
-async fn containers_that_cannot_be() {
+async fn invalid_containers_are_refused_and_leave_nothing() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
@@ -263,7 +263,7 @@ async fn containers_that_cannot_be() {
 
 /// Engines before API 1.42 leave the making of mount sources to us.
 #[tokio::test]
-async fn mount_sources_that_cannot_be_created() {
+async fn a_mount_source_that_cannot_be_created_is_refused() {
     let docker = FakeDockerd::start_speaking(41, 24).await;
     docker.world(|world| world.add_image(IMAGE));
     let bridge = Bridge::start(&docker).await;
@@ -286,7 +286,7 @@ async fn mount_sources_that_cannot_be_created() {
 }
 
 #[tokio::test]
-async fn timeouts_out_of_this_world() {
+async fn any_timeout_stops_a_container() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
@@ -304,7 +304,7 @@ async fn timeouts_out_of_this_world() {
 }
 
 #[tokio::test]
-async fn pod_cidrs_that_are_none() {
+async fn pod_cidrs_that_are_none_are_refused() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     for (text, expected) in [

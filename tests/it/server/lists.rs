@@ -39,7 +39,7 @@ async fn a_long_list_comes_in_portions() {
 }
 
 #[tokio::test]
-async fn nothing_is_no_portion() {
+async fn an_empty_list_is_an_empty_stream() {
     let docker = docker().await;
     let mut bridge = Bridge::start(&docker).await;
     let request = cri::StreamPodSandboxesRequest::default();
@@ -52,7 +52,7 @@ async fn nothing_is_no_portion() {
 
 /// An engine that never answered: whoever asks for a list in portions is told, as with the list.
 #[tokio::test]
-async fn before_anything_is_known() {
+async fn streamed_lists_are_unavailable_before_the_first_list() {
     let docker = docker().await;
     docker.stop().await;
     let mut bridge = Bridge::start(&docker).await;

@@ -127,7 +127,7 @@ async fn a_pod_on_cni_lives_and_goes() {
 }
 
 #[tokio::test]
-async fn every_failure_of_add() {
+async fn every_failure_of_add_is_reported_and_undone() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let also = [
         ("no JSON", "echo '<html>'"),
@@ -158,7 +158,7 @@ async fn every_failure_of_add() {
 }
 
 #[tokio::test]
-async fn every_failure_of_del() {
+async fn every_failure_of_del_is_reported_and_retried() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     for (what, del) in faults() {
         well(bridge.node());
@@ -179,7 +179,7 @@ async fn every_failure_of_del() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_missing() {
+async fn a_missing_plugin_is_named() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let binary = bridge.node().path("bin/fake");
     let id = bridge.run(&pod("old")).await.unwrap();

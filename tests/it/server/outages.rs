@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn down_at_the_start() {
+async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     let docker = docker().await;
     docker.stop().await;
     let bridge = Bridge::start(&docker).await;
@@ -61,7 +61,7 @@ async fn a_slow_recovery_is_not_reported_as_a_docker_that_does_not_answer() {
 }
 
 #[tokio::test]
-async fn gone_and_back_as_another_version() {
+async fn an_engine_may_come_back_as_another_version() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let id = bridge.run(&pod("p")).await.unwrap();
@@ -79,7 +79,7 @@ async fn gone_and_back_as_another_version() {
 }
 
 #[tokio::test]
-async fn upgraded_without_a_pause_for_breath() {
+async fn an_engine_may_be_upgraded_at_once() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
@@ -92,7 +92,7 @@ async fn upgraded_without_a_pause_for_breath() {
 }
 
 #[tokio::test]
-async fn too_old_to_talk_to() {
+async fn an_engine_that_is_too_old_is_reported() {
     let docker = FakeDockerd::start_speaking(38, 12).await;
     let bridge = Bridge::start(&docker).await;
     assert!(!bridge.ready().await.unwrap());
@@ -102,7 +102,7 @@ async fn too_old_to_talk_to() {
 }
 
 #[tokio::test]
-async fn events_that_are_none() {
+async fn garbage_in_the_event_stream_does_no_harm() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
@@ -132,7 +132,7 @@ async fn events_that_are_none() {
 }
 
 #[tokio::test]
-async fn frozen() {
+async fn reads_are_answered_while_docker_is_frozen() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
@@ -176,7 +176,7 @@ async fn frozen() {
 }
 
 #[tokio::test]
-async fn stopped_while_calls_are_running() {
+async fn a_call_under_way_is_finished_when_dockbridge_stops() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     docker.inject(Rule::new("POST /containers/create", Fault::Late(Duration::from_millis(500))));

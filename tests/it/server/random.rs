@@ -308,7 +308,7 @@ fn each<S: Strategy>(
 }
 
 #[test]
-fn any_pod() {
+fn any_pod_runs_or_is_refused() {
     deep(|| {
         each(100, &(pods(), word()), &async |bridge, docker, (config, handler)| {
             let handler = if handler.len() % 3 == 0 { handler } else { String::new() };
@@ -326,7 +326,7 @@ fn any_pod() {
 }
 
 #[test]
-fn any_container() {
+fn any_container_is_created_or_refused() {
     deep(|| {
         each(100, &containers(), &async |bridge, docker, config| {
             let id = bridge.run(&pod("p")).await.unwrap();
@@ -343,7 +343,7 @@ fn any_container() {
 }
 
 #[test]
-fn any_filter_and_id() {
+fn any_filter_and_id_is_answered() {
     deep(|| {
         let strategy = (word(), choice(), pairs(), number(), "[a-f0-9]{1,64}");
         each(100, &strategy, &async |bridge, docker, (id, state, labels, timeout, hex)| {

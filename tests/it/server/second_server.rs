@@ -136,7 +136,7 @@ async fn a_second_one_is_refused_whatever_they_share() {
 }
 
 #[tokio::test]
-async fn all_of_it_shared() {
+async fn a_second_server_with_the_same_settings_names_the_first() {
     let docker = docker().await;
     let first = Bridge::start(&docker).await;
     let settings = first.node().settings(docker.socket(), NetworkMode::Docker);

@@ -7,7 +7,7 @@ use tonic::Code;
 use crate::support::bridge::{Bridge, container, docker, pod};
 
 #[tokio::test]
-async fn of_what_is_not_known() {
+async fn statistics_of_an_unknown_id_are_not_found() {
     let docker = docker().await;
     let mut bridge = Bridge::start(&docker).await;
     let (container_id, pod_sandbox_id) = ("0".repeat(64), "0".repeat(64));
@@ -22,7 +22,7 @@ async fn of_what_is_not_known() {
 }
 
 #[tokio::test]
-async fn of_what_runs_and_of_what_does_not() {
+async fn statistics_are_of_containers_that_run() {
     let docker = docker().await;
     let mut bridge = Bridge::start(&docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();

@@ -136,7 +136,7 @@ async fn every_end_accounts_for_its_kills() {
 
 /// A kill in a run that no status shows the end of is no later run's.
 #[tokio::test]
-async fn one_that_docker_starts_again() {
+async fn a_kill_of_an_earlier_run_is_not_a_later_runs() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
     let (sandbox, [id]) = pod(&docker, "/pod", ["a"]);
     machine(root.path(), &sandbox, 0);
@@ -175,7 +175,7 @@ async fn a_shared_cgroup_is_no_pods_cgroup() {
 }
 
 #[tokio::test]
-async fn an_engine_that_learns_of_it_late() {
+async fn an_oom_event_during_the_inspect_counts() {
     after_event(World::learns_of_oom).await;
     after_event(|world, id| world.learns_of_oom_too_late(id)).await;
 }
@@ -197,7 +197,7 @@ async fn after_event(event: impl FnOnce(&mut World, &str)) {
 
 /// What the engine learns of it then counts for no container.
 #[tokio::test]
-async fn a_container_removed_while_its_end_is_inspected() {
+async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
     let store = start(&docker, root.path()).await;

@@ -50,7 +50,7 @@ async fn a_plugin_gets_all_cni_variables() {
 }
 
 #[tokio::test]
-async fn a_missing_and_a_non_executable_plugin() {
+async fn a_missing_and_a_non_executable_plugin_are_named() {
     let node = TestNode::new();
     let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(matches!(*error.failure, Failure::Missing { .. }));
@@ -96,7 +96,7 @@ async fn an_exit_without_report_keeps_the_output() {
 }
 
 #[tokio::test]
-async fn hanging_flooding_and_invalid_plugins() {
+async fn hanging_flooding_and_invalid_plugins_are_errors() {
     let node = TestNode::new();
     node.script("p", "sleep 100");
     let error = run_as(&node, Duration::from_millis(300)).await.unwrap_err();

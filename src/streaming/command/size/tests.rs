@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_odd(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..10)) {
+    fn no_bytes_make_it_panic(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..10)) {
         let mut buffer = SizeBuffer::default();
         for piece in pieces {
             if buffer.push(&piece).is_err() {

@@ -236,7 +236,7 @@ async fn a_peer_that_leaves_wakes_everybody() {
 }
 
 #[tokio::test]
-async fn a_thousand_streams_and_no_more() {
+async fn at_most_a_thousand_streams_are_open() {
     let (mut connection, mut peer) = session();
     let mut streams = Vec::new();
     for number in 0..1000 {

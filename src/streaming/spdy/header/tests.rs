@@ -69,7 +69,7 @@ fn broken_blocks_are_refused() {
 }
 
 #[test]
-fn a_bomb_is_not_inflated_beyond_the_limit() {
+fn a_block_is_not_inflated_beyond_the_limit() {
     let mut bomb = Vec::with_capacity(200_000);
     let mut deflater = Compress::new(Compression::best(), true);
     let zeros = vec![0; 100_000_000];

@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn no_message_is_too_odd(
+    fn no_message_makes_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200), plain in any::<bool>(), closes in any::<bool>(),
     ) {
         let _ = read(if plain { Binary } else { Base64 }, closes, &bytes);

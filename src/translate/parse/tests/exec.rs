@@ -12,7 +12,7 @@ fn request(words: &[&str], timeout: i64) -> cri::ExecSyncRequest {
 }
 
 #[test]
-fn valid_requests() {
+fn a_valid_request_arrives_whole() {
     let spec = exec_sync_spec(&request(&["sh", "-c", "", "two words\nand a line"], 5)).unwrap();
     assert_eq!(spec.container, "abcd");
     assert_eq!(spec.command, ["sh", "-c", "", "two words\nand a line"]);

@@ -33,7 +33,7 @@ type ContainerChange = fn(&mut cri::ContainerConfig, &str, i64);
 
 proptest! {
     #[test]
-    fn sandboxes(changes in vec((select(SANDBOX), text(), number()), 1..4), handler in text()) {
+    fn any_sandbox_config_becomes_a_spec_or_a_named_refusal(changes in vec((select(SANDBOX), text(), number()), 1..4), handler in text()) {
         let mut config = sample::sandbox();
         for (change, text, number) in &changes {
             change(&mut config, text, *number);
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn containers(changes in vec((select(CONTAINER), text(), number()), 1..4)) {
+    fn any_container_config_becomes_a_spec_or_a_named_refusal(changes in vec((select(CONTAINER), text(), number()), 1..4)) {
         let mut config = sample::container();
         for (change, text, number) in &changes {
             change(&mut config, text, *number);
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_happen_to_decode(bytes in vec(any::<u8>(), 0..200)) {
+    fn any_bytes_that_decode_become_a_spec_or_a_named_refusal(bytes in vec(any::<u8>(), 0..200)) {
         if let Ok(config) = cri::PodSandboxConfig::decode(bytes.as_slice()) {
             sandbox_spec(Some(&config), "").map_or_else(|error| check_refusal(&error), |_| Ok(()))?;
         }
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn pulls(image in text(), auth in text()) {
+    fn any_pull_request_is_taken_or_refused(image in text(), auth in text()) {
         let spec = cri::ImageSpec { image, ..Default::default() };
         let auth = cri::AuthConfig { auth, ..Default::default() };
         match image::pull_request(Some(&spec), Some(&auth)) {

@@ -82,7 +82,7 @@ fn missing_fields_are_named() {
 }
 
 #[test]
-fn sandbox_identity_and_paths() {
+fn names_and_paths_of_a_sandbox_are_refused_with_the_field_named() {
     let cases: &[Case<cri::PodSandboxConfig>] = &[
         ("config.metadata", INVALID, |c| c.metadata = None),
         ("config.metadata.name", INVALID, |c| metadata(c).name.clear()),
@@ -110,7 +110,7 @@ fn sandbox_identity_and_paths() {
 }
 
 #[test]
-fn sandbox_network() {
+fn dns_ports_and_host_name_of_a_sandbox_are_refused_with_the_field_named() {
     fn dns(config: &mut cri::PodSandboxConfig) -> &mut cri::DnsConfig {
         config.dns_config.as_mut().unwrap()
     }
@@ -135,7 +135,7 @@ fn sandbox_network() {
 }
 
 #[test]
-fn sandbox_confinement() {
+fn confinement_of_a_sandbox_is_refused_with_the_field_named() {
     const CONTEXT: Kind = INVALID;
     let cases: &[Case<cri::PodSandboxConfig>] = &[
         ("config.linux.cgroup_parent", INVALID, |c| linux(c).cgroup_parent = "/a/../b".to_owned()),
@@ -168,7 +168,7 @@ fn sandbox_confinement() {
 }
 
 #[test]
-fn sandbox_namespaces() {
+fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
     fn users(config: &mut cri::PodSandboxConfig) -> &mut cri::UserNamespace {
         pod_namespaces(config).userns_options.as_mut().unwrap()
     }
@@ -196,7 +196,7 @@ fn sandbox_namespaces() {
 
 /// Kubelet's one range is taken, and nothing else.
 #[test]
-fn ranges_of_user_namespaces() {
+fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };
     let read = |uids: Vec<cri::IdMapping>, gids: Vec<cri::IdMapping>| {
         let mut config = sample::sandbox();
@@ -253,7 +253,7 @@ fn a_user_namespace_excludes_the_hosts_namespaces() {
 }
 
 #[test]
-fn container_process() {
+fn the_process_of_a_container_is_refused_with_the_field_named() {
     let cases: &[Case<cri::ContainerConfig>] = &[
         ("config.metadata", INVALID, |c| c.metadata = None),
         ("config.metadata.name", INVALID, |c| c.metadata = Some(Default::default())),
@@ -279,7 +279,7 @@ fn container_process() {
 }
 
 #[test]
-fn container_mounts_and_devices() {
+fn mounts_and_devices_of_a_container_are_refused_with_the_field_named() {
     fn at(config: &mut cri::ContainerConfig, at: usize) -> &mut cri::Mount {
         &mut config.mounts[at]
     }
@@ -331,7 +331,7 @@ fn container_mounts_and_devices() {
 }
 
 #[test]
-fn container_confinement() {
+fn confinement_of_a_container_is_refused_with_the_field_named() {
     let cases: &[Case<cri::ContainerConfig>] = &[
         ("run_as_username", INVALID, |c| {
             context(c).run_as_user = Some(cri::Int64Value { value: 0 });
@@ -380,7 +380,7 @@ fn container_confinement() {
 }
 
 #[test]
-fn container_limits() {
+fn limits_of_a_container_are_refused_with_the_field_named() {
     let cases: &[Case<cri::ContainerConfig>] = &[
         ("cpu_period", INVALID, |c| limits(c).cpu_period = 999),
         ("cpu_period", INVALID, |c| limits(c).cpu_period = 1_000_001),
@@ -419,7 +419,7 @@ fn container_limits() {
 }
 
 #[test]
-fn pulls() {
+fn a_pull_is_refused_with_the_field_named() {
     let spec =
         |image: &str| cri::ImageSpec { image: image.to_owned(), ..cri::ImageSpec::default() };
     let field =

@@ -28,7 +28,7 @@ fn forward(port: &[i32]) -> cri::PortForwardRequest {
 }
 
 #[test]
-fn valid_requests() {
+fn valid_requests_arrive_whole() {
     let all = Streams { stdin: true, stdout: true, stderr: true, tty: false };
     let spec = exec_spec(&exec()).unwrap();
     assert_eq!((spec.container.as_str(), spec.command.len(), spec.streams), ("abcd", 3, all));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::check;
 
 #[test]
-fn profiles() {
+fn valid_seccomp_profiles_are_accepted() {
     let rule = json!({"names": ["chmod", "fchmod"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1});
     let argument =
         json!({"index": 5, "value": u64::MAX, "valueTwo": 1, "op": "SCMP_CMP_MASKED_EQ"});
@@ -29,7 +29,7 @@ fn profiles() {
 }
 
 #[test]
-fn none() {
+fn invalid_seccomp_profiles_are_refused_with_a_reason() {
     let with =
         |calls: Value| json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls}).to_string();
     let call = |name: &str, names: &[&str], action: &str| {
@@ -70,7 +70,7 @@ fn none() {
 proptest! {
     /// Whatever a file holds, it is judged and not stumbled over, in a text of bounded length.
     #[test]
-    fn any_text(text in ".{0,200}", action in ".{0,300}") {
+    fn any_text_is_judged_with_a_short_reason(text in ".{0,200}", action in ".{0,300}") {
         let profile = json!({"defaultAction": action, "syscalls": [{"names": [text]}]}).to_string();
         for text in [text.as_str(), profile.as_str(), profile.trim_end_matches('}')] {
             if let Err(reason) = check(text) {

@@ -37,7 +37,7 @@ impl Case {
 }
 
 #[test]
-fn what_is_planned() {
+fn recorded_updates_are_planned_as_recorded() {
     fixtures("update", 8, |recorded| {
         let case: Case = serde_json::from_value(recorded.clone()).unwrap();
         recorded["plan"] = planned(&case).unwrap_or_else(|error| refusal(&error));

@@ -281,7 +281,7 @@ fn samples_have_the_labels_of_pod_and_container() {
 
 /// Each row has the value it is named after.
 #[test]
-fn figures() {
+fn metrics_have_the_values_that_were_read() {
     let answer = pod(&full(), &disks(), PAUSE);
     let value = |metrics: &[cri::Metric], name: &str, labels: &[&str]| {
         let name = format!("container_{name}");
