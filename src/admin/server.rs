@@ -28,7 +28,7 @@ use crate::{concurrency::connection_limit::ConnectionLimit, error::chain, rpc::l
 
 /// The address of `--metrics-addr` cannot be used.
 #[derive(Debug, Error)]
-#[error("serve metrics on {address} (choose another --metrics-addr, or none)")]
+#[error("cannot serve metrics on {address} (choose another --metrics-addr, or none)")]
 pub struct MetricsAddressError {
     /// Where.
     address: SocketAddr,
@@ -159,7 +159,7 @@ impl ListenerConnections {
             }
             Err(error) => {
                 // Out of descriptors, most likely.
-                warn!(%error, "cannot accept a connection to the metrics endpoint");
+                warn!(%error, "cannot accept a connection to the metrics endpoint; retrying");
                 sleep(ACCEPT_AGAIN).await;
             }
         }

@@ -94,7 +94,10 @@ pub(super) async fn sweep_inspections_later(image_files: &ImageFiles, store: &St
 
 async fn sweep_inspections(image_files: &ImageFiles) {
     if let Err(error) = image_files.sweep_inspections().await {
-        warn!(error = chain(&error), "leftover image inspection containers could not be removed");
+        warn!(
+            error = chain(&error),
+            "cannot remove leftover image inspection containers; they stay until the next start"
+        );
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn protection(floor: i64) -> Finding {
         );
     }
     let seen = format!(
-        "no CAP_SYS_RESOURCE for engines here: scores below {floor} are raised to {floor} \
+        "engines here lack CAP_SYS_RESOURCE: OOM scores below {floor} are raised to {floor} \
          (guaranteed pods and the pause process are protected less)"
     );
     Finding::warn(

@@ -42,8 +42,8 @@ pub(super) fn judge(
     let passed_over = state.selection.refused.iter().map(|refused| {
         Finding::warn(
             Subject::Network,
-            format!("passed over {refused}"),
-            "mend the file or remove it",
+            format!("not used: {refused}"),
+            "correct the file or remove it",
         )
     });
     findings.extend(passed_over);

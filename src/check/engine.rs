@@ -32,7 +32,7 @@ pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Find
         findings.push(Finding::fail(Subject::Engine, seen, ELSEWHERE));
     }
     if !info.live_restore {
-        let seen = "a restart of the engine stops every pod";
+        let seen = "live-restore is off: a restart of the engine stops every pod";
         findings.push(Finding::warn(Subject::LiveRestore, seen, LIVE_RESTORE));
     }
     let limits = info.warnings.iter().map(|text| text.trim_start_matches("WARNING: "));

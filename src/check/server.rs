@@ -18,7 +18,8 @@ pub(super) fn judge(
         Ok(None) => return Finding::ok(Subject::Server, "no dockbridge serves this engine yet"),
         Ok(Some(holder)) => holder,
         Err(error) => {
-            let seen = format!("whether a dockbridge serves this engine: {}", chain(error));
+            let seen =
+                format!("cannot tell whether a dockbridge serves this engine: {}", chain(error));
             return Finding::warn(Subject::Server, seen, "run the check as root");
         }
     };

@@ -112,7 +112,7 @@ async fn check_selects_the_network_like_the_server() {
     let seen: Vec<(Severity, &str)> =
         findings.iter().map(|finding| (finding.severity, finding.seen.as_str())).collect();
     assert_eq!(seen[0], (Severity::Ok, "net of 10-net.conflist: plug"));
-    assert!(seen[1].0 == Severity::Warn && seen[1].1.starts_with("passed over 05-bad.conflist: "));
+    assert!(seen[1].0 == Severity::Warn && seen[1].1.starts_with("not used: 05-bad.conflist: "));
     assert_eq!(seen[2], (Severity::Warn, "no plugin of net maps host ports"));
 }
 

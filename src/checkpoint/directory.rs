@@ -103,7 +103,7 @@ impl Checkpoints {
         let removed = task::spawn_blocking(move || cri_dockerd.remove(&of)).await;
         if let Ok(Err(error)) = removed {
             let error = chain(&error);
-            warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim");
+            warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim; it stays");
         }
         self.erase(self.paths.sandbox(id)).await
     }

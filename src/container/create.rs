@@ -140,14 +140,14 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
 /// switch for it.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
     let directories = plan.directories.clone();
-    let lost = |lost: JoinError| ContainerError::file("create mount source", "/", lost.into());
+    let lost = |lost: JoinError| ContainerError::file("create the mount source", "/", lost.into());
     within_deadline(|check| async move {
         let making = spawn_blocking(move || {
             directories.into_iter().try_for_each(|path| {
                 check.at(&path)?;
                 // The caller chose the place.
                 make_directory(&path).map_err(|cause| ContainerError::File {
-                    action: "create mount source",
+                    action: "create the mount source",
                     path,
                     cause: Arc::new(cause),
                     kind: Kind::InvalidArgument,

@@ -107,7 +107,7 @@ pub enum ContainerError {
         time_limit: Duration,
     },
     /// A file of this host could not be read or written.
-    #[error("{action} {path}: {cause}")]
+    #[error("cannot {action} {path}: {cause}")]
     File {
         /// What was tried.
         action: &'static str,
@@ -119,7 +119,7 @@ pub enum ContainerError {
         kind: Kind,
     },
     /// The files of our OCI runtime could not be written, read or removed.
-    #[error("files of the OCI runtime for container {id}")]
+    #[error("cannot update the files of dockbridge-runtime for container {id}")]
     Edits {
         /// Full id.
         id: String,

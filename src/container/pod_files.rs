@@ -76,7 +76,7 @@ impl PodFilesRoot {
         let directory = self.root.join(id.as_str());
         match tokio::fs::remove_dir_all(&directory).await {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(ContainerError::file("remove pod files", directory, cause))
+                Err(ContainerError::file("remove the pod files in", directory, cause))
             }
             _ => Ok(()),
         }
@@ -97,7 +97,7 @@ impl PodFilesRoot {
             .unwrap_or_else(|lost| Err(io::Error::other(lost)));
         match written {
             Ok(()) => Ok(Some(path)),
-            Err(cause) => Err(ContainerError::file("write pod file", path, cause)),
+            Err(cause) => Err(ContainerError::file("write the pod file", path, cause)),
         }
     }
 }

@@ -75,7 +75,7 @@ async fn relabel_source(
     done.map_err(|cause| match cause.kind() {
         io::ErrorKind::Interrupted => ContainerError::PodStopping { path: source.into() },
         _ => ContainerError::File {
-            action: "relabel for SELinux",
+            action: "set the SELinux label of",
             path: source.into(),
             cause: Arc::new(cause),
             kind: Kind::InvalidArgument,

@@ -153,7 +153,7 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
         let mut seen = HashSet::new();
-        let listed: Vec<ListEntry> = self.container_list("{}").await?;
+        let listed: Vec<ContainerEntry> = self.container_list("{}").await?;
         let known = listed.into_iter().filter_map(listed_container);
         Ok(known.filter(|container| seen.insert(container.id.clone())).collect())
     }
@@ -166,7 +166,7 @@ impl Engine {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
         let listed = self.listed_containers(&filters).await?;
         // To the engine an image is an ancestor of those built on it, too.
-        let own = |entry: &Option<Listed>| {
+        let own = |entry: &Option<EntryIds>| {
             entry.as_ref().is_some_and(|entry| entry.image.as_deref() == Some(image.as_str()))
         };
         Ok(ids(listed.into_iter().filter(own).collect()))
@@ -183,14 +183,14 @@ impl Engine {
     ) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "label": [label] }).to_string();
         let listed = self.listed_containers(&filters).await?;
-        let named = |entry: &Option<Listed>| {
+        let named = |entry: &Option<EntryIds>| {
             let names = entry.iter().flat_map(|entry| entry.names.iter().flatten());
             names.filter_map(|name| name.strip_prefix('/')).any(|name| name.starts_with(start))
         };
         Ok(ids(listed.into_iter().filter(named).collect()))
     }
 
-    async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<Listed>>, EngineError> {
+    async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<EntryIds>>, EngineError> {
         self.container_list(filters).await
     }
 
@@ -229,8 +229,8 @@ impl Engine {
     }
 }
 
-fn listed_container(entry: ListEntry) -> Option<ListedContainer> {
-    let ListEntry::Known(entry) = entry else { return None };
+fn listed_container(entry: ContainerEntry) -> Option<ListedContainer> {
+    let ContainerEntry::Known(entry) = entry else { return None };
     Some(ListedContainer {
         id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
         image: ImageId::try_from(entry.image_id.as_str()).ok(),
@@ -246,7 +246,7 @@ fn listed_container(entry: ListEntry) -> Option<ListedContainer> {
 /// One entry of a list. One that we cannot read must not hide the others.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum ListEntry {
+enum ContainerEntry {
     Known(Box<ContainerSummary>),
     Other(serde::de::IgnoredAny),
 }
@@ -254,7 +254,7 @@ enum ListEntry {
 /// What identifies an entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Listed {
+struct EntryIds {
     id: Option<String>,
     /// Of a container: the id of its image.
     #[serde(rename = "ImageID")]
@@ -264,7 +264,7 @@ struct Listed {
 }
 
 /// The ids in the order listed, each once.
-fn ids(listed: Vec<Option<Listed>>) -> Vec<String> {
+fn ids(listed: Vec<Option<EntryIds>>) -> Vec<String> {
     let mut seen = HashSet::new();
     let stated = listed.into_iter().flatten().filter_map(|entry| entry.id);
     stated.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()

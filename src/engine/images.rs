@@ -26,7 +26,7 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.about_images("list images", "/images/json")?;
-        let listed: Vec<ListEntry> = self.json(list).await?;
+        let listed: Vec<ImageEntry> = self.json(list).await?;
         let mut seen = HashSet::new();
         let images = listed.into_iter().filter_map(listed_image);
         Ok(images.filter(|image| seen.insert(image.id.clone())).collect())
@@ -129,13 +129,13 @@ struct UsagePart {
 /// One entry of a list. One that we cannot read must not hide the others.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum ListEntry {
+enum ImageEntry {
     Known(ImageSummary),
     Other(serde::de::IgnoredAny),
 }
 
-fn listed_image(entry: ListEntry) -> Option<ImageRecord> {
-    let ListEntry::Known(entry) = entry else { return None };
+fn listed_image(entry: ImageEntry) -> Option<ImageRecord> {
+    let ImageEntry::Known(entry) = entry else { return None };
     observe::listed::observe_image(entry)
 }
 

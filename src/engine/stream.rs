@@ -74,7 +74,7 @@ pub(super) struct Decoder {
 }
 
 /// What the pending bytes begin with.
-enum Found<T> {
+enum Parsed<T> {
     /// So many bytes of JSON, and what they say if it is of the right form.
     Value(usize, Option<T>),
     /// The beginning of a value, or no JSON: which of them shows when the line is complete. (A number
@@ -103,14 +103,14 @@ impl Decoder {
             let blanks = self.pending.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             self.pending.advance(blanks);
             match found(&self.pending) {
-                Found::Value(length, value) => {
+                Parsed::Value(length, value) => {
                     self.pending.advance(length);
                     if value.is_some() {
                         return value;
                     }
                 }
-                Found::Part if !self.pending.contains(&b'\n') => self.drained = true,
-                Found::Part => self.skipping = true,
+                Parsed::Part if !self.pending.contains(&b'\n') => self.drained = true,
+                Parsed::Part => self.skipping = true,
             }
         }
         None
@@ -132,7 +132,7 @@ impl Decoder {
     }
 }
 
-fn found<T: DeserializeOwned>(bytes: &[u8]) -> Found<T> {
+fn found<T: DeserializeOwned>(bytes: &[u8]) -> Parsed<T> {
     let mut values = Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     match values.next() {
         // First its bounds, then its meaning: JSON of another form must not cost what follows.
@@ -140,9 +140,9 @@ fn found<T: DeserializeOwned>(bytes: &[u8]) -> Found<T> {
             let value = serde_json::from_str(raw.get()).inspect_err(
                 |reason| debug!(%reason, "skipped a message from Docker of an unknown form"),
             );
-            Found::Value(values.byte_offset(), value.ok())
+            Parsed::Value(values.byte_offset(), value.ok())
         }
-        Some(Err(_)) | None => Found::Part,
+        Some(Err(_)) | None => Parsed::Part,
     }
 }
 

@@ -101,7 +101,7 @@ impl CommandRecord {
             && source.kind() != io::ErrorKind::NotFound
         {
             let error = HostError::new("remove", &self.file, source);
-            warn!(%error, "cannot remove the record of a finished exec command");
+            warn!(%error, "cannot remove the record of a finished exec command; it stays");
         }
     }
 }

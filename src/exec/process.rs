@@ -376,7 +376,7 @@ async fn signal(
     match beside(work).await.and_then(std::convert::identity) {
         Ok(signalled) => signalled,
         Err(error) => {
-            warn!(container, %error, "cannot signal the processes of an exec");
+            warn!(container, %error, "cannot signal the processes of an exec; retrying");
             Signalled { signalled: 1, unclear: 0 }
         }
     }

@@ -41,7 +41,7 @@ pub enum NodeType {
 /// # Errors
 /// There is nothing, or it cannot be read.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
-    let found = fs::metadata(path).map_err(|e| HostError::new("look at", path, e))?;
+    let found = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
     let kind = match found.file_type() {
         kind if kind.is_block_device() => NodeType::Block,
         kind if kind.is_char_device() => NodeType::Character,

@@ -31,7 +31,8 @@ impl Size {
 /// # Errors
 /// There is no such path, or it cannot be read.
 pub fn size(place: &Path) -> Result<Size, HostError> {
-    let facts = statvfs(place).map_err(|e| HostError::new("ask for the size of", place, e))?;
+    let facts = statvfs(place)
+        .map_err(|e| HostError::new("read the size of the file system of", place, e))?;
     Ok(Size {
         bytes: facts.blocks().saturating_mul(facts.fragment_size()),
         free_bytes: facts.blocks_available().saturating_mul(facts.fragment_size()),
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_file_system() {
+    fn the_size_of_a_file_system_is_read() {
         let place = tempfile::tempdir().unwrap();
         let size = size(place.path()).unwrap();
         assert!(size.bytes > 1 << 20 && size.free_inodes <= size.inodes, "{size:?}");

@@ -109,7 +109,7 @@ impl Lock {
 /// It cannot be made, or others can write to it.
 pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
     file::ensure_directory(path, DIRECTORY_MODE)?;
-    let refused = |reason: io::Error| HostError::new("keep locks in", path, reason);
+    let refused = |reason: io::Error| HostError::new("use the lock directory", path, reason);
     let found = path.symlink_metadata().map_err(refused)?;
     let owner = found.uid();
     if found.is_dir() && [0, geteuid().as_raw()].contains(&owner) && found.mode() & 0o022 == 0 {

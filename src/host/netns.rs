@@ -219,7 +219,7 @@ pub(super) fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
 
 /// Device and inode name a namespace for as long as it is held.
 fn identity(path: &Path) -> Result<(u64, u64), HostError> {
-    let facts = fs::metadata(path).map_err(|e| HostError::new("look at", path, e))?;
+    let facts = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
     Ok((facts.dev(), facts.ino()))
 }
 

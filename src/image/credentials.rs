@@ -25,7 +25,7 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
         Ok(Ok(bytes)) => bytes?,
         Ok(Err(refused)) => {
             let error = refused.source;
-            warn!(path = %path.display(), %error, "cannot read the registry credentials");
+            warn!(path = %path.display(), %error, "cannot read the registry credentials; pulling without them");
             return None;
         }
         Err(_) => return None,
@@ -93,7 +93,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         Ok(done) if done.exit == ProcessExit::Code(0) => answered(&done.stdout, address),
         Ok(done) => {
             // Its output may contain a secret.
-            warn!(program, registry = domain, exit = %done.exit, "credential helper returned no credentials");
+            warn!(program, registry = domain, exit = %done.exit, "credential helper returned no credentials; using those of the file, if any");
             None
         }
         Err(error) => {
@@ -101,7 +101,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
                 program,
                 registry = domain,
                 error = chain(&error),
-                "credential helper returned no credentials"
+                "credential helper returned no credentials; using those of the file, if any"
             );
             None
         }

@@ -81,7 +81,10 @@ impl KubeletImages {
         let _guard = self.saving.lock().await;
         let known = self.known().clone();
         if let Err(error) = self.checkpoints.save_pulled(&known).await {
-            warn!(error = chain(&error), "cannot save the list of images pulled for kubelet");
+            warn!(
+                error = chain(&error),
+                "cannot save the list of images pulled for kubelet; after a restart kubelet cannot remove the new ones"
+            );
         }
     }
 

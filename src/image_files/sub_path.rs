@@ -43,7 +43,7 @@ where
     let mut ahead = steps(Path::new(sub_path));
     let mut links = 0;
     while let Some(step) = ahead.pop() {
-        let Step::Down(name) = step else {
+        let PathStep::Down(name) = step else {
             at.pop();
             continue;
         };
@@ -70,16 +70,16 @@ where
 }
 
 /// One step of a path.
-enum Step {
+enum PathStep {
     Down(OsString),
     Up,
 }
 
 /// The steps of a path, the last one first.
-fn steps(path: &Path) -> Vec<Step> {
+fn steps(path: &Path) -> Vec<PathStep> {
     let step = |component| match component {
-        Component::Normal(name) => Some(Step::Down(name.to_owned())),
-        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(PathStep::Down(name.to_owned())),
+        Component::ParentDir => Some(PathStep::Up),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     };
     path.components().rev().filter_map(step).collect()

@@ -16,8 +16,8 @@ use tokio::{
 };
 
 use super::{
-    api_log::ApiLog, convert::Buffers, entry::LogEntry, error::LogError, json_file_tailer::Step,
-    logged_container::LoggedContainer, position::Position,
+    api_log::ApiLog, convert::Buffers, entry::LogEntry, error::LogError,
+    json_file_tailer::ReadProgress, logged_container::LoggedContainer, position::Position,
 };
 use crate::{
     engine::{client::Engine, error::EngineError, log_messages::LogMessage},
@@ -34,12 +34,12 @@ pub(super) struct ApiReader {
     /// A wake-up for what is in the queue was sent and not handled yet.
     notified: Arc<AtomicBool>,
     reader: AbortHandle,
-    end: Option<End>,
+    end: Option<ResponseEnd>,
 }
 
 /// How an answer ended.
 #[derive(Clone, Debug)]
-pub(super) enum End {
+pub(super) enum ResponseEnd {
     /// In good order: the container has ended, or the engine.
     Orderly,
     Failed(EngineError),
@@ -72,7 +72,7 @@ impl ApiReader {
     }
 
     /// Writes what has come.
-    pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
+    pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         self.notified.store(false, Ordering::SeqCst);
         let more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
@@ -80,7 +80,7 @@ impl ApiReader {
         let moved = self.held.iter().map(|message| message.text.len()).sum::<usize>();
         self.held.clear();
         let moved = u64::try_from(moved).unwrap_or(u64::MAX);
-        Ok(if more { Step::More(moved) } else { Step::CaughtUp(moved) })
+        Ok(if more { ReadProgress::More(moved) } else { ReadProgress::CaughtUp(moved) })
     }
 
     pub(super) fn reopen(&mut self) -> Result<(), LogError> {
@@ -92,7 +92,7 @@ impl ApiReader {
     }
 
     /// How the answer ended, once everything of it is written.
-    pub(super) fn end(&self) -> Option<&End> {
+    pub(super) fn end(&self) -> Option<&ResponseEnd> {
         self.end.as_ref().filter(|_| self.held.is_empty())
     }
 
@@ -105,9 +105,9 @@ impl ApiReader {
                     size += message.text.len();
                     self.held.push(message);
                 }
-                Ok(Err(error)) => self.end = Some(End::Failed(error)),
+                Ok(Err(error)) => self.end = Some(ResponseEnd::Failed(error)),
                 Err(TryRecvError::Disconnected) => {
-                    self.end.get_or_insert(End::Orderly);
+                    self.end.get_or_insert(ResponseEnd::Orderly);
                     return false;
                 }
                 Err(TryRecvError::Empty) => return false,

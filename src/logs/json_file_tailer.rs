@@ -16,7 +16,7 @@ use crate::host::error::HostError;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReadProgress {
     /// So many bytes were converted, and more is there.
     More(u64),
     /// So many bytes were converted, and that was all.
@@ -97,7 +97,7 @@ impl JsonFileTailer {
     /// # Errors
     /// The engine's file cannot be read, or the CRI file not be written. Nothing is lost: a later
     /// step goes on exactly there.
-    pub fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
+    pub fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         self.losses.gaps += u64::from(self.chain.refresh()?);
         // Known before the file is read: when it has ended then, it has ended for good.
         let is_finished = self.chain.has_newer();
@@ -108,11 +108,11 @@ impl JsonFileTailer {
         let mut passing = self.passing.clone();
         let mut done = convert(buffers, read, is_finished && read < self.window, &mut passing);
         if done.consumed == 0 && read < self.window {
-            return Ok(Step::CaughtUp(0));
+            return Ok(ReadProgress::CaughtUp(0));
         }
         if done.consumed == 0 && self.window < WIDEST {
             self.window *= 4;
-            return Ok(Step::More(0));
+            return Ok(ReadProgress::More(0));
         }
         if done.consumed == 0 {
             done = convert(buffers, read, true, &mut passing);
@@ -123,7 +123,11 @@ impl JsonFileTailer {
         self.losses.unreadable += done.unreadable;
         let more = is_finished || read == self.window;
         self.window = WINDOW;
-        Ok(if more { Step::More(done.consumed) } else { Step::CaughtUp(done.consumed) })
+        Ok(if more {
+            ReadProgress::More(done.consumed)
+        } else {
+            ReadProgress::CaughtUp(done.consumed)
+        })
     }
 
     /// The kubelet has renamed the file: a new one, made before this returns. What was written
@@ -163,12 +167,12 @@ impl JsonFileTailer {
     }
 
     /// Nothing is left of this file: it goes on in the next, or was emptied, or rests.
-    fn at_end(&mut self) -> Result<Step, LogError> {
+    fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         let metadata = self.chain.current().file.metadata().map_err(|e| self.unreadable(e))?;
         // With a single file to fill the engine empties it.
         let emptied = metadata.len() < self.offset;
         if !emptied && !self.chain.advance() {
-            return Ok(Step::CaughtUp(0));
+            return Ok(ReadProgress::CaughtUp(0));
         }
         let gap = emptied || self.chain.current().after_gap;
         self.losses.gaps += u64::from(emptied);
@@ -178,7 +182,7 @@ impl JsonFileTailer {
             // What it is behind with is gone, or in here: only the times show which.
             self.passing = self.writer.lose_track()?;
         }
-        Ok(Step::More(0))
+        Ok(ReadProgress::More(0))
     }
 
     /// Begins near the end: at the first line within so many bytes of it.

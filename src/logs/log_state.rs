@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::{
     error::LogError,
     logged_container::{LoggedContainer, RunState},
-    poll::{Log, PollOutcome, PollRequest, State},
+    poll::{Log, PollOutcome, PollRequest, ReadState},
     position_store::{PositionStore, Saved},
     progress::Progress,
     scheduler::NextPoll,
@@ -172,11 +172,11 @@ impl LogState {
         if let Some(reopened) = outcome.reopened.take() {
             self.answer(&Reopened(reopened.map_err(Arc::new)));
         }
-        if self.running.leave && outcome.state != State::More {
+        if self.running.leave && outcome.state != ReadState::More {
             return AfterPoll::Gone;
         }
         let hopeless = outcome.error.as_ref().is_some_and(is_hopeless);
-        if hopeless || outcome.state == State::Complete {
+        if hopeless || outcome.state == ReadState::Complete {
             self.complete = self.running.over;
         }
         let (over, complete) = (self.over, self.complete);
@@ -208,14 +208,14 @@ impl LogState {
             self.moved_at = Some(now);
         }
         match outcome.state {
-            State::More => NextPoll::Again,
-            State::Complete => NextPoll::Sleep,
-            State::CaughtUp if outcome.relayed => NextPoll::Sleep,
-            State::CaughtUp if self.busy => NextPoll::Rest(now + POLL),
+            ReadState::More => NextPoll::Again,
+            ReadState::Complete => NextPoll::Sleep,
+            ReadState::CaughtUp if outcome.relayed => NextPoll::Sleep,
+            ReadState::CaughtUp if self.busy => NextPoll::Rest(now + POLL),
             // It is quiet now: the next poll sets the watch.
-            State::CaughtUp if self.running.busy => NextPoll::Again,
-            State::CaughtUp if outcome.tail.is_some() => NextPoll::Sleep,
-            State::CaughtUp => NextPoll::Rest(now + UNWATCHED),
+            ReadState::CaughtUp if self.running.busy => NextPoll::Again,
+            ReadState::CaughtUp if outcome.tail.is_some() => NextPoll::Sleep,
+            ReadState::CaughtUp => NextPoll::Rest(now + UNWATCHED),
         }
     }
 

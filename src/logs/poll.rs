@@ -6,10 +6,10 @@ use tokio::{sync::mpsc, time::Instant};
 use tracing::warn;
 
 use super::{
-    api_reader::{ApiReader, End},
+    api_reader::{ApiReader, ResponseEnd},
     convert::Buffers,
     error::LogError,
-    json_file_tailer::{JsonFileTailer, Step},
+    json_file_tailer::{JsonFileTailer, ReadProgress},
     logged_container::LoggedContainer,
     metrics::LogMetrics,
     position::Position,
@@ -69,7 +69,7 @@ pub(super) struct PollRequest {
 pub(super) struct PollOutcome {
     /// Bytes of the engine's that were converted.
     pub(super) moved: u64,
-    pub(super) state: State,
+    pub(super) state: ReadState,
     /// The CRI file is there.
     pub(super) opened: bool,
     /// The watch that reports when there is more.
@@ -88,7 +88,7 @@ pub(super) struct PollOutcome {
 
 /// How far a log is after a poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ReadState {
     /// More is there.
     More,
     /// That was all for now.
@@ -120,11 +120,11 @@ impl Log {
             }
         }
         self.report_losses(&tools.metrics);
-        if outcome.state == State::More {
+        if outcome.state == ReadState::More {
             outcome.behind = self.left().unwrap_or_default();
         }
         self.keep_position(request, tools, &outcome);
-        if request.over.is_some() && outcome.state != State::Complete {
+        if request.over.is_some() && outcome.state != ReadState::Complete {
             outcome.left = self.left();
         }
         outcome
@@ -158,7 +158,7 @@ impl Log {
             outcome.reopened = Some(writer.reopen());
         }
         note(writer.step(buffers)?, outcome);
-        let quiet = outcome.state == State::CaughtUp && !request.busy && request.over.is_none();
+        let quiet = outcome.state == ReadState::CaughtUp && !request.busy && request.over.is_none();
         if quiet && let Writer::JsonFileTailer(tailer) = writer {
             // There is no event for what was written before the watch was set.
             set_watch(&self.container, tools, outcome);
@@ -174,9 +174,9 @@ impl Log {
         outcome: &mut PollOutcome,
     ) -> Result<(), LogError> {
         let end = match &self.writer {
-            Some(Writer::JsonFileTailer(_)) if outcome.state == State::CaughtUp => {
+            Some(Writer::JsonFileTailer(_)) if outcome.state == ReadState::CaughtUp => {
                 if request.over.is_some() {
-                    outcome.state = State::Complete;
+                    outcome.state = ReadState::Complete;
                 }
                 return Ok(());
             }
@@ -189,10 +189,10 @@ impl Log {
         let position = self.writer.take().and_then(|writer| writer.position());
         self.position = position.or(self.position.take());
         match end {
-            End::Orderly if after_the_end => outcome.state = State::Complete,
-            End::Orderly if request.over.is_some() => outcome.state = State::More,
-            End::Orderly => return Err(LogError::Interrupted),
-            End::Failed(error) => return Err(LogError::Engine(error)),
+            ResponseEnd::Orderly if after_the_end => outcome.state = ReadState::Complete,
+            ResponseEnd::Orderly if request.over.is_some() => outcome.state = ReadState::More,
+            ResponseEnd::Orderly => return Err(LogError::Interrupted),
+            ResponseEnd::Failed(error) => return Err(LogError::Engine(error)),
         }
         Ok(())
     }
@@ -212,8 +212,8 @@ impl Log {
 
     /// A position costs a file: it is written when it would cost more not to have it.
     fn keep_position(&mut self, request: PollRequest, tools: &Tools, outcome: &PollOutcome) {
-        let complete = request.over.filter(|_| outcome.state == State::Complete);
-        if request.leave && outcome.state != State::More {
+        let complete = request.over.filter(|_| outcome.state == ReadState::Complete);
+        if request.leave && outcome.state != ReadState::More {
             self.writer = None;
             return tools.positions.remove(&self.container.id);
         }
@@ -264,7 +264,7 @@ impl Log {
 }
 
 impl Writer {
-    fn step(&mut self, buffers: &mut Buffers) -> Result<Step, LogError> {
+    fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         match self {
             Self::JsonFileTailer(tailer) => tailer.step(buffers),
             Self::ApiReader(relay, _) => relay.step(buffers),
@@ -293,10 +293,10 @@ impl Writer {
     }
 }
 
-fn note(step: Step, outcome: &mut PollOutcome) {
+fn note(step: ReadProgress, outcome: &mut PollOutcome) {
     let (state, moved) = match step {
-        Step::More(moved) => (State::More, moved),
-        Step::CaughtUp(moved) => (State::CaughtUp, moved),
+        ReadProgress::More(moved) => (ReadState::More, moved),
+        ReadProgress::CaughtUp(moved) => (ReadState::CaughtUp, moved),
     };
     outcome.state = state;
     outcome.moved = outcome.moved.saturating_add(moved);

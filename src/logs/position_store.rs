@@ -87,7 +87,7 @@ impl PositionStore {
 
     pub(super) fn remove(&self, id: &ContainerId) {
         if let Err(error) = file::remove_if_present(&self.path(id), Durability::Written) {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log; the file stays");
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_begun_goes() {
+    fn drafts_of_unfinished_writes_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let positions = PositionStore::new(directory.path().to_owned());
         let id = ContainerId::try_from("a".repeat(64)).unwrap();

@@ -156,7 +156,7 @@ impl Logs {
     /// holds the log up.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.let_go(record)).await.is_err() {
-            warn!(container = %record.id, "still writing the log of a removed container");
+            warn!(container = %record.id, "the log of a removed container is still being written; not waiting for it");
         }
     }
 
@@ -164,7 +164,7 @@ impl Logs {
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.ask(container.target, docker_link::remove).await
         {
-            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container");
+            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; it stays");
         }
         let (reply, done) = oneshot::channel();
         self.send(Command::Forget { id: record.id.clone(), reply }).await;

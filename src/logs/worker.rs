@@ -315,7 +315,10 @@ impl Worker {
             logs.into_iter().for_each(|log| log.close(&positions));
         });
         if let Err(error) = saving.await {
-            warn!(error = chain(&error), "cannot save the positions of container logs");
+            warn!(
+                error = chain(&error),
+                "cannot save the positions of container logs; the next start reads more of them again"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{ContainerRecord, Listed, Process, SandboxRecord, SandboxState};
+use super::record::{ContainerRecord, ListedState, Process, SandboxRecord, SandboxState};
 
 /// `PodSandboxFilter` of CRI: every stated part must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,9 +70,9 @@ impl ContainerStateFilter {
     /// The CRI state of a process.
     pub const fn of(process: &Process) -> Self {
         match process {
-            Process::Created | Process::Listed(Listed::Created) => Self::Created,
-            Process::Running { .. } | Process::Listed(Listed::Running) => Self::Running,
-            Process::Exited { .. } | Process::Listed(Listed::Exited { .. }) => Self::Exited,
+            Process::Created | Process::Listed(ListedState::Created) => Self::Created,
+            Process::Running { .. } | Process::Listed(ListedState::Running) => Self::Running,
+            Process::Exited { .. } | Process::Listed(ListedState::Exited { .. }) => Self::Exited,
             Process::Unknown => Self::Unknown,
         }
     }

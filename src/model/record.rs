@@ -141,7 +141,7 @@ pub enum Process {
         message: String,
     },
     /// From the engine's list: its inspect has not answered yet.
-    Listed(Listed),
+    Listed(ListedState),
     /// The engine reports a state that dockbridge does not know.
     Unknown,
 }
@@ -149,7 +149,7 @@ pub enum Process {
 /// The state of a container in the engine's list (`GET /containers/json`), which knows neither times
 /// nor causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListedState {
     /// Never started; or its start failed, which the list does not say.
     Created,
     /// Running (or paused, or restarting).
@@ -165,21 +165,21 @@ impl Process {
     /// The name of its state, for metrics and the state dump.
     pub const fn state_name(&self) -> &'static str {
         match self {
-            Self::Created | Self::Listed(Listed::Created) => "created",
-            Self::Running { .. } | Self::Listed(Listed::Running) => "running",
-            Self::Exited { .. } | Self::Listed(Listed::Exited { .. }) => "exited",
+            Self::Created | Self::Listed(ListedState::Created) => "created",
+            Self::Running { .. } | Self::Listed(ListedState::Running) => "running",
+            Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }) => "exited",
             Self::Unknown => "unknown",
         }
     }
 
     /// Whether a process is there.
     pub const fn is_running(&self) -> bool {
-        matches!(self, Self::Running { .. } | Self::Listed(Listed::Running))
+        matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
 
     /// Whether its process was seen to be over.
     pub const fn has_ended(&self) -> bool {
-        matches!(self, Self::Exited { .. } | Self::Listed(Listed::Exited { .. }))
+        matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
 
     /// Whether only the engine's list is known of it, not its inspect.
@@ -189,14 +189,14 @@ impl Process {
 
     /// Whether the engine's list, being newer, contradicts it: created, running and ended are all a
     /// list can distinguish.
-    pub const fn contradicts(&self, listed: Listed) -> bool {
+    pub const fn contradicts(&self, listed: ListedState) -> bool {
         !matches!(
             (self, listed),
-            (Self::Created | Self::Listed(Listed::Created), Listed::Created)
+            (Self::Created | Self::Listed(ListedState::Created), ListedState::Created)
                 // A start that failed: the list goes on saying created.
-                | (Self::Exited { reason: ExitReason::CannotRun, .. }, Listed::Created)
-                | (Self::Running { .. } | Self::Listed(Listed::Running), Listed::Running)
-                | (Self::Exited { .. } | Self::Listed(Listed::Exited { .. }), Listed::Exited { .. })
+                | (Self::Exited { reason: ExitReason::CannotRun, .. }, ListedState::Created)
+                | (Self::Running { .. } | Self::Listed(ListedState::Running), ListedState::Running)
+                | (Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }), ListedState::Exited { .. })
         )
     }
 

@@ -49,7 +49,7 @@ pub enum NetworkError {
         failures: Vec<PluginError>,
     },
     /// The plugins' result has no address for the pod.
-    #[error("unusable result of network {network}")]
+    #[error("the result of the plugins of network {network} cannot be used")]
     Result {
         /// Name of the network.
         network: String,

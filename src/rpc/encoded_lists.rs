@@ -33,12 +33,12 @@ pub(super) struct Item<R> {
 }
 
 /// A record that lists show.
-pub(super) trait Listed {
+pub(super) trait ListItem {
     /// Its item, encoded.
     fn message(&self) -> Bytes;
 }
 
-impl<R: Listed> Items<R> {
+impl<R: ListItem> Items<R> {
     /// Those of all these records. Only new records are rendered: one never changes.
     pub(super) fn of(&self, records: &[Arc<R>]) -> Arc<Vec<Item<R>>> {
         let known = self.0.load_full();
@@ -64,13 +64,13 @@ impl<R> Default for Items<R> {
     }
 }
 
-impl Listed for SandboxRecord {
+impl ListItem for SandboxRecord {
     fn message(&self) -> Bytes {
         render::sandbox::item(self).encode_to_vec().into()
     }
 }
 
-impl Listed for ContainerRecord {
+impl ListItem for ContainerRecord {
     fn message(&self) -> Bytes {
         render::container::item(self).encode_to_vec().into()
     }

@@ -43,7 +43,7 @@ pub enum ListenError {
         passed: String,
     },
     /// An error of the file system.
-    #[error("listen on {path}")]
+    #[error("cannot listen on {path}")]
     Io {
         /// The socket's path.
         path: PathBuf,

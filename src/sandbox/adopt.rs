@@ -68,7 +68,7 @@ impl Adopter {
         let adopted = checkpoint(pod, attachment);
         if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
             let error = chain(&error);
-            warn!(sandbox = %pod.id, error, "cannot write the checkpoint of an adopted pod");
+            warn!(sandbox = %pod.id, error, "cannot write the checkpoint of an adopted pod; retrying at the next start");
         }
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
         info!(sandbox = %pod.id, name = pod.name, ?addresses, "pod without a checkpoint adopted");

@@ -46,7 +46,7 @@ pub enum SandboxError {
         id: String,
     },
     /// The namespace could not be pinned or unpinned.
-    #[error("network namespace of sandbox {id}")]
+    #[error("cannot pin or release the network namespace of sandbox {id}")]
     Pin {
         /// Docker id.
         id: String,
@@ -88,7 +88,7 @@ pub enum SandboxError {
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// The pause image.
-    #[error("sandbox image")]
+    #[error("cannot prepare the sandbox image")]
     Image(#[from] ImageError),
     /// The network.
     #[error(transparent)]

@@ -44,7 +44,8 @@ fn no_cause_is_swallowed() {
         id: "x".to_owned(),
         source: Arc::new(HostError::new("unmount", "/pin".as_ref(), io::Error::other("busy"))),
     };
-    let words = "network namespace of sandbox x: cannot unmount /pin: busy";
+    let words =
+        "cannot pin or release the network namespace of sandbox x: cannot unmount /pin: busy";
     let several = SandboxError::gather(vec![stuck(), Lost.into()]).unwrap_err();
     assert!(chain(&several).starts_with(words), "{several}");
     let both = SandboxError::NotCleanedUp { cause: Box::new(stuck()), leftovers: Vec::new() };

@@ -11,11 +11,11 @@ use crate::error::chain;
 /// Releases of what a verb has acquired so far.
 #[derive(Default)]
 pub struct Undo {
-    steps: Vec<Step>,
+    steps: Vec<Release>,
     locks: Vec<OwnedRwLockWriteGuard<()>>,
 }
 
-struct Step {
+struct Release {
     what: &'static str,
     release: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
 }
@@ -28,7 +28,7 @@ impl Undo {
         release: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         let release = Box::pin(async move { release.await.map_err(|error| chain(&error)) });
-        self.steps.push(Step { what, release });
+        self.steps.push(Release { what, release });
     }
 
     /// Holds a lock until the call has succeeded or is rolled back.

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use crate::model::{
     event::ContainerEventType,
     id::SandboxId,
-    record::{ContainerRecord, ExitReason, Listed, Process, SandboxRecord, SandboxState},
+    record::{ContainerRecord, ExitReason, ListedState, Process, SandboxRecord, SandboxState},
     time::Nanos,
 };
 
@@ -211,9 +211,9 @@ fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
         Process::Listed(_) if !is_first => None,
-        Process::Listed(Listed::Running) => Some(Stage::Running(Nanos::UNSET)),
+        Process::Listed(ListedState::Running) => Some(Stage::Running(Nanos::UNSET)),
         // One that could not be started is listed as created: its end is not reported again.
-        Process::Listed(Listed::Created | Listed::Exited { .. }) => {
+        Process::Listed(ListedState::Created | ListedState::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }
         Process::Running { started_at, .. } => Some(Stage::Running(*started_at)),

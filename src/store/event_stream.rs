@@ -34,7 +34,7 @@ pub(super) struct EventStream {
 }
 
 /// Why a connection ended.
-enum End {
+enum EventStreamEnd {
     /// The engine went away.
     Disconnected(String),
     /// The writer did.
@@ -65,7 +65,7 @@ impl EventStream {
     pub(super) async fn run(mut self) {
         loop {
             let Err(end) = self.connect().await;
-            let End::Disconnected(reason) = end else { return };
+            let EventStreamEnd::Disconnected(reason) = end else { return };
             if self.signals.send(Signal::Disconnected(reason)).await.is_err() {
                 return;
             }
@@ -74,7 +74,7 @@ impl EventStream {
         }
     }
 
-    async fn connect(&mut self) -> Result<Infallible, End> {
+    async fn connect(&mut self) -> Result<Infallible, EventStreamEnd> {
         let deadline = self.settings.connect_deadline;
         let api = within(deadline, "a ping", self.engine.negotiate()).await?;
         let engine = within(deadline, "/info", self.engine.info()).await?;
@@ -86,7 +86,7 @@ impl EventStream {
     }
 
     /// Reads events, and lists now and from time to time.
-    async fn follow(&mut self, mut events: Events) -> Result<Infallible, End> {
+    async fn follow(&mut self, mut events: Events) -> Result<Infallible, EventStreamEnd> {
         let mut lists = JoinSet::new();
         let mut due = Instant::now();
         let mut not_before = due;
@@ -94,8 +94,8 @@ impl EventStream {
             tokio::select! {
                 event = events.next() => match event {
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at())).await?,
-                    Some(Err(error)) => return Err(End::Disconnected(chain(&error))),
-                    None => return Err(End::Disconnected("it closed the event stream".to_owned())),
+                    Some(Err(error)) => return Err(EventStreamEnd::Disconnected(chain(&error))),
+                    None => return Err(EventStreamEnd::Disconnected("it closed the event stream".to_owned())),
                 },
                 () = time::sleep_until(due), if lists.is_empty() => {
                     self.send(Signal::Listing).await?;
@@ -103,7 +103,7 @@ impl EventStream {
                 }
                 () = self.relist.notified(), if lists.is_empty() => due = due.min(not_before),
                 Some(listed) = lists.join_next() => {
-                    let panicked = |_| End::Disconnected("internal error: the task listing its containers and images panicked".to_owned());
+                    let panicked = |_| EventStreamEnd::Disconnected("internal error: the task listing its containers and images panicked".to_owned());
                     let listing = listed.map_err(panicked)??;
                     let has_images = listing.images.is_some();
                     let interval = match has_images {
@@ -122,7 +122,7 @@ impl EventStream {
     }
 
     /// Lists everything. Images must not hold up the first answer about pods.
-    fn list(&self) -> impl Future<Output = Result<Listing, End>> + use<> {
+    fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
         let engine = self.engine.clone();
         let deadline = self.settings.list_deadline;
         let is_first = !self.containers_listed;
@@ -134,7 +134,7 @@ impl EventStream {
                 within(image_deadline, "the list of images", engine.list_images()),
             );
             let images = images.inspect_err(|end| {
-                if let End::Disconnected(reason) = end {
+                if let EventStreamEnd::Disconnected(reason) = end {
                     warn!(error = reason, "cannot list images; keeping the last known ones");
                 }
             });
@@ -147,8 +147,8 @@ impl EventStream {
         }
     }
 
-    async fn send(&self, signal: Signal) -> Result<(), End> {
-        self.signals.send(signal).await.map_err(|_| End::WriterGone)
+    async fn send(&self, signal: Signal) -> Result<(), EventStreamEnd> {
+        self.signals.send(signal).await.map_err(|_| EventStreamEnd::WriterGone)
     }
 }
 
@@ -156,10 +156,12 @@ async fn within<T>(
     deadline: Duration,
     what: &str,
     call: impl Future<Output = Result<T, EngineError>>,
-) -> Result<T, End> {
+) -> Result<T, EventStreamEnd> {
     match time::timeout(deadline, call).await {
-        Ok(answer) => answer.map_err(|error| End::Disconnected(chain(&error))),
-        Err(_) => Err(End::Disconnected(format!("it did not answer {what} within {deadline:?}"))),
+        Ok(answer) => answer.map_err(|error| EventStreamEnd::Disconnected(chain(&error))),
+        Err(_) => Err(EventStreamEnd::Disconnected(format!(
+            "it did not answer {what} within {deadline:?}"
+        ))),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     error::StoreError,
     metrics::StoreMetrics,
     snapshot::Snapshot,
-    state::{Answer, State},
+    state::{Answer, StoreState},
     update_delay::UpdateDelay,
 };
 use crate::{host::clock, model::engine::EngineHealth};
@@ -59,7 +59,7 @@ impl Publisher {
     }
 
     /// Publishes what changed, unless it is too early, and answers those whose effect is visible.
-    pub(super) fn flush(&mut self, state: &mut State<Reply, StoreError>) {
+    pub(super) fn flush(&mut self, state: &mut StoreState<Reply, StoreError>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {
                 return;
@@ -72,7 +72,7 @@ impl Publisher {
         self.answer(state.take_answers());
     }
 
-    fn publish(&mut self, state: &mut State<Reply, StoreError>) {
+    fn publish(&mut self, state: &mut StoreState<Reply, StoreError>) {
         let began = Instant::now();
         let last = self.current.load_full();
         let next = state.snapshot(&last);

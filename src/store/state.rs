@@ -68,7 +68,7 @@ pub(super) enum EventEffect {
 
 /// Everything the writer decides by. `E` is why an inspect failed.
 #[derive(Debug)]
-pub(super) struct State<W, E> {
+pub(super) struct StoreState<W, E> {
     objects: ObjectCache,
     inspects: InspectQueue<W>,
     connection: Connection,
@@ -97,7 +97,7 @@ enum Connection {
     Lost(String),
 }
 
-impl<W, E> State<W, E> {
+impl<W, E> StoreState<W, E> {
     pub(super) fn new(settings: &StoreSettings, checkpoints: Vec<SandboxCheckpoint>) -> Self {
         Self {
             objects: ObjectCache::new(checkpoints),

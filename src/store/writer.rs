@@ -33,7 +33,7 @@ use super::{
     settings::StoreSettings,
     signal::Signal,
     snapshot::Snapshot,
-    state::{EventEffect, Listing, State},
+    state::{EventEffect, Listing, StoreState},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -73,7 +73,7 @@ impl Store {
 
 struct Writer {
     inspector: Inspector,
-    state: State<Reply, StoreError>,
+    state: StoreState<Reply, StoreError>,
     publisher: Publisher,
     signals: mpsc::Receiver<Signal>,
     tasks: JoinSet<Done>,
@@ -117,7 +117,7 @@ impl Writer {
         ping_timer.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let event_stream = follow(&mut tasks, &inspector);
         Self {
-            state: State::new(&inspector.settings, checkpoints),
+            state: StoreState::new(&inspector.settings, checkpoints),
             inspector,
             publisher,
             signals,
@@ -279,7 +279,7 @@ impl Writer {
 
     /// A task panicked: a bug, but not the end of the store.
     fn handle_panic(&mut self, error: &JoinError) {
-        warn!(%error, "a task of the store panicked; the store goes on");
+        warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
             self.inspected(&target, at, Err(InspectFailure::Panicked));
         } else if error.id() == self.event_stream.id() {

@@ -10,7 +10,7 @@ use super::{
     command::{
         client::Client,
         outcome::Outcome,
-        session::{End, InputEnd, Process, copy},
+        session::{InputEnd, Process, SessionEnd, copy},
     },
     service::Streaming,
 };
@@ -49,10 +49,10 @@ pub(super) async fn run(
         never = note_loss(streaming, lost) => match never {},
     };
     match end {
-        End::Ended => Some(Outcome::Success),
-        End::Stopping => Some(failure("dockbridge is shutting down")),
-        End::Broken(reason) => Some(failure(&reason)),
-        End::ClientGone => None,
+        SessionEnd::Ended => Some(Outcome::Success),
+        SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
+        SessionEnd::Broken(reason) => Some(failure(&reason)),
+        SessionEnd::ClientGone => None,
     }
 }
 

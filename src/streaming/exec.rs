@@ -7,7 +7,7 @@ use super::{
     command::{
         client::Client,
         outcome::Outcome,
-        session::{End, InputEnd, Process, copy},
+        session::{InputEnd, Process, SessionEnd, copy},
     },
     service::Streaming,
 };
@@ -50,19 +50,19 @@ pub(super) async fn run(
     let input_end = if streams.tty { InputEnd::Stays } else { InputEnd::Closes };
     let end = copy(client, hijacked, &exec, input_end, stop).await;
     match end {
-        End::ClientGone | End::Stopping if streams.tty => exec.hang_up().await,
+        SessionEnd::ClientGone | SessionEnd::Stopping if streams.tty => exec.hang_up().await,
         // Its terminal is lost with the engine. The client need not wait for that.
-        End::Broken(_) if streams.tty => {
+        SessionEnd::Broken(_) if streams.tty => {
             let exec = exec.clone();
             drop(tokio::spawn(async move { exec.hang_up().await }));
         }
         _ => {}
     }
     match end {
-        End::Ended => Some(outcome(&exec).await),
-        End::Broken(reason) => Some(failure(&reason)),
-        End::Stopping => Some(failure("dockbridge is shutting down")),
-        End::ClientGone => None,
+        SessionEnd::Ended => Some(outcome(&exec).await),
+        SessionEnd::Broken(reason) => Some(failure(&reason)),
+        SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
+        SessionEnd::ClientGone => None,
     }
 }
 

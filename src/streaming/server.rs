@@ -86,7 +86,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => return stream,
             Err(error) => {
                 // Out of descriptors, most likely.
-                warn!(%error, "cannot accept a streaming connection");
+                warn!(%error, "cannot accept a streaming connection; retrying");
                 sleep(ACCEPT_AGAIN).await;
             }
         }

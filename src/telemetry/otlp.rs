@@ -68,7 +68,7 @@ impl Collector {
                 return;
             }
         };
-        let mut state = State::default();
+        let mut state = ExportState::default();
         while !self.noted.spans.is_empty() || !over.is_cancelled() {
             let batch = self.batch(&over).await;
             if !batch.is_empty() {
@@ -108,14 +108,14 @@ impl Collector {
 
 /// Whether the last export failed, and which dropped spans were logged.
 #[derive(Debug, Default)]
-struct State {
+struct ExportState {
     failing: bool,
     /// So many of the dropped ones have been logged.
     logged: u64,
     logged_at: Option<Instant>,
 }
 
-impl State {
+impl ExportState {
     /// How many dropped spans to log now. Not more often than once a minute, and not while the
     /// collector fails: then the failure was logged.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
@@ -188,11 +188,11 @@ mod tests {
 
     use std::time::Instant;
 
-    use super::{LOG_EVERY, State};
+    use super::{ExportState, LOG_EVERY};
 
     #[test]
     fn dropped_spans_are_logged_once_and_not_too_often() {
-        let (mut state, begun) = (State::default(), Instant::now());
+        let (mut state, begun) = (ExportState::default(), Instant::now());
         assert_eq!(state.overflow(0, begun), None);
         assert_eq!(state.overflow(5, begun), Some(5));
         assert_eq!(state.overflow(9, begun + LOG_EVERY / 2), None);

@@ -329,12 +329,6 @@ pub struct Version {
     /// Release.
     #[serde(deserialize_with = "nullable")]
     pub version: String,
-    /// Newest API it speaks.
-    #[serde(deserialize_with = "nullable")]
-    pub api_version: String,
-    /// Oldest API it speaks.
-    #[serde(rename = "MinAPIVersion", deserialize_with = "nullable")]
-    pub min_api_version: String,
     /// Kernel release.
     #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,

@@ -130,10 +130,7 @@ async fn what_the_engine_api_lacks_is_refused() {
         (json!({"env": ["NAME"]}), "\"NAME\" is not NAME=value"),
         (json!({"env": ["=x"]}), "\"=x\" is not NAME=value"),
         (node(json!({"path": "dev/null"})), "\"dev/null\" is not an absolute path"),
-        (
-            node(json!({"hostPath": "/dev/none-such"})),
-            "cannot look at /dev/none-such: No such file",
-        ),
+        (node(json!({"hostPath": "/dev/none-such"})), "cannot stat /dev/none-such: No such file"),
         (node(json!({"hostPath": "/proc/version"})), "/proc/version is not a device"),
         (
             node(json!({"type": "b"})),

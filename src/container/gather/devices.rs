@@ -19,9 +19,9 @@ pub(super) fn check(
     devices.iter().enumerate().try_for_each(|(at, device)| {
         go(Path::new(&device.host_path))?;
         let reason = match kind(Path::new(&device.host_path)) {
-            Ok(Found::Device) => return Ok(()),
-            Ok(Found::EmptyDirectory) => "there is no device in this directory".to_owned(),
-            Ok(Found::Other) => "this is not a device".to_owned(),
+            Ok(SourceKind::Device) => return Ok(()),
+            Ok(SourceKind::EmptyDirectory) => "there is no device in this directory".to_owned(),
+            Ok(SourceKind::Other) => "this is not a device".to_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 "there is no such device on this host".to_owned()
             }
@@ -33,19 +33,19 @@ pub(super) fn check(
     })
 }
 
-enum Found {
+enum SourceKind {
     Device,
     EmptyDirectory,
     Other,
 }
 
-fn kind(path: &Path) -> io::Result<Found> {
+fn kind(path: &Path) -> io::Result<SourceKind> {
     let metadata = fs::metadata(path)?;
     Ok(match metadata.file_type() {
-        kind if kind.is_char_device() || kind.is_block_device() => Found::Device,
-        kind if kind.is_dir() && has_device(path) => Found::Device,
-        kind if kind.is_dir() => Found::EmptyDirectory,
-        _ => Found::Other,
+        kind if kind.is_char_device() || kind.is_block_device() => SourceKind::Device,
+        kind if kind.is_dir() && has_device(path) => SourceKind::Device,
+        kind if kind.is_dir() => SourceKind::EmptyDirectory,
+        _ => SourceKind::Other,
     })
 }
 

@@ -207,7 +207,7 @@ impl Change<'_> {
         for step in std::mem::take(&mut self.undo).into_iter().rev() {
             if let Err(error) = self.step_back(step).await {
                 let error = chain(&error);
-                warn!(container = %self.record.id, error, "cannot restore a limit after a failed update");
+                warn!(container = %self.record.id, error, "cannot restore a limit after a failed update; the container keeps the new one");
                 left.push(error);
             }
         }
@@ -216,7 +216,7 @@ impl Change<'_> {
             warn!(
                 container = id,
                 error = chain(&error),
-                "cannot read the current limits of a container"
+                "cannot read the current limits of a container; its status may show old ones"
             );
         }
         left

@@ -94,7 +94,7 @@ fn locks_are_in_a_directory_of_root() {
     let link = dir.path().join("link");
     symlink(&place, &link).unwrap();
     let refused = ensure_directory(&link).unwrap_err();
-    assert_eq!(refused.to_string(), format!("cannot keep locks in {}", link.display()));
+    assert_eq!(refused.to_string(), format!("cannot use the lock directory {}", link.display()));
     fs::set_permissions(&place, Permissions::from_mode(0o777)).unwrap();
     assert!(ensure_directory(&place).is_err());
 }

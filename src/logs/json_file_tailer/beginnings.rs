@@ -18,7 +18,7 @@ fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
 }
 
 fn drain(tailer: &mut JsonFileTailer) {
-    while !matches!(tailer.step(&mut Buffers::default()).unwrap(), Step::CaughtUp(_)) {}
+    while !matches!(tailer.step(&mut Buffers::default()).unwrap(), ReadProgress::CaughtUp(_)) {}
 }
 
 /// Numbers of the lines of a CRI file.

@@ -162,7 +162,7 @@ impl World {
         fs::write(self.source(), "").unwrap();
     }
 
-    fn step(&mut self) -> Result<Step, LogError> {
+    fn step(&mut self) -> Result<ReadProgress, LogError> {
         let mut buffers = Buffers::default();
         let done = self.tailer().step(&mut buffers);
         self.room = self.tailer.as_ref().unwrap().writer.room;
@@ -172,7 +172,7 @@ impl World {
     fn finish(&mut self) -> Vec<u8> {
         self.room = None;
         self.flush(usize::MAX);
-        while !matches!(self.step().unwrap(), Step::CaughtUp(_)) {}
+        while !matches!(self.step().unwrap(), ReadProgress::CaughtUp(_)) {}
         assert_eq!(self.tailer().take_losses().gaps, 0);
         let mut files = Vec::new();
         for file in fs::read_dir(self.path().parent().unwrap()).unwrap() {

@@ -8,7 +8,7 @@ use std::sync::{
 use proptest::prelude::*;
 use prost::bytes::Bytes;
 
-use super::{Items, Listed};
+use super::{Items, ListItem};
 
 #[derive(Debug)]
 struct Record {
@@ -22,7 +22,7 @@ impl Record {
     }
 }
 
-impl Listed for Record {
+impl ListItem for Record {
     fn message(&self) -> Bytes {
         self.rendered.fetch_add(1, Ordering::Relaxed);
         self.number.to_string().into()

@@ -12,18 +12,18 @@ use crate::{
         attachment::Attachment,
         engine::EngineEvent,
         id::ImageId,
-        record::{ExitReason, ImageRecord, Listed, Observed, Process, SandboxState},
+        record::{ExitReason, ImageRecord, ListedState, Observed, Process, SandboxState},
         time::Nanos,
     },
     store::fixture,
 };
 
-fn state(checkpoints: Vec<SandboxCheckpoint>) -> State<u64, String> {
-    State::new(&StoreSettings::default(), checkpoints)
+fn state(checkpoints: Vec<SandboxCheckpoint>) -> StoreState<u64, String> {
+    StoreState::new(&StoreSettings::default(), checkpoints)
 }
 
 fn listed(number: u64) -> ListedContainer {
-    let observed = as_listed(observed(number, 1), Listed::Running);
+    let observed = as_listed(observed(number, 1), ListedState::Running);
     let observed = Some(Box::new(observed));
     ListedContainer { id: fixture::hex(number), image: None, claim: Claim::Workload, observed }
 }
@@ -38,7 +38,10 @@ fn listing(containers: Vec<ListedContainer>) -> Listing {
 }
 
 /// Answers every inspect that can run, as `world` says.
-fn answer(state: &mut State<u64, String>, world: impl Fn(&Target) -> Result<Inspected, String>) {
+fn answer(
+    state: &mut StoreState<u64, String>,
+    world: impl Fn(&Target) -> Result<Inspected, String>,
+) {
     while let Some((target, at)) = state.start() {
         let answer = world(&target);
         state.inspected(&target, at, answer);
@@ -129,7 +132,7 @@ fn a_foreign_container_is_inspected_once() {
 }
 
 #[test]
-fn what_follows_from_an_event() {
+fn each_event_names_what_to_inspect() {
     let mut state = state(Vec::new());
     let (id, name) = (fixture::hex(2), "app:1".to_owned());
     let (container, image) = (Target::Container(id.clone()), Target::Image(name.clone()));
@@ -150,7 +153,7 @@ fn what_follows_from_an_event() {
 fn hidden_containers_hold_their_images() {
     let mut state = state(Vec::new());
     let mut shown = Snapshot::empty();
-    let mut held = |state: &mut State<u64, String>| -> Vec<u64> {
+    let mut held = |state: &mut StoreState<u64, String>| -> Vec<u64> {
         shown = state.snapshot(&shown);
         let id = |image: u64| ImageId::try_from(image_id(image)).unwrap();
         (1..=5).filter(|image| shown.is_used_by_hidden(&id(*image))).collect()
@@ -194,7 +197,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     };
     let listing = |numbers: &[u64]| listing(numbers.iter().copied().map(of).collect());
     let mut shown = Snapshot::empty();
-    let mut held = |state: &mut State<u64, String>| {
+    let mut held = |state: &mut StoreState<u64, String>| {
         shown = state.snapshot(&shown);
         shown.is_used_by_hidden(&image().unwrap())
     };
@@ -372,7 +375,7 @@ fn observed(number: u64, version: u64) -> Observed {
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {
-        Listed::Exited { .. } => Process::Exited {
+        ListedState::Exited { .. } => Process::Exited {
             started_at,
             finished_at: Nanos(2),
             exit_code: i32::try_from(version).unwrap(),
@@ -383,12 +386,16 @@ fn process(version: u64) -> Process {
     }
 }
 
-fn class(version: u64) -> Listed {
-    if version.is_multiple_of(5) { Listed::Exited { exit_code: None } } else { Listed::Running }
+fn class(version: u64) -> ListedState {
+    if version.is_multiple_of(5) {
+        ListedState::Exited { exit_code: None }
+    } else {
+        ListedState::Running
+    }
 }
 
 /// The same as a list has it.
-fn as_listed(observed: Observed, state: Listed) -> Observed {
+fn as_listed(observed: Observed, state: ListedState) -> Observed {
     let process = Process::Listed(state);
     match observed {
         Observed::Sandbox(record) => {

@@ -38,7 +38,7 @@ pub enum InputEnd {
 
 /// How it came to an end.
 #[derive(Debug)]
-pub enum End {
+pub enum SessionEnd {
     /// The process has ended and its output is delivered.
     Ended,
     /// The client left. Of its input everything that arrived is delivered.
@@ -56,7 +56,7 @@ pub async fn copy<P: Process>(
     process: &P,
     input_end: InputEnd,
     stop: &CancellationToken,
-) -> End {
+) -> SessionEnd {
     let (output, mut input) = hijacked.split();
     let (sizes, stdin) = (client.sizes.take(), client.stdin.take());
     let outputs = Outputs { stdout: &mut client.stdout, stderr: &mut client.stderr };
@@ -68,13 +68,13 @@ pub async fn copy<P: Process>(
     let end = loop {
         tokio::select! {
             end = &mut delivering => break end,
-            () = client.line.gone() => break End::ClientGone,
-            () = &mut stopping => break End::Stopping,
+            () = client.line.gone() => break SessionEnd::ClientGone,
+            () = &mut stopping => break SessionEnd::Stopping,
             () = &mut feeding, if !fed => fed = true,
             () = &mut sizing => {}
         }
     };
-    if matches!(end, End::ClientGone) && input_end == InputEnd::Closes && !fed {
+    if matches!(end, SessionEnd::ClientGone) && input_end == InputEnd::Closes && !fed {
         let _ = timeout(LAST_INPUT, feeding).await;
     }
     end
@@ -102,7 +102,11 @@ impl Outputs<'_> {
 
 /// Once the process has ended, what it left in the pipes is delivered; a child that keeps them
 /// open is not waited for.
-async fn deliver<P: Process>(mut output: Output, mut outputs: Outputs<'_>, process: &P) -> End {
+async fn deliver<P: Process>(
+    mut output: Output,
+    mut outputs: Outputs<'_>,
+    process: &P,
+) -> SessionEnd {
     let mut ended = pin!(process.ended());
     let mut left: Option<usize> = None;
     loop {
@@ -113,25 +117,25 @@ async fn deliver<P: Process>(mut output: Output, mut outputs: Outputs<'_>, proce
                 left = Some(LAST_OUTPUT);
                 continue;
             }
-            () = sleep(LAST_SILENCE), if left.is_some() => return End::Ended,
+            () = sleep(LAST_SILENCE), if left.is_some() => return SessionEnd::Ended,
         };
         let (source, bytes) = match piece {
             None => break,
             Some(Ok(piece)) => piece,
-            Some(Err(error)) => return End::Broken(chain(&error)),
+            Some(Err(error)) => return SessionEnd::Broken(chain(&error)),
         };
         if let Some(left) = &mut left {
             *left = left.saturating_sub(bytes.len());
         }
         outputs.put(source, bytes).await;
         if left == Some(0) {
-            return End::Ended;
+            return SessionEnd::Ended;
         }
     }
     if left.is_some() {
-        return End::Ended;
+        return SessionEnd::Ended;
     }
-    process.concluded().await.map_or_else(End::Broken, |()| End::Ended)
+    process.concluded().await.map_or_else(SessionEnd::Broken, |()| SessionEnd::Ended)
 }
 
 /// A process that reads no more costs the client nothing: what still comes is discarded.

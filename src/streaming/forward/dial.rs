@@ -21,7 +21,7 @@ use crate::host::{error::HostError, netns, processes::Processes};
 #[derive(Debug, Error)]
 pub(super) enum DialError {
     /// Nothing listens there, or not in time.
-    #[error("connecting to port {port}: 127.0.0.1: {first}; ::1: {second}")]
+    #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
     Refused {
         /// The port.
         port: u16,

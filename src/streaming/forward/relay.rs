@@ -58,7 +58,7 @@ pub(super) async fn run(
             }
             return Ok(());
         }
-        Down::Broken(reason) => return Err(format!("reading from the pod: {reason}")),
+        Down::Broken(reason) => return Err(format!("cannot read from the pod: {reason}")),
         Down::Ended => {}
     }
     let _ = writer.finish().await;

@@ -55,7 +55,7 @@ impl Connection {
 
 /// Why a connection came to its end.
 #[derive(Debug)]
-enum End {
+enum ConnectionEnd {
     /// Closed here or by the peer.
     Done,
     /// It broke.
@@ -78,22 +78,22 @@ where
         let mut reading = FrameReader::new(limits, over, offers.clone(), (orders, outbox));
         let end = tokio::select! {
             end = read(&mut reader, &mut reading) => end,
-            Err(error) = writing.run() => End::Lost(error),
-            () = offers.closed() => End::Done,
+            Err(error) = writing.run() => ConnectionEnd::Lost(error),
+            () = offers.closed() => ConnectionEnd::Done,
         };
         (end, reading.highest())
     };
     drop((offers, wakes_all));
     let farewell = match end {
-        End::Lost(error) => {
+        ConnectionEnd::Lost(error) => {
             tracing::debug!(%error, "spdy connection lost");
             return;
         }
-        End::Broken(error) => {
+        ConnectionEnd::Broken(error) => {
             tracing::info!(%error, "the client broke the spdy protocol");
             GoAwayReason::Broken
         }
-        End::Done => GoAwayReason::Done,
+        ConnectionEnd::Done => GoAwayReason::Done,
     };
     if in_time(FLUSH, writing.close(last, farewell)).await {
         in_time(LINGER, discard(&mut reader)).await;
@@ -101,7 +101,7 @@ where
 }
 
 /// Reads until the peer ends it, or breaks the protocol.
-async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut FrameReader) -> End
+async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut FrameReader) -> ConnectionEnd
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -109,15 +109,15 @@ where
     loop {
         match reading.take(&mut input).await {
             Ok(()) => {}
-            Err(error) => return End::Broken(error),
+            Err(error) => return ConnectionEnd::Broken(error),
         }
         if input.capacity() - input.len() < DATA_SIZE {
             input.reserve(READ_SIZE);
         }
         match reader.read_buf(&mut input).await {
-            Ok(0) => return End::Done,
+            Ok(0) => return ConnectionEnd::Done,
             Ok(_) => {}
-            Err(error) => return End::Lost(error),
+            Err(error) => return ConnectionEnd::Lost(error),
         }
     }
 }

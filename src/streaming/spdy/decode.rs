@@ -38,14 +38,14 @@ pub(super) struct SynStream {
 /// The reading state of a connection.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    state: State,
+    state: DecodeState,
     inflater: Inflater,
     header_bytes: usize,
     headers: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum DecodeState {
     /// A frame begins.
     Head,
     /// A control frame that is decoded once it is complete.
@@ -60,7 +60,7 @@ impl Decoder {
     /// Takes header blocks of at most so many bytes and headers.
     pub(super) fn new(header_bytes: usize, headers: usize) -> Self {
         let inflater = Inflater::new(header_bytes);
-        Self { state: State::Head, inflater, header_bytes, headers }
+        Self { state: DecodeState::Head, inflater, header_bytes, headers }
     }
 
     /// The next frame or piece out of `input`; none when more bytes are needed.
@@ -70,20 +70,20 @@ impl Decoder {
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let found = match self.state {
-                State::Head if input.len() < HEAD => return Ok(None),
-                State::Head => {
+                DecodeState::Head if input.len() < HEAD => return Ok(None),
+                DecodeState::Head => {
                     self.head(&input.split_to(HEAD))?;
                     None
                 }
-                State::Control { length, .. } if input.len() < length => return Ok(None),
-                State::Control { kind, flags, length } => {
-                    self.state = State::Head;
+                DecodeState::Control { length, .. } if input.len() < length => return Ok(None),
+                DecodeState::Control { kind, flags, length } => {
+                    self.state = DecodeState::Head;
                     self.control(kind, flags, &input.split_to(length))?
                 }
-                State::Data { left, .. } if left > 0 && input.is_empty() => return Ok(None),
-                State::Data { id, left, last } => self.data(id, left, last, input),
-                State::Skip(left) if left > 0 && input.is_empty() => return Ok(None),
-                State::Skip(left) => {
+                DecodeState::Data { left, .. } if left > 0 && input.is_empty() => return Ok(None),
+                DecodeState::Data { id, left, last } => self.data(id, left, last, input),
+                DecodeState::Skip(left) if left > 0 && input.is_empty() => return Ok(None),
+                DecodeState::Skip(left) => {
                     self.skip(left, input);
                     None
                 }
@@ -99,7 +99,8 @@ impl Decoder {
         let [flags, ..] = second.to_be_bytes();
         let length = usize::try_from(second & 0x00ff_ffff).unwrap_or(usize::MAX);
         if first & !ID_MASK == 0 {
-            self.state = State::Data { id: first, left: length, last: flags & FLAG_LAST != 0 };
+            self.state =
+                DecodeState::Data { id: first, left: length, last: flags & FLAG_LAST != 0 };
             return Ok(());
         }
         let [high, low, kind_high, kind_low] = (first & ID_MASK).to_be_bytes();
@@ -109,13 +110,13 @@ impl Decoder {
         }
         let kind = Kind::from_code(u16::from_be_bytes([kind_high, kind_low]));
         self.state = match kind {
-            None | Some(Kind::Settings) => State::Skip(length),
+            None | Some(Kind::Settings) => DecodeState::Skip(length),
             Some(kind) => self.expect(kind, flags, length)?,
         };
         Ok(())
     }
 
-    fn expect(&self, kind: Kind, flags: u8, length: usize) -> Result<State, Malformed> {
+    fn expect(&self, kind: Kind, flags: u8, length: usize) -> Result<DecodeState, Malformed> {
         // Deflated, a block that nothing can be gained on grows a little.
         let block = self.header_bytes + self.header_bytes / 8 + HEAD;
         let allowed = match kind {
@@ -126,7 +127,7 @@ impl Decoder {
             Kind::Settings => 0..=usize::MAX,
         };
         if allowed.contains(&length) {
-            return Ok(State::Control { kind, flags, length });
+            return Ok(DecodeState::Control { kind, flags, length });
         }
         Err(Malformed::Length { kind: kind.name(), length })
     }
@@ -164,7 +165,8 @@ impl Decoder {
     fn data(&mut self, id: u32, left: usize, last: bool, input: &mut BytesMut) -> Option<Frame> {
         let bytes = input.split_to(left.min(input.len()).min(DATA_SIZE)).freeze();
         let left = left - bytes.len();
-        self.state = if left == 0 { State::Head } else { State::Data { id, left, last } };
+        self.state =
+            if left == 0 { DecodeState::Head } else { DecodeState::Data { id, left, last } };
         let last = last && left == 0;
         (last || !bytes.is_empty()).then_some(Frame::Data { id, bytes, last })
     }
@@ -172,7 +174,8 @@ impl Decoder {
     fn skip(&mut self, left: usize, input: &mut BytesMut) {
         let skipped = left.min(input.len());
         input.advance(skipped);
-        self.state = if skipped == left { State::Head } else { State::Skip(left - skipped) };
+        self.state =
+            if skipped == left { DecodeState::Head } else { DecodeState::Skip(left - skipped) };
     }
 }
 

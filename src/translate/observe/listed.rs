@@ -7,7 +7,7 @@
 use super::container;
 use crate::{
     model::{
-        record::{ContainerRecord, ImageRecord, Listed, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, ImageRecord, ListedState, Observed, Process, SandboxRecord},
         time::Nanos,
     },
     wire::docker::{
@@ -63,13 +63,13 @@ pub fn observe_image(entry: ImageSummary) -> Option<ImageRecord> {
 
 fn process(state: &str, status: &str) -> Process {
     Process::Listed(match state {
-        "created" => Listed::Created,
-        "running" | "paused" | "restarting" => Listed::Running,
-        "exited" | "dead" | "removing" => Listed::Exited { exit_code: exit_code(status) },
+        "created" => ListedState::Created,
+        "running" | "paused" | "restarting" => ListedState::Running,
+        "exited" | "dead" | "removing" => ListedState::Exited { exit_code: exit_code(status) },
         _ => match status.split(' ').next().unwrap_or_default() {
-            "Created" => Listed::Created,
-            "Up" | "Restarting" => Listed::Running,
-            "Exited" => Listed::Exited { exit_code: exit_code(status) },
+            "Created" => ListedState::Created,
+            "Up" | "Restarting" => ListedState::Running,
+            "Exited" => ListedState::Exited { exit_code: exit_code(status) },
             _ => return Process::Unknown,
         },
     })

@@ -15,7 +15,7 @@ use crate::{
         id::ImageId,
         label,
         network::NetworkMode,
-        record::{ContainerRecord, ExitReason, Listed, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, ExitReason, ListedState, Observed, Process, SandboxRecord},
         sandbox::PidMode,
         time::Nanos,
     },
@@ -24,7 +24,7 @@ use crate::{
 };
 
 #[test]
-fn recorded_inspects() {
+fn recorded_inspects_are_observed_as_recorded() {
     fixtures("observe", 4, |answers| {
         for case in answers["containers"].as_array_mut().unwrap() {
             case["observed"] = recorded(&observe(case["inspect"].clone()));
@@ -114,7 +114,7 @@ fn shown_container(record: &ContainerRecord) -> Value {
 }
 
 #[test]
-fn processes() {
+fn every_state_of_an_inspect_becomes_a_process() {
     let (set, zero) = ("2026-01-02T03:04:05.000000006Z", "0001-01-01T00:00:00Z");
     let at = process::instant(set);
     let created = Nanos(7);
@@ -163,7 +163,7 @@ fn processes() {
 
 /// A list has no times and no exit reasons; all else is the same as from an inspect.
 #[test]
-fn entries_of_lists() {
+fn every_state_of_a_list_becomes_a_process() {
     let entry = |inspect: &Value, state: &str, status: &str| {
         let labels = &inspect["Config"]["Labels"];
         let entry = json!({
@@ -176,19 +176,23 @@ fn entries_of_lists() {
         listed::observe(serde_json::from_value(entry).unwrap())
     };
     for (state, status, expected) in [
-        ("created", "Created", Process::Listed(Listed::Created)),
-        ("running", "Up 3 minutes", Process::Listed(Listed::Running)),
-        ("paused", "Up 3 minutes (Paused)", Process::Listed(Listed::Running)),
-        ("restarting", "Restarting (1) 2 seconds ago", Process::Listed(Listed::Running)),
+        ("created", "Created", Process::Listed(ListedState::Created)),
+        ("running", "Up 3 minutes", Process::Listed(ListedState::Running)),
+        ("paused", "Up 3 minutes (Paused)", Process::Listed(ListedState::Running)),
+        ("restarting", "Restarting (1) 2 seconds ago", Process::Listed(ListedState::Running)),
         (
             "exited",
             "Exited (137) 2 hours ago",
-            Process::Listed(Listed::Exited { exit_code: Some(137) }),
+            Process::Listed(ListedState::Exited { exit_code: Some(137) }),
         ),
-        ("exited", "Exited", Process::Listed(Listed::Exited { exit_code: None })),
-        ("dead", "Dead", Process::Listed(Listed::Exited { exit_code: None })),
-        ("removing", "Removal In Progress", Process::Listed(Listed::Exited { exit_code: None })),
-        ("hibernating", "Up 3 minutes (Asleep)", Process::Listed(Listed::Running)),
+        ("exited", "Exited", Process::Listed(ListedState::Exited { exit_code: None })),
+        ("dead", "Dead", Process::Listed(ListedState::Exited { exit_code: None })),
+        (
+            "removing",
+            "Removal In Progress",
+            Process::Listed(ListedState::Exited { exit_code: None }),
+        ),
+        ("hibernating", "Up 3 minutes (Asleep)", Process::Listed(ListedState::Running)),
         ("hibernating", "Asleep", Process::Unknown),
     ] {
         let Observed::Container(record) = entry(&container_inspect(), state, status) else {
@@ -217,7 +221,7 @@ fn entries_of_lists() {
 }
 
 #[test]
-fn instants() {
+fn times_are_read_and_what_is_before_1970_is_unset() {
     for (text, nanos) in [
         ("1970-01-01T00:00:01.000000002Z", 1_000_000_002),
         ("1970-01-01T01:00:01+01:00", 1_000_000_000),
@@ -320,7 +324,7 @@ fn a_container_without_name_and_labels_is_foreign() {
 }
 
 #[test]
-fn networks() {
+fn the_network_mode_follows_from_the_engines() {
     for (mode, expected) in [
         ("none", NetworkMode::Cni),
         ("host", NetworkMode::Host),
@@ -405,7 +409,7 @@ fn an_empty_info_has_defaults() {
 }
 
 #[test]
-fn images_without_names_or_size() {
+fn images_without_names_or_size_are_observed() {
     let inspect = json!({
         "Id": image_id(), "Size": 0, "Config": null,
         "RepoTags": ["<none>:<none>", "a:1", format!("b@{}", image_id())], "RepoDigests": ["<none>@<none>", ""],

@@ -11,7 +11,7 @@ use crate::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
         document::ContainerDocument,
         filter::ContainerStateFilter,
-        record::{ContainerRecord, ExitReason, ImageRecord, Listed, Process},
+        record::{ContainerRecord, ExitReason, ImageRecord, ListedState, Process},
         reference::ImageReference,
         resources::Resources,
         time::Nanos,
@@ -108,7 +108,7 @@ impl<'a> ExitFields<'a> {
                 reason: reason.as_str(),
                 message,
             },
-            Process::Listed(Listed::Exited { exit_code }) => Self {
+            Process::Listed(ListedState::Exited { exit_code }) => Self {
                 finished_at: record.created_at,
                 exit_code: exit_code.unwrap_or(UNKNOWN_EXIT_CODE),
                 reason: if *exit_code == Some(0) {
@@ -130,8 +130,8 @@ impl<'a> ExitFields<'a> {
 fn started_at(record: &ContainerRecord) -> Nanos {
     match record.process {
         Process::Running { started_at, .. } | Process::Exited { started_at, .. } => started_at,
-        Process::Listed(Listed::Running | Listed::Exited { .. }) => record.created_at,
-        Process::Created | Process::Listed(Listed::Created) | Process::Unknown => Nanos::UNSET,
+        Process::Listed(ListedState::Running | ListedState::Exited { .. }) => record.created_at,
+        Process::Created | Process::Listed(ListedState::Created) | Process::Unknown => Nanos::UNSET,
     }
 }
 

@@ -19,7 +19,7 @@ struct Inspect {
 
 /// Docker as it really is, everything under way, and the state that has to follow.
 struct World {
-    state: State<u64, String>,
+    state: StoreState<u64, String>,
     shown: Snapshot,
     /// Containers by number; the value grows with every change.
     containers: BTreeMap<u64, u64>,
@@ -42,7 +42,7 @@ impl World {
     fn new() -> Self {
         let settings = StoreSettings { inspects: 3, slow_inspects: 2, ..StoreSettings::default() };
         Self {
-            state: State::new(&settings, Vec::new()),
+            state: StoreState::new(&settings, Vec::new()),
             shown: Snapshot::empty(),
             containers: BTreeMap::new(),
             images: BTreeMap::new(),

@@ -121,7 +121,7 @@ fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
         Ok(Inspected::Container(Box::new(observed(number_of(target.name()), 1))))
     });
     let mut shown = state.snapshot(&Snapshot::empty());
-    let mut running = |state: &mut State<u64, String>| {
+    let mut running = |state: &mut StoreState<u64, String>| {
         shown = state.snapshot(&shown);
         let pod = shown.sandbox(&fixture::hex(2)).unwrap().process.clone().unwrap();
         (pod.is_running(), shown.container(&fixture::hex(3)).unwrap().process.is_running())
