@@ -108,6 +108,10 @@ dist-check: toolchain ## Build the committed state twice, in two directories, an
 docs: toolchain ## Render the code's documentation into target/doc
 	$(CARGO) doc --no-deps --document-private-items
 
+.PHONY: messages
+messages: toolchain ## Print every text that leaves the program: logs, errors, findings, help
+	@$(CARGO) run --quiet --example messages
+
 .PHONY: pictures
 pictures: toolchain ## Draw the documents' pictures from the code and from tests/pictures/data
 	$(CARGO) run --quiet --example pictures

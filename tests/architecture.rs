@@ -14,6 +14,8 @@
 mod check_page;
 #[path = "architecture/code_rules.rs"]
 mod code_rules;
+#[path = "architecture/fixtures.rs"]
+mod fixtures;
 #[path = "architecture/foreign_names.rs"]
 mod foreign_names;
 #[path = "architecture/import_cycles.rs"]
@@ -32,6 +34,8 @@ mod pictures;
 mod size_limits;
 #[path = "architecture/source.rs"]
 mod source;
+#[path = "messages/texts.rs"]
+mod texts;
 
 use source::File;
 

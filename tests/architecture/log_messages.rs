@@ -3,12 +3,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
-
-use super::{
-    hold, shipped,
-    source::{is_mark, word},
-};
+use super::{hold, shipped, texts::texts};
 
 const PAGE: &str = "docs/log-messages.md";
 
@@ -23,48 +18,14 @@ fn every_warning_and_error_is_documented() {
 }
 
 fn logged() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for file in shipped() {
-        messages(&file.tokens, &mut |message, line| {
-            let message = message.unwrap_or_else(|| panic!("{}:{line}: no message", file.path));
-            // Texts of flags that are accepted and have no effect: docs/configuration.md has the flags.
-            if message != "{warning}" {
-                found.insert(message);
-            }
-        });
-    }
+    let files = shipped();
+    let all = files.iter().flat_map(|file| texts(&file.tokens));
+    let logged = all.filter(|text| matches!(text.kind, "warn" | "error"));
+    // Texts of flags that are accepted and have no effect: docs/configuration.md has the flags.
+    let found: BTreeSet<String> =
+        logged.map(|text| text.text).filter(|text| text != "{warning}").collect();
     assert!(found.len() > 50, "the messages were not found");
     found
-}
-
-/// Calls `found` with the message of each `warn!` and `error!`, and its line.
-fn messages(tokens: &TokenStream, found: &mut dyn FnMut(Option<String>, usize)) {
-    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
-    for (index, tree) in trees.iter().enumerate() {
-        let TokenTree::Group(group) = tree else { continue };
-        let name = index.checked_sub(2).and_then(|place| word(trees.get(place)));
-        let is_macro = index > 0 && is_mark(trees.get(index - 1), '!');
-        let logs = is_macro && matches!(name.as_deref(), Some("warn" | "error"));
-        if logs && group.delimiter() == Delimiter::Parenthesis {
-            found(message(group.stream()), group.span().start().line);
-        }
-        messages(&group.stream(), found);
-    }
-}
-
-/// The text that is an argument by itself; the values of fields stand behind `=`.
-fn message(arguments: TokenStream) -> Option<String> {
-    let trees: Vec<TokenTree> = arguments.into_iter().collect();
-    let mut texts = trees.iter().enumerate().filter_map(|(index, tree)| {
-        let TokenTree::Literal(literal) = tree else { return None };
-        let begins = index == 0 || is_mark(trees.get(index - 1), ',');
-        let text = literal.to_string();
-        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'))?.to_owned();
-        begins.then_some(text)
-    });
-    let text = texts.next_back()?;
-    // A backslash at the end of a line joins it with the next.
-    Some(text.split("\\\n").map(str::trim_start).collect::<String>().replace("\\\"", "\""))
 }
 
 /// The first cells of the page's tables, without backticks.
@@ -75,9 +36,19 @@ fn rows(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn messages_are_read_in_every_form() {
-    let code = "fn f() { warn!(x = \"no\", %y, \"one \\\n   two\"); m!(error!(\"three\")); info!(\"no\"); }";
-    let mut seen = Vec::new();
-    messages(&code.parse().unwrap(), &mut |message, _| seen.extend(message));
-    assert_eq!(seen, ["one two", "three"]);
+fn texts_are_read_in_every_form() {
+    let code = "/// no\n #[error(\"one {x}\")] struct E; #[doc = \"not this\"] fn f() { m!(warn!(x = \"no\", %y,
+        \"two \\\n   joined\")); info!(\"three\"); format!(\"four words {x}\"); g(\"no\", b\"not this\") }";
+    let texts = texts(&code.parse().unwrap());
+    let seen: Vec<(&str, &str)> =
+        texts.iter().map(|text| (text.kind, text.text.as_str())).collect();
+    assert_eq!(
+        seen,
+        [
+            ("fault", "one {x}"),
+            ("warn", "two joined"),
+            ("info", "three"),
+            ("text", "four words {x}")
+        ]
+    );
 }
