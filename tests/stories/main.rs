@@ -18,6 +18,7 @@
 mod admin;
 mod cdi;
 mod chaos;
+mod clients;
 mod conflicts;
 mod crashes;
 mod devices;
@@ -31,6 +32,8 @@ mod machine;
 mod many;
 mod metrics;
 mod mounts;
+#[path = "../it/support/old_client.rs"]
+mod old_client;
 mod oom;
 mod pinned_images;
 mod pods;
@@ -103,6 +106,7 @@ const STORIES: &[(&str, Story)] = stories![
     many::thirty_at_once,
     many::reads_cost_the_engine_nothing,
     many::writes_are_read_at_once,
+    clients::of_every_kind_at_once,
     conflicts::held_by_an_exited_one,
     conflicts::held_by_a_created_one,
     conflicts::held_by_a_running_one,

@@ -3,4 +3,5 @@
 pub(crate) mod bridge;
 pub(crate) mod containers;
 pub(crate) mod fake_dockerd;
+pub(crate) mod old_client;
 pub(crate) mod subscribers;
