@@ -1,31 +1,31 @@
-//! The bench: each step of a pod's life through dockbridge beside the same calls made by hand.
+//! The bench: each step of a pod's life through dockbridge beside the same calls made by hand, and beside
+//! another CRI server where the recording has one (`make bench PEER=…`).
 
 use super::{
     canvas::{Canvas, n},
     data::Recording,
 };
 
-/// A row of the table that `make bench` prints.
-struct Row {
-    step: String,
-    ours: f64,
-    raw: f64,
+pub(crate) fn draw() -> String {
+    of(&Recording::read("bench"))
 }
 
-pub(crate) fn draw() -> String {
-    let recording = Recording::read("bench");
-    let rows: Vec<Row> = recording.lines.iter().filter_map(|line| Row::read(line)).collect();
+fn of(recording: &Recording) -> String {
+    let columns = recording.lines.first().map(|head| columns(head)).unwrap_or_default();
+    let rows: Vec<Row> =
+        recording.lines.iter().filter_map(|line| Row::read(line, columns.len())).collect();
     let mut canvas = Canvas::new(
         "A pod through dockbridge, and by hand",
         "medians in ms, beside the same engine calls and plugin runs",
     );
-    for (x, class, words) in
-        [(20.0, "a", "dockbridge"), (130.0, "d", "by hand, one after the other")]
-    {
-        canvas.rect((x, 70.0), (12.0, 12.0), class);
-        canvas.text(x + 18.0, 80.5, "s", words);
+    let mut x = 20.0;
+    for (bar, name) in BARS.iter().zip(&columns) {
+        canvas.rect((x, 70.0), (12.0, 12.0), bar.class);
+        canvas.text(x + 18.0, 80.5, "s", bar.words.unwrap_or(name));
+        x += bar.legend;
     }
-    let longest = rows.iter().map(|row| row.ours.max(row.raw)).fold(1.0, f64::max);
+    let longest = rows.iter().flat_map(|row| &row.medians).copied().fold(1.0, f64::max);
+    let more = columns.len().saturating_sub(2) as f64 * BAR;
     let mut y = 104.0;
     for row in &rows {
         let sum = row.step.starts_with("pod ");
@@ -34,33 +34,86 @@ pub(crate) fn draw() -> String {
             y += 6.0;
         }
         canvas.text(20.0, y + 19.0, if sum { "t k" } else { "t" }, &row.step);
-        for (place, (value, class)) in [(row.ours, "a"), (row.raw, "d")].into_iter().enumerate() {
-            let top = y + if place == 0 { 0.0 } else { 15.0 };
+        for (place, (value, bar)) in row.medians.iter().zip(&BARS).enumerate() {
+            let top = y + place as f64 * BAR;
             let width = value / longest * 192.0;
-            canvas.rect((180.0, top), (width, 12.0), class);
+            canvas.rect((180.0, top), (width, 12.0), bar.class);
             canvas.text(186.0 + width, top + 10.8, "s", &format!("{value:.0}"));
         }
-        let ratio = row.ours / row.raw;
+        let ratio = row.medians[0] / row.medians[1];
         canvas.text(460.0, y + 19.0, "t k end", &format!("×{ratio:.2}"));
-        y += if sum { 50.0 } else { 40.0 };
+        y += more + if sum { 50.0 } else { 40.0 };
     }
     canvas.text(20.0, y + 10.0, "s", &recording.source());
-    let about: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            format!("{}: dockbridge {} ms, by hand {} ms", row.step, n(row.ours), n(row.raw))
-        })
-        .collect();
+    let about: Vec<String> = rows.iter().map(|row| row.about(&columns)).collect();
     canvas.finish(y + 26.0, "A pod's life beside the raw engine calls", &about.join("; "))
 }
 
+/// The names in the head of the table: each stands before its median.
+fn columns(head: &str) -> Vec<String> {
+    let words: Vec<&str> = head.split_whitespace().collect();
+    let named = words.windows(2).filter(|pair| pair[1] == "p50");
+    named.map(|pair| pair[0].to_owned()).collect()
+}
+
+/// A row of the table that `make bench` prints: a step, and each column's median.
+struct Row {
+    step: String,
+    medians: Vec<f64>,
+}
+
 impl Row {
-    /// Step, median and 90th percentile of dockbridge, the same of the raw calls, ratio.
-    fn read(line: &str) -> Option<Self> {
+    /// Median and 90th percentile of dockbridge, the same of each other with the ratio behind.
+    fn read(line: &str, columns: usize) -> Option<Self> {
         let (step, figures) = line.split_at_checked(30)?;
         let figures: Vec<f64> =
             figures.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
-        let [ours, _, raw, _, _] = figures[..] else { return None };
-        Some(Self { step: step.trim().to_owned(), ours, raw })
+        let medians = figures.iter().enumerate().filter(|(at, _)| *at == 0 || at % 3 == 2);
+        let complete = columns > 1 && figures.len() == columns * 3 - 1;
+        complete.then(|| Self {
+            step: step.trim().to_owned(),
+            medians: medians.map(|(_, median)| *median).collect(),
+        })
     }
+
+    fn about(&self, columns: &[String]) -> String {
+        let named = columns.iter().zip(&BARS).zip(&self.medians);
+        let figures: Vec<String> = named
+            .map(|((name, bar), median)| format!("{} {} ms", bar.short.unwrap_or(name), n(*median)))
+            .collect();
+        format!("{}: {}", self.step, figures.join(", "))
+    }
+}
+
+/// How a column is drawn; without words it has the name in the head.
+struct Bar {
+    class: &'static str,
+    words: Option<&'static str>,
+    short: Option<&'static str>,
+    legend: f64,
+}
+
+const BARS: [Bar; 3] = [
+    Bar { class: "a", words: None, short: None, legend: 110.0 },
+    Bar {
+        class: "d",
+        words: Some("by hand, one after the other"),
+        short: Some("by hand"),
+        legend: 210.0,
+    },
+    Bar { class: "b", words: None, short: None, legend: 110.0 },
+];
+/// From one bar to the next.
+const BAR: f64 = 15.0;
+
+#[test]
+fn a_peer_has_a_bar_of_its_own() {
+    let head = "one pod                         dockbridge p50     p90         raw p50     p90    ratio        peer p50     p90    ratio";
+    let step = "RunPodSandbox                           292.37  385.44          273.14  474.51     1.07          401.50  502.00     0.73";
+    let apart = "(of it CNI ADD)                              –       –           76.05  102.99        –               –       –        –";
+    let picture = of(&Recording::of(&[head, step, apart].join("\n")));
+    for drawn in ["class=\"b\"", ">peer<", ">402<", "peer 401.5 ms", ">×1.07<"] {
+        assert!(picture.contains(drawn), "{drawn}: {picture}");
+    }
+    assert!(!picture.contains("CNI ADD"));
 }

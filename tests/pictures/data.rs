@@ -14,7 +14,11 @@ impl Recording {
     pub(crate) fn read(name: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = root.join("tests/pictures/data").join(name).with_extension("txt");
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        Self::of(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}")))
+    }
+
+    /// Reads a text.
+    pub(crate) fn of(text: &str) -> Self {
         let (head, lines) = text.lines().partition::<Vec<_>, _>(|line| line.starts_with("# "));
         let facts = head.iter().filter_map(|line| line.trim_start_matches("# ").split_once(' '));
         Self {
