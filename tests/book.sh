@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the commands of the guides in a private world and compares what they print with the page.
+# Runs the commands of README, guides and settings in a private world and compares what they print with the page.
 #
 # usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl)
 #
@@ -15,7 +15,7 @@ command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
 
 main() {
     local page failed=0 pages=("$@")
-    [ $# -gt 0 ] || pages=("$root"/docs/guides/*.md)
+    [ $# -gt 0 ] || pages=("$root"/docs/guides/*.md "$root"/docs/configuration.md "$root"/README.md)
     prepare
     for page in "${pages[@]}"; do
         grep -q '^<!-- tested' "$page" || continue
@@ -37,7 +37,7 @@ prepare() {
     echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >"$CRI_CONFIG_FILE"
     # Names of settings begin with DOCKBRIDGE_, too.
     image=$DOCKBRIDGE_WORLD_IMAGE conf=$DOCKBRIDGE_WORLD_CNI_CONF
-    unset "${!DOCKBRIDGE_WORLD@}"
+    unset "${!DOCKBRIDGE_WORLD@}" DOCKBRIDGE_ENGINES
     export place image conf
     cd "$place"
     serve
