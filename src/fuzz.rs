@@ -5,7 +5,7 @@
 //! any bytes. It fails by panicking. Not part of a release build.
 
 use crate::{
-    cdi, checkpoint, config, container, engine, host, image, logs, model, network, rpc, stats,
+    cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri, rpc, stats,
     streaming, telemetry, translate,
 };
 
@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 28] = [
+pub const TARGETS: [Target; 29] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),
     target("cdi", cdi::fuzz::specification),
@@ -42,6 +42,7 @@ pub const TARGETS: [Target; 28] = [
     target("log-json", logs::fuzz::json),
     target("log-marks", logs::fuzz::marks),
     target("log-messages", engine::fuzz::log_messages),
+    target("nri", nri::fuzz::frames_of_plugins),
     target("profile", translate::fuzz::profile),
     target("reference", model::fuzz::texts_of_names),
     target("spdy", streaming::spdy::fuzz::frames),

@@ -61,6 +61,7 @@ pub mod image_files;
 pub mod logs;
 pub mod model;
 pub mod network;
+pub mod nri;
 pub mod oci_runtime;
 pub mod pause;
 pub mod rpc;

@@ -25,7 +25,8 @@ pub(super) fn context(
 ) -> AdminContext {
     let RuntimeRpc { store, network, .. } = &services.runtime;
     let mut registry = Registry::default();
-    let metrics: [&dyn RegisterMetrics; 9] = [
+    let nri = services.containers.nri().metrics();
+    let metrics: [&dyn RegisterMetrics; 10] = [
         &services.runtime.metrics,
         services.engine.metrics(),
         store,
@@ -33,6 +34,7 @@ pub(super) fn context(
         network.metrics(),
         services.image.images.metrics(),
         services.runtime.containers.metrics(),
+        &nri,
         services.runtime.streaming.metrics(),
         reload_metrics,
     ];

@@ -21,10 +21,12 @@ use crate::{
     logs::service::Logs,
     model::{network::NetworkMode, record::ContainerRecord},
     network::service::{Network, NetworkSettings},
+    nri::service::Nri,
     oci_runtime::directory::EditsDirectory,
     rpc::{events::Events, image::ImageRpc, metrics::RpcMetrics, runtime::RuntimeRpc},
     sandbox::{
         adopt::Adopter,
+        pod_network::netns_dir,
         service::{SandboxDependencies, Sandboxes},
     },
     stats::service::Stats,
@@ -83,8 +85,11 @@ pub(super) async fn build(
         cgroups: cgroups.clone(),
         resized: ResizedLimits::load(checkpoints.clone()).await,
         edits: EditsFiles::new(EditsDirectory::default(), &settings.run_dir),
+        nri: plugins(settings, &store, work),
     };
     let containers = Containers::new(dependencies, locks.clone(), &settings.state_dir, work);
+    let (nri, hooks) = (containers.nri().clone(), containers.nri_hooks());
+    tracker.spawn(async move { nri.serve(hooks).await });
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let dependencies = SandboxDependencies {
         engine: engine.clone(),
@@ -119,6 +124,15 @@ pub(super) async fn build(
         encoded: Arc::default(),
     };
     Ok(Services { engine, sandboxes, runtime, image, logs, image_files, containers })
+}
+
+/// NRI plugins. They are served later, when what they are told of is known.
+fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
+    let pins = netns_dir(&settings.run_dir);
+    if !settings.nri.enabled {
+        return Nri::default();
+    }
+    Nri::new(settings.nri.clone(), store.clone(), pins, work)
 }
 
 fn image_settings(settings: &Settings, live: &LiveSettings) -> ImageSettings {

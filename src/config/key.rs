@@ -112,6 +112,20 @@ settings! {
     TracingEndpoint: "tracing-endpoint" Reload "ADDRESS" "",
     /// Calls traced per million, where the caller does not decide
     TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" Reload "NUMBER" "0",
+    /// Whether plugins of the Node Resource Interface are served
+    Nri: "nri" Restart "on|off" "off",
+    /// Unix socket that NRI plugins connect to
+    NriSocket: "nri-socket" Restart "SOCKET" "/var/run/nri/nri.sock",
+    /// Directory of NRI plugins to start
+    NriPluginDir: "nri-plugin-dir" Restart "DIR" "/opt/nri/plugins",
+    /// Directory of the configurations of those
+    NriConfigDir: "nri-config-dir" Restart "DIR" "/etc/nri/conf.d",
+    /// How long an NRI plugin may take to register, and to take in the pods that exist
+    NriRegistrationTimeout: "nri-registration-timeout" Restart "DURATION" "5s",
+    /// How long an NRI plugin may take for a call
+    NriRequestTimeout: "nri-request-timeout" Restart "DURATION" "2s",
+    /// NRI plugins without which no pod is made, by name or by index and name, separated by commas
+    NriRequiredPlugins: "nri-required-plugins" Restart "NAMES" "",
 }
 
 impl Key {

@@ -63,6 +63,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Traces.
     pub tracing: TracingSettings,
+    /// NRI plugins.
+    pub nri: NriSettings,
 }
 
 /// Where CNI finds its files.
@@ -83,6 +85,25 @@ pub struct LogSettings {
     pub format: Format,
     /// The lowest level that is written.
     pub level: LevelFilter,
+}
+
+/// NRI plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NriSettings {
+    /// Whether they are served.
+    pub enabled: bool,
+    /// Plugins connect here.
+    pub socket: PathBuf,
+    /// Plugins to start, `NN-name`; it need not exist.
+    pub plugin_dir: PathBuf,
+    /// Their configurations, `NN-name.conf` or `name.conf`.
+    pub config_dir: PathBuf,
+    /// How long a plugin may take to register, and to take in what exists.
+    pub registration_timeout: Duration,
+    /// How long a plugin may take for a call.
+    pub request_timeout: Duration,
+    /// Plugins without which no pod and no container is made, by name or by index and name.
+    pub required: Vec<String>,
 }
 
 /// Traces.
@@ -136,8 +157,21 @@ impl Settings {
                 endpoint: texts.parse(Key::TracingEndpoint, value::collector)?,
                 per_million: texts.parse(Key::TracingSamplingRatePerMillion, value::per_million)?,
             },
+            nri: nri(&texts)?,
         })
     }
+}
+
+fn nri(texts: &Texts<'_>) -> Result<NriSettings, ConfigError> {
+    Ok(NriSettings {
+        enabled: texts.parse(Key::Nri, value::switch)?,
+        socket: texts.parse(Key::NriSocket, value::plugin_socket)?,
+        plugin_dir: texts.parse(Key::NriPluginDir, value::directory)?,
+        config_dir: texts.parse(Key::NriConfigDir, value::directory)?,
+        registration_timeout: texts.parse(Key::NriRegistrationTimeout, value::plugin_timeout)?,
+        request_timeout: texts.parse(Key::NriRequestTimeout, value::plugin_timeout)?,
+        required: texts.parse(Key::NriRequiredPlugins, value::plugins)?,
+    })
 }
 
 /// One text for each setting.

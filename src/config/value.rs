@@ -88,6 +88,18 @@ pub enum Invalid {
     /// A collector behind TLS.
     #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
     CollectorTls,
+    /// Not one of the known words.
+    #[error("choose on or off")]
+    Switch,
+    /// Not the name of a plugin.
+    #[error("give names such as logger or 10-logger, separated by commas")]
+    Plugin,
+    /// A plugin that must answer at once, or never.
+    #[error("give a duration from 100ms to 1m")]
+    PluginTimeout,
+    /// A plugin elsewhere.
+    #[error("give a unix socket: plugins run on this node")]
+    PluginScheme,
     /// More than all, or no number.
     #[error("give a number from 0 to 1000000")]
     PerMillion,
@@ -248,6 +260,37 @@ pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
         }
         _ => Err(Invalid::Collector),
     }
+}
+
+/// `on` or `off`.
+pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err(Invalid::Switch),
+    }
+}
+
+/// `unix:///path` or `/path`.
+pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
+    socket(text, Invalid::PluginScheme)
+}
+
+/// Names of plugins separated by commas.
+pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
+    let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    let read = |name: &str| match name.bytes().all(permitted) {
+        true => Ok(name.to_owned()),
+        false => Err(Invalid::Plugin),
+    };
+    parts(text).map(read).collect()
+}
+
+/// A call that waits for a plugin holds up others.
+pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
+    let limit = duration(text)?;
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
+    if bounds.contains(&limit) { Ok(limit) } else { Err(Invalid::PluginTimeout) }
 }
 
 /// A part of a million.

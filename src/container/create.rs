@@ -39,6 +39,9 @@ impl Containers {
     ) -> Result<ContainerId, ContainerError> {
         let snapshot = self.store.synced(SYNC_TIMEOUT).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
+        if self.is_hidden(&sandbox) {
+            return Err(ContainerError::SandboxNotFound { id: sandbox.id.to_string() });
+        }
         let wish = serde_json::to_string(&spec).map_err(PlanError::from)?;
         let key = format!("{}\n{wish}", sandbox.id);
         let service = self.clone();
@@ -73,6 +76,7 @@ impl Containers {
         spec: ContainerSpec,
         volumes: &Volumes,
     ) -> Result<ContainerId, ContainerError> {
+        let creation = self.nri.make_container(&sandbox.id, &spec.metadata).await?;
         let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         make_mount_sources(&plan).await?;
         match self.logs.prepare(&plan.document.spec).await {
@@ -94,6 +98,7 @@ impl Containers {
         self.store.refresh_container(&created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
+        self.admit(creation, &id).await?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
     }
@@ -112,6 +117,12 @@ impl Containers {
         let Err(error) = self.relabel_mounts(engine, (sandbox, spec), id).await else {
             return Ok(());
         };
+        self.discard(id).await;
+        Err(error)
+    }
+
+    /// Removes a container that was made and is not wanted after all.
+    pub(super) async fn discard(&self, id: &str) {
         if let Err(cause) = self.take_back(id).await {
             let cause = chain(&cause);
             warn!(
@@ -120,7 +131,6 @@ impl Containers {
                 "cannot remove a container whose creation failed; it is left in Docker"
             );
         }
-        Err(error)
     }
 
     async fn take_back(&self, id: &str) -> Result<(), ContainerError> {

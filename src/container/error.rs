@@ -15,6 +15,7 @@ use crate::{
     image_files::error::ImageFilesError,
     logs::error::LogError,
     model::id::InvalidId,
+    nri::error::NriError,
     store::error::StoreError,
     translate::plan::error::PlanError,
 };
@@ -171,6 +172,9 @@ pub enum ContainerError {
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// An NRI plugin stands in the way.
+    #[error(transparent)]
+    Nri(#[from] NriError),
     /// What is true now is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -205,6 +209,7 @@ impl ContainerError {
             Self::Log(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::ImageFiles(error) => error.kind(),
+            Self::Nri(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Id(_) | Self::Lost(_) => Kind::Internal,
         }

@@ -15,6 +15,7 @@ pub mod gather;
 pub mod limits;
 pub mod metrics;
 pub mod name_conflict;
+pub mod plugins;
 pub mod pod_files;
 mod relabel;
 pub mod remove;

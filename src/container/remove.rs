@@ -28,6 +28,7 @@ impl Containers {
             self.release_mounted(&record.document.image_volumes).await;
         }
         self.resized.keep(&self.store).await;
+        self.nri.remove_container(id.as_str()).await;
         info!(container = %id, "container removed");
         Ok(())
     }

@@ -27,6 +27,7 @@ use crate::{
         engine::EngineInfo,
         id::{ContainerId, SandboxId},
     },
+    nri::service::Nri,
     store::handle::Store,
 };
 
@@ -47,6 +48,8 @@ pub struct Containers {
     pub(super) cancellations: Cancellations,
     pub(super) files: PodFilesRoot,
     pub(super) edits: EditsFiles,
+    /// Plugins that are told of containers, and may change them.
+    pub(super) nri: Nri,
     pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), ContainerError>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
@@ -97,6 +100,8 @@ pub struct ContainerDependencies {
     pub resized: ResizedLimits,
     /// What our OCI runtime is told.
     pub edits: EditsFiles,
+    /// Plugins.
+    pub nri: Nri,
 }
 
 impl Containers {
@@ -122,6 +127,7 @@ impl Containers {
             cgroups,
             resized,
             edits,
+            nri,
         } = dependencies;
         let (tracker, stopping) = work;
         Self {
@@ -144,6 +150,7 @@ impl Containers {
             cgroups,
             resized,
             edits,
+            nri,
             reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),

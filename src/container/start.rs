@@ -29,9 +29,11 @@ impl Containers {
         let _held = self.locks.write(id).await;
         let _mounted = self.ensure_mounted(&container.document).await?;
         self.write_edits(container).await?;
+        self.nri.start_container(container).await?;
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then has the reason, and counts as exited.
         let seen = self.store.refresh_container(id).await;
+        self.nri.container_started(id, started.is_ok()).await;
         started?;
         if seen.is_err() && self.needs_limits(container) {
             self.end_unlimited(&container.id).await;

@@ -16,7 +16,10 @@ use super::{
     error::ContainerError,
     service::Containers,
 };
-use crate::{model::id::ContainerId, store::snapshot::Snapshot};
+use crate::{
+    model::{id::ContainerId, record::ContainerRecord},
+    store::snapshot::Snapshot,
+};
 
 impl Containers {
     /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended
@@ -26,6 +29,17 @@ impl Containers {
     /// The engine fails, or the process survives SIGKILL.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), ContainerError> {
         let Some(container) = self.find(id).await? else { return Ok(()) };
+        let id = container.id.clone();
+        self.stop_found(&container, grace).await?;
+        self.nri.stop_container(id.as_str()).await;
+        Ok(())
+    }
+
+    async fn stop_found(
+        &self,
+        container: &ContainerRecord,
+        grace: Duration,
+    ) -> Result<(), ContainerError> {
         let id = container.id.clone();
         if !container.process.is_running() {
             // The store may not have a start of a moment ago; the engine's answer counts.

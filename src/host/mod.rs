@@ -26,6 +26,7 @@ pub mod namespaces;
 pub mod netns;
 pub mod overlay;
 pub mod pidfd;
+pub mod plugin_process;
 pub mod process;
 pub mod processes;
 pub mod quota;

@@ -25,7 +25,9 @@ impl RuntimeRpc {
         let filter = parse::filter::sandbox_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.sandboxes.of(now.sandboxes());
-        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        let nri = self.containers.nri();
+        let shown = all.iter().filter(|item| !nri.hides_pod(&item.record));
+        let asked = shown.filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
@@ -37,7 +39,9 @@ impl RuntimeRpc {
         let filter = parse::filter::container_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.containers.of(now.containers());
-        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        let nri = self.containers.nri();
+        let shown = all.iter().filter(|item| !nri.hides_container(&item.record));
+        let asked = shown.filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 

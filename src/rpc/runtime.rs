@@ -158,7 +158,8 @@ impl RuntimeService for RuntimeRpc {
         // The kubelet takes it for the age of the answer: it must not be younger than that.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
-        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
+        let shown = now.sandbox(&id).filter(|found| !self.containers.nri().hides_pod(found));
+        let sandbox = shown.ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
@@ -272,7 +273,9 @@ impl RuntimeService for RuntimeRpc {
         let request = request.into_inner();
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let now = self.inspected(&id).await?;
-        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
+        let nri = self.containers.nri();
+        let shown = now.container(&id).filter(|found| !nri.hides_container(found));
+        let container = shown.ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
         let status = render::container::status(&view(&now, container, &self.containers).await);
         let info = info.unwrap_or_default();

@@ -10,7 +10,8 @@
 pub mod adopt;
 pub mod error;
 pub mod namespace;
-mod pod_network;
+mod plugins;
+pub mod pod_network;
 pub mod recover;
 pub mod remove;
 pub mod resize;

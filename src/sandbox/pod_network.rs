@@ -37,6 +37,6 @@ pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) 
 }
 
 /// The directory where namespaces are pinned.
-pub(super) fn netns_dir(run_dir: &Path) -> PathBuf {
+pub fn netns_dir(run_dir: &Path) -> PathBuf {
     run_dir.join("netns")
 }

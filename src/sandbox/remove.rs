@@ -38,6 +38,7 @@ impl Sandboxes {
         self.remove_pause(id).await?;
         self.forget(id).await?;
         self.deps.containers.resized().keep(&self.deps.store).await;
+        self.nri().remove_pod(id.as_str()).await;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())
     }

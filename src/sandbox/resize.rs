@@ -5,6 +5,7 @@ use tracing::info;
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
+    container::error::ContainerError,
     model::{id::SandboxId, record::SandboxRecord, resources::PodResources},
     store::settings::SYNC_TIMEOUT,
 };
@@ -17,8 +18,11 @@ impl Sandboxes {
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
         let now = self.deps.store.synced(SYNC_TIMEOUT).await?;
         let missing = || SandboxError::NotFound { id: id.to_owned() };
-        let id: SandboxId = now.sandbox(id).ok_or_else(missing)?.id.clone();
+        let pod = now.sandbox(id).ok_or_else(missing)?;
+        let id: SandboxId = pod.id.clone();
+        self.nri().update_pod(pod, &newer).await.map_err(ContainerError::from)?;
         self.deps.containers.resized().put_pod(&id, newer).await?;
+        self.nri().pod_updated(pod).await;
         info!(sandbox = %id, "pod resources updated");
         Ok(())
     }

@@ -57,9 +57,11 @@ impl Sandboxes {
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
+        let creation = self.ask_for(&spec).await?;
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
-        match self.build(&plan, &mut undo).await {
+        let built = self.build(&plan, &mut undo).await;
+        match self.agreed(creation.as_ref(), built).await {
             Ok(id) => {
                 undo.keep();
                 info!(sandbox = %id, name, "pod sandbox is ready");

@@ -58,6 +58,9 @@ impl Sandboxes {
         sandbox: Option<&SandboxRecord>,
     ) -> Result<(), SandboxError> {
         let mut causes = self.stop_workloads(id).await;
+        if causes.is_empty() {
+            self.nri().stop_pod(id.as_str()).await;
+        }
         if let Some(sandbox) = sandbox {
             self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));

@@ -3,7 +3,7 @@
 use super::source::PathUse;
 
 /// Every module with its level; an import must lead to a lower one.
-pub(crate) const LEVELS: [(&str, u8); 33] = [
+pub(crate) const LEVELS: [(&str, u8); 34] = [
     // The closed list of failure kinds is open to all.
     ("error", 0),
     ("model", 1),
@@ -23,6 +23,7 @@ pub(crate) const LEVELS: [(&str, u8); 33] = [
     ("setup", 4),
     ("logs", 4),
     ("exec", 4),
+    ("nri", 5),
     ("image_files", 5),
     ("image", 6),
     ("container", 6),

@@ -8,8 +8,9 @@ use super::{
 };
 
 /// Of `translate`, a module sees only the verbs it needs; whoever is not named here sees none.
-const VERBS: [(&str, &[&str]); 7] = [
+const VERBS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
+    ("nri", &["parse", "render", "nri"]),
     ("image_files", &["plan"]),
     ("image", &["plan"]),
     ("container", &["plan"]),

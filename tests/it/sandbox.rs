@@ -90,6 +90,7 @@ impl Node {
                 EditsDirectory::new(self.root.path().join("edits")),
                 &self.root.path().join("run"),
             ),
+            nri: dockbridge::nri::service::Nri::default(),
             resized: ResizedLimits::load(checkpoints.clone()).await,
         };
         let containers = Containers::new(

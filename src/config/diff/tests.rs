@@ -58,6 +58,9 @@ fn every_setting_can_differ_and_a_reload_takes_over_the_live_ones_only() {
             Key::LogLevel => "debug",
             Key::TracingEndpoint => "h:1",
             Key::TracingSamplingRatePerMillion => "3",
+            Key::Nri => "on",
+            Key::NriRegistrationTimeout | Key::NriRequestTimeout => "7s",
+            Key::NriRequiredPlugins => "quota",
             _ => "/other",
         };
         (key, text)

@@ -43,7 +43,16 @@ impl Containers {
             .await?
     }
 
-    async fn update_known(
+    async fn update_known(&self, id: &ContainerId, asked: Resources) -> Result<(), ContainerError> {
+        let record = self.known(id.as_str()).await?;
+        let asked = self.nri.update_container(&record, asked).await?;
+        self.change_limits(id, asked).await?;
+        self.nri.container_updated(id.as_str()).await;
+        Ok(())
+    }
+
+    /// [`Self::update`] that asks no plugin.
+    pub(in crate::container) async fn change_limits(
         &self,
         id: &ContainerId,
         mut asked: Resources,

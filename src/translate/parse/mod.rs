@@ -12,6 +12,7 @@ pub mod id;
 pub mod image;
 pub mod mount;
 pub mod network;
+pub mod nri;
 pub mod resources;
 pub mod sandbox;
 pub mod security;

@@ -7,6 +7,7 @@ pub mod container;
 pub mod event;
 pub mod image;
 pub mod metrics;
+pub mod nri;
 pub mod runtime;
 pub mod sandbox;
 pub mod stats;

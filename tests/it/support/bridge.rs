@@ -14,7 +14,7 @@ use dockbridge::{
         environment::{Deadlines, Environment},
         error::AppError,
     },
-    config::settings::{CniSettings, LogSettings, Settings, TracingSettings},
+    config::settings::{CniSettings, LogSettings, NriSettings, Settings, TracingSettings},
     engine::{client::Timeouts, lock::EngineLocks},
     model::{
         container::ContainerLogFormat,
@@ -59,6 +59,8 @@ pub(crate) struct Node {
     pub(crate) metrics: Option<SocketAddr>,
     /// Where spans go.
     pub(crate) tracing: TracingSettings,
+    /// NRI; off at first.
+    pub(crate) nri: NriSettings,
     /// Name of the run directory.
     pub(crate) run: &'static str,
 }
@@ -72,6 +74,7 @@ impl Node {
             log_format,
             metrics: None,
             tracing: TracingSettings::default(),
+            nri: NriSettings::default(),
             run: "run",
         };
         for name in ["bin", "conf", "host"] {
@@ -141,6 +144,7 @@ impl Node {
                 level: tracing::level_filters::LevelFilter::OFF,
             },
             tracing: self.tracing.clone(),
+            nri: self.nri.clone(),
         }
     }
 }

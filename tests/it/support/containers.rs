@@ -51,6 +51,7 @@ impl Verbs {
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),
             edits: EditsFiles::new(EditsDirectory::new(state.join("edits")), state),
+            nri: dockbridge::nri::service::Nri::default(),
             resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
             engine,
             store: store.clone(),

@@ -3,5 +3,6 @@
 pub(crate) mod bridge;
 pub(crate) mod containers;
 pub(crate) mod fake_dockerd;
+pub(crate) mod nri_plugin;
 pub(crate) mod old_client;
 pub(crate) mod subscribers;

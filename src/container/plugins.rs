@@ -1,0 +1,90 @@
+//! What NRI plugins have to say about containers, and what they ask of them.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+
+use super::{error::ContainerError, service::Containers};
+use crate::{
+    error::chain,
+    model::{
+        id::ContainerId,
+        record::{ContainerRecord, SandboxRecord},
+        resources::{PodResources, Resources},
+    },
+    nri::{creation::Creation, hooks::NriHooks, service::Nri},
+};
+
+impl Containers {
+    /// The plugins of this node.
+    pub const fn nri(&self) -> &Nri {
+        &self.nri
+    }
+
+    /// What plugins may ask of containers, and are told of them.
+    pub fn nri_hooks(&self) -> NriHooks {
+        let (updated, stopped, limited, resized) =
+            (self.clone(), self.clone(), self.clone(), self.resized.clone());
+        NriHooks {
+            update: Box::new(move |id, asked| updated.clone().updated_by_plugin(id, asked).boxed()),
+            stop: Box::new(move |id| stopped.clone().stopped_by_plugin(id).boxed()),
+            limits: Box::new(move |record| limited.requested(record)),
+            pod_limits: Box::new(move |record| {
+                let (kept, spec) = (resized.pod(&record.id), &record.document.spec);
+                PodResources {
+                    overhead: kept.overhead.or_else(|| spec.overhead.clone()),
+                    resources: kept.resources.or_else(|| spec.resources.clone()),
+                }
+            }),
+        }
+    }
+
+    async fn updated_by_plugin(self, id: String, asked: Resources) -> Result<(), String> {
+        let changed = async {
+            let container = self.known(&id).await?;
+            self.change_limits(&container.id, asked).await
+        };
+        changed.await.map_err(|error| chain(&error))
+    }
+
+    async fn stopped_by_plugin(self, id: String) -> Result<(), String> {
+        self.stop(&id, Duration::ZERO).await.map_err(|error| chain(&error))
+    }
+
+    /// Asks plugins about a container that was made a moment ago; one that they refuse is removed.
+    pub(super) async fn admit(
+        &self,
+        creation: Option<Creation>,
+        id: &ContainerId,
+    ) -> Result<(), ContainerError> {
+        let Some(record) = self.store.snapshot().container(id.as_str()).map(Arc::clone) else {
+            return Ok(());
+        };
+        let Err(error) = self.admitted(creation, &record).await else { return Ok(()) };
+        self.nri.remove_container(id.as_str()).await;
+        self.discard(id.as_str()).await;
+        Err(error)
+    }
+
+    async fn admitted(
+        &self,
+        creation: Option<Creation>,
+        record: &Arc<ContainerRecord>,
+    ) -> Result<(), ContainerError> {
+        let admission = self.nri.create_container(creation.as_ref(), record).await?;
+        if admission.limits != Resources::default() {
+            self.change_limits(&record.id, admission.limits).await?;
+        }
+        // It is shown from here on.
+        drop(creation);
+        let now = self.store.snapshot();
+        let latest = now.container(record.id.as_str()).unwrap_or(record);
+        self.nri.container_created(latest).await;
+        Ok(())
+    }
+
+    /// Whether the pod is one that plugins have not agreed to yet: nobody can know of it.
+    pub(super) fn is_hidden(&self, pod: &SandboxRecord) -> bool {
+        self.nri.hides_pod(pod)
+    }
+}

@@ -1,0 +1,86 @@
+//! A program that runs beside us and inherits one end of a socket pair as descriptor 3. It is killed
+//! when it is dropped.
+
+use std::{
+    io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::Path,
+    process::Stdio,
+};
+
+use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
+    libc,
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::process::{Child, Command};
+
+/// The running program, with everything it starts.
+#[derive(Debug)]
+pub struct PluginProcess {
+    leader: Option<Pid>,
+    /// Reaped by tokio when it is dropped.
+    _child: Child,
+}
+
+impl PluginProcess {
+    /// Starts a program with these variables only, without input and output.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(
+        program: &Path,
+        environment: &[(&str, &str)],
+        socket: UnixStream,
+    ) -> io::Result<Self> {
+        let socket = OwnedFd::from(socket);
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        inherit(&mut command, &socket);
+        let child = command.spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Ok(Self { leader, _child: child })
+    }
+}
+
+impl Drop for PluginProcess {
+    fn drop(&mut self) {
+        if let Some(leader) = self.leader {
+            // It may have ended by itself.
+            let _ = killpg(leader, Signal::SIGKILL);
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "the child's descriptors can be set only between fork and exec")]
+fn inherit(command: &mut Command, socket: &OwnedFd) {
+    let descriptor = socket.as_raw_fd();
+    let hand_over = move || {
+        if descriptor == INHERITED {
+            // SAFETY: the descriptor is the parent's, which is open until the child was spawned.
+            let kept = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+            fcntl(kept, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            return Ok(());
+        }
+        // SAFETY: dup2 takes two numbers; it is safe to call between fork and exec.
+        match unsafe { libc::dup2(descriptor, INHERITED) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: the closure allocates nothing and calls nothing but dup2 or fcntl.
+    unsafe { command.pre_exec(hand_over) };
+}
+
+/// The first one after input, output and error output.
+const INHERITED: i32 = 3;

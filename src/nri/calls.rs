@@ -1,0 +1,349 @@
+//! The events of pods and containers, each told to all plugins that want it, in their order.
+//!
+//! What begins something may be refused. What ends something goes on: a pod must not be stuck because
+//! a plugin does not agree to its end.
+
+use std::sync::Arc;
+
+use prost::Message;
+use tracing::warn;
+
+use super::{
+    creation::{Creation, Identity},
+    error::NriError,
+    plugin::{Answer, Plugin, Subject, method},
+    service::{Nri, Plugins, Shared},
+    told::Stage,
+};
+use crate::{
+    model::{
+        record::{ContainerRecord, SandboxRecord},
+        resources::{PodResources, Resources},
+    },
+    translate::{parse::nri::limits, render},
+    wire::nri::{self, Event},
+};
+
+impl Nri {
+    /// A pod was made and nothing runs in it yet.
+    ///
+    /// # Errors
+    /// A plugin refuses it; those that had agreed were told of its end.
+    pub async fn run_pod(
+        &self,
+        creation: Option<&Creation>,
+        record: &Arc<SandboxRecord>,
+    ) -> Result<(), NriError> {
+        let Some(shared) = self.asked_about(creation) else { return Ok(()) };
+        let mut plugins = shared.plugins().await;
+        plugins.told.add_pod(record, Stage::Alive);
+        let subject = shared.of_pod(&shared.store.snapshot(), record);
+        let agreed = shared.propose(&plugins, Event::RunPodSandbox, &subject).await;
+        if agreed.is_err() {
+            shared.stop_pod(&mut plugins, record.id.as_str()).await;
+            shared.remove_pod(&mut plugins, record.id.as_str()).await;
+        }
+        shared.sweep(&mut plugins);
+        agreed
+    }
+
+    /// Limits of a pod are about to change.
+    ///
+    /// # Errors
+    /// A plugin refuses.
+    pub async fn update_pod(
+        &self,
+        record: &SandboxRecord,
+        newer: &PodResources,
+    ) -> Result<(), NriError> {
+        let Some(shared) = self.asking().await else { return Ok(()) };
+        let plugins = shared.plugins().await;
+        let request = nri::UpdatePodSandboxRequest {
+            pod: shared.of_pod(&shared.store.snapshot(), record).pod,
+            overhead_linux_resources: newer.overhead.as_ref().map(render::nri::limits),
+            linux_resources: newer.resources.as_ref().map(render::nri::limits),
+        };
+        for plugin in &plugins.connected {
+            let answer: Answer<nri::UpdatePodSandboxResponse> =
+                shared.ask(plugin, Event::UpdatePodSandbox, &request).await;
+            shared.agreed(plugin, Event::UpdatePodSandbox, answer)?;
+        }
+        Ok(())
+    }
+
+    /// Limits of a pod have changed.
+    pub async fn pod_updated(&self, record: &SandboxRecord) {
+        let Some(shared) = self.asking().await else { return };
+        let plugins = shared.plugins().await;
+        let subject = shared.of_pod(&shared.store.snapshot(), record);
+        shared.announce(&plugins, Event::PostUpdatePodSandbox, &subject).await;
+    }
+
+    /// All containers of a pod have ended, and it will.
+    pub async fn stop_pod(&self, id: &str) {
+        let Some(shared) = self.asking().await else { return };
+        let mut plugins = shared.plugins().await;
+        for container in plugins.told.containers_of(id) {
+            shared.stop_container(&mut plugins, &container).await;
+        }
+        shared.stop_pod(&mut plugins, id).await;
+        shared.sweep(&mut plugins);
+    }
+
+    /// A pod is gone.
+    pub async fn remove_pod(&self, id: &str) {
+        let Some(shared) = self.asking().await else { return };
+        let mut plugins = shared.plugins().await;
+        for container in plugins.told.containers_of(id) {
+            shared.remove_container(&mut plugins, &container).await;
+        }
+        shared.remove_pod(&mut plugins, id).await;
+        shared.sweep(&mut plugins);
+    }
+
+    /// A container is about to be started.
+    ///
+    /// # Errors
+    /// A plugin refuses.
+    pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), NriError> {
+        let Some(shared) = self.asking().await else { return Ok(()) };
+        if record.process.is_running() {
+            return Ok(());
+        }
+        let mut plugins = shared.plugins().await;
+        let subject = shared.of_container(&shared.store.snapshot(), record);
+        let agreed = shared.propose(&plugins, Event::StartContainer, &subject).await;
+        if agreed.is_ok() {
+            plugins.told.set_stage(record.id.as_str(), Stage::Starting);
+        }
+        shared.sweep(&mut plugins);
+        agreed
+    }
+
+    /// A container was made.
+    pub async fn container_created(&self, record: &ContainerRecord) {
+        let Some(shared) = self.asking().await else { return };
+        let plugins = shared.plugins().await;
+        let subject = shared.of_container(&shared.store.snapshot(), record);
+        shared.announce(&plugins, Event::PostCreateContainer, &subject).await;
+    }
+
+    /// A container was started, or could not be. Its end is not told before.
+    pub async fn container_started(&self, id: &str, runs: bool) {
+        let Some(shared) = self.asking().await else { return };
+        let mut plugins = shared.plugins().await;
+        let now = shared.store.snapshot();
+        if !plugins.told.set_stage(id, Stage::Alive) {
+            return;
+        }
+        let Some(record) = now.container(id) else { return };
+        if runs {
+            let subject = shared.of_container(&now, record);
+            shared.announce(&plugins, Event::PostStartContainer, &subject).await;
+        }
+        if record.process.has_ended() {
+            shared.stop_container(&mut plugins, id).await;
+        }
+        shared.sweep(&mut plugins);
+    }
+
+    /// Limits of a container have changed.
+    pub async fn container_updated(&self, id: &str) {
+        let Some(shared) = self.asking().await else { return };
+        let plugins = shared.plugins().await;
+        let now = shared.store.snapshot();
+        let Some(record) = now.container(id) else { return };
+        let subject = shared.of_container(&now, record);
+        shared.announce(&plugins, Event::PostUpdateContainer, &subject).await;
+    }
+
+    /// Limits of a container are about to change: to what plugins make of them.
+    ///
+    /// # Errors
+    /// A plugin refuses, or asks for what no container can have.
+    pub async fn update_container(
+        &self,
+        record: &ContainerRecord,
+        asked: Resources,
+    ) -> Result<Resources, NriError> {
+        let Some(shared) = self.asking().await else { return Ok(asked) };
+        let plugins = shared.plugins().await;
+        let Subject { pod, container } = shared.of_container(&shared.store.snapshot(), record);
+        let mut others = Vec::new();
+        let mut asked = asked;
+        for plugin in &plugins.connected {
+            let request = nri::UpdateContainerRequest {
+                pod: pod.clone(),
+                container: container.clone(),
+                linux_resources: Some(render::nri::limits(&asked)),
+            };
+            let answer: Answer<nri::UpdateContainerResponse> =
+                shared.ask(plugin, Event::UpdateContainer, &request).await;
+            let Some(answer) = shared.agreed(plugin, Event::UpdateContainer, answer)? else {
+                continue;
+            };
+            let (ours, rest): (Vec<_>, Vec<_>) = (answer.update.into_iter())
+                .partition(|update| update.container_id == record.id.as_str());
+            for resources in ours.into_iter().filter_map(|update| update.linux?.resources) {
+                let plugin = plugin.full_name();
+                let newer = limits(&resources)
+                    .map_err(|cause| NriError::Limits { plugin, cause: Arc::new(cause) })?;
+                asked = asked.updated(&newer);
+            }
+            others.push((plugin.full_name(), rest, answer.evict));
+        }
+        shared.carry_out(others);
+        Ok(asked)
+    }
+
+    /// A container has ended.
+    pub async fn stop_container(&self, id: &str) {
+        let Some(shared) = self.asking().await else { return };
+        let mut plugins = shared.plugins().await;
+        shared.stop_container(&mut plugins, id).await;
+        shared.sweep(&mut plugins);
+    }
+
+    /// A container is gone.
+    pub async fn remove_container(&self, id: &str) {
+        let Some(shared) = self.asking().await else { return };
+        let mut plugins = shared.plugins().await;
+        shared.remove_container(&mut plugins, id).await;
+        shared.sweep(&mut plugins);
+    }
+
+    /// The plugins, if there is one.
+    pub(super) async fn asking(&self) -> Option<&Arc<Shared>> {
+        let shared = self.shared()?;
+        match shared.plugins_now() {
+            Some(plugins) if plugins.connected.is_empty() => None,
+            // Somebody is told of something: then there is one, or will be.
+            _ => Some(shared),
+        }
+    }
+
+    /// The plugins, if they have to be asked about what is being made.
+    pub(super) fn asked_about(&self, creation: Option<&Creation>) -> Option<&Arc<Shared>> {
+        let (shared, creation) = (self.shared()?, creation?);
+        shared.creations.must_ask(creation).then_some(shared)
+    }
+}
+
+impl Shared {
+    /// Tells all plugins; the first that refuses ends it.
+    pub(super) async fn propose(
+        &self,
+        plugins: &Plugins,
+        event: Event,
+        subject: &Subject,
+    ) -> Result<(), NriError> {
+        for plugin in &plugins.connected {
+            let limit = self.settings.request_timeout;
+            let answer = plugin.tell(event, subject, limit, &self.metrics).await;
+            self.agreed(plugin, event, answer)?;
+        }
+        // One that is required may have been dropped just now.
+        self.require(&plugins.connected)
+    }
+
+    /// Tells all plugins of what is done already.
+    pub(super) async fn announce(&self, plugins: &Plugins, event: Event, subject: &Subject) {
+        for plugin in &plugins.connected {
+            let limit = self.settings.request_timeout;
+            let answer = plugin.tell(event, subject, limit, &self.metrics).await;
+            if let Answer::Refused { message, .. } = answer {
+                note_refusal(plugin, event, &message);
+            }
+        }
+    }
+
+    pub(super) async fn ask<A: Message + Default>(
+        &self,
+        plugin: &Plugin,
+        event: Event,
+        request: &impl Message,
+    ) -> Answer<A> {
+        plugin.ask(event, request, self.settings.request_timeout, &self.metrics).await
+    }
+
+    /// The answer of a plugin, if it has one.
+    pub(super) fn agreed<A>(
+        &self,
+        plugin: &Plugin,
+        event: Event,
+        answer: Answer<A>,
+    ) -> Result<Option<A>, NriError> {
+        match answer {
+            Answer::Done(answer) => Ok(Some(answer)),
+            Answer::None => Ok(None),
+            Answer::Refused { message, .. } => {
+                Err(NriError::Refused { plugin: plugin.full_name(), call: method(event), message })
+            }
+        }
+    }
+
+    async fn stop_pod(&self, plugins: &mut Plugins, id: &str) {
+        let Some(known) = plugins.told.stop_pod(id) else { return };
+        let now = self.store.snapshot();
+        let subject = self.of_pod(&now, now.sandbox(id).unwrap_or(&known));
+        self.announce(plugins, Event::StopPodSandbox, &subject).await;
+    }
+
+    pub(super) async fn remove_pod(&self, plugins: &mut Plugins, id: &str) {
+        self.stop_pod(plugins, id).await;
+        let Some(known) = plugins.told.pods.remove(id) else { return };
+        let subject = self.of_pod(&self.store.snapshot(), &known.record);
+        self.announce(plugins, Event::RemovePodSandbox, &subject).await;
+    }
+
+    pub(super) async fn stop_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
+        let Some(known) = plugins.told.stop_container(id) else { return };
+        let now = self.store.snapshot();
+        let Subject { pod, container } =
+            self.of_container(&now, now.container(id).unwrap_or(&known));
+        let request = nri::StopContainerRequest { pod, container };
+        let mut others = Vec::new();
+        for plugin in &plugins.connected {
+            let answer: Answer<nri::StopContainerResponse> =
+                self.ask(plugin, Event::StopContainer, &request).await;
+            match answer {
+                Answer::Done(answer) => {
+                    others.push((plugin.full_name(), answer.update, Vec::new()));
+                }
+                Answer::Refused { message, .. } => {
+                    note_refusal(plugin, Event::StopContainer, &message);
+                }
+                Answer::None => {}
+            }
+        }
+        self.carry_out(others);
+    }
+
+    pub(super) async fn remove_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
+        self.stop_container(plugins, id).await;
+        let Some(known) = plugins.told.containers.remove(id) else { return };
+        let subject = self.of_container(&self.store.snapshot(), &known.record);
+        self.announce(plugins, Event::RemoveContainer, &subject).await;
+    }
+
+    /// What is in the store and plugins were not asked about yet.
+    pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
+        self.creations.is_unasked(identity)
+    }
+
+    /// Forgets plugins that were dropped; without any, what they knew is of no use.
+    pub(super) fn sweep(&self, plugins: &mut Plugins) {
+        plugins.connected.retain(|plugin| !plugin.connection.is_closed());
+        let many = plugins.connected.len();
+        self.metrics.connected.set(i64::try_from(many).unwrap_or(i64::MAX));
+        if many == 0 {
+            self.creations.set_asking(false);
+            plugins.told = super::told::Told::default();
+        }
+    }
+}
+
+fn note_refusal(plugin: &Plugin, event: Event, message: &str) {
+    let (plugin, call) = (plugin.full_name(), method(event));
+    warn!(plugin, call, error = message, "an NRI plugin answered with an error; going on");
+}

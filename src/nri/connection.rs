@@ -1,0 +1,341 @@
+//! The connection to one plugin: calls to it, and its calls to us. Everything that waits has a bound;
+//! what the protocol does not permit closes it.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use prost::Message;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, oneshot},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    mux::{Channel, Demux, Garbage, frames},
+    ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status},
+};
+
+/// Why a connection is no more.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Closed {
+    /// The plugin has ended, or has closed it.
+    #[error("the plugin closed the connection")]
+    ByPlugin,
+    /// The socket failed.
+    #[error("the connection failed: {0}")]
+    Socket(String),
+    /// What it sent is not NRI.
+    #[error("{0}")]
+    Garbage(#[from] Garbage),
+    /// It sends calls faster than they can be done.
+    #[error("it sent more than {WAITING_REQUESTS} requests that were not answered yet")]
+    Flood,
+    /// It does not answer.
+    #[error("it did not answer {method} within {limit:?}")]
+    Timeout {
+        /// The call.
+        method: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// It broke a rule of NRI.
+    #[error("{0}")]
+    Misbehaved(String),
+    /// We do not need it any more.
+    #[error("dockbridge ends")]
+    ByUs,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum CallError {
+    /// The plugin answered with an error. It stays connected.
+    #[error("{message}")]
+    Refused {
+        /// Its gRPC code.
+        code: i32,
+        /// Its text.
+        message: String,
+    },
+    /// More than a message may be long.
+    #[error("the request has {0} bytes, more than a message may have")]
+    TooLong(usize),
+    /// There is no connection any more.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// A call of the plugin to us.
+#[derive(Clone, Debug)]
+pub(super) struct Incoming {
+    /// Where the answer goes.
+    pub(super) stream: u32,
+    /// The call.
+    pub(super) request: Request,
+}
+
+/// The connection. Clones are one.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    outgoing: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<Mutex<Waiting>>,
+    closed: CancellationToken,
+    reason: Arc<OnceLock<Closed>>,
+}
+
+/// The calls that have no answer yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    last_stream: u32,
+    answers: HashMap<u32, oneshot::Sender<Response>>,
+}
+
+impl Connection {
+    /// Serves a socket until it is closed. What the plugin asks of us arrives at the receiver.
+    pub(super) fn open(socket: UnixStream) -> (Self, mpsc::Receiver<Incoming>) {
+        let (outgoing, queue) = mpsc::channel(WAITING_MESSAGES);
+        let (requests, incoming) = mpsc::channel(WAITING_REQUESTS);
+        let connection = Self {
+            outgoing,
+            waiting: Arc::default(),
+            closed: CancellationToken::new(),
+            reason: Arc::default(),
+        };
+        let (reading, writing) = socket.into_split();
+        tokio::spawn(connection.clone().read_all(reading, requests));
+        tokio::spawn(connection.clone().write_all(writing, queue));
+        (connection, incoming)
+    }
+
+    /// Calls a method of the plugin. A plugin that does not answer in time is disconnected: its
+    /// answer would be taken for that of another call.
+    pub(super) async fn call<A: Message + Default>(
+        &self,
+        method: &'static str,
+        message: &impl Message,
+        limit: Duration,
+    ) -> Result<A, CallError> {
+        let (stream, answer) = self.expect_answer();
+        let request = Request {
+            service: PLUGIN_SERVICE.to_owned(),
+            method: method.to_owned(),
+            payload: message.encode_to_vec(),
+            timeout_nano: i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX),
+        };
+        let envelope = Envelope::request(stream, &request);
+        if !envelope.is_sendable() {
+            self.lock().answers.remove(&stream);
+            return Err(CallError::TooLong(envelope.payload.len()));
+        }
+        let exchange = async {
+            self.send(Channel::Plugin, &envelope).await;
+            answer.await.ok()
+        };
+        // A handler that minds the limit answers at its very end.
+        let answered = tokio::select! {
+            answered = time::timeout(limit + LATE_ANSWER, exchange) => answered,
+            () = self.closed.cancelled() => Ok(None),
+        };
+        match answered {
+            Ok(Some(response)) => self.decoded(response),
+            Ok(None) => Err(self.reason().into()),
+            Err(_) => Err(self.close(Closed::Timeout { method, limit }).into()),
+        }
+    }
+
+    fn decoded<A: Message + Default>(&self, response: Response) -> Result<A, CallError> {
+        match response.status {
+            Some(Status { code, message }) if code != 0 => {
+                Err(CallError::Refused { code, message })
+            }
+            _ => A::decode(response.payload.as_slice())
+                .map_err(|_| self.close(Garbage::Message.into()).into()),
+        }
+    }
+
+    /// Answers a call of the plugin.
+    pub(super) async fn answer(&self, stream: u32, answer: Result<Vec<u8>, Status>) {
+        let response = match answer {
+            Ok(payload) => Response { status: None, payload },
+            Err(status) => Response { status: Some(status), payload: Vec::new() },
+        };
+        self.send(Channel::Runtime, &Envelope::response(stream, &response)).await;
+    }
+
+    /// Ends it. The first reason counts, and is returned.
+    pub(super) fn close(&self, reason: Closed) -> Closed {
+        let first = self.reason.get_or_init(|| reason).clone();
+        self.closed.cancel();
+        self.lock().answers.clear();
+        first
+    }
+
+    /// Waits for its end.
+    pub(super) async fn closed(&self) -> Closed {
+        self.closed.cancelled().await;
+        self.reason()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    fn reason(&self) -> Closed {
+        self.reason.get().cloned().unwrap_or(Closed::ByPlugin)
+    }
+
+    /// A new stream, odd as the caller's are.
+    fn expect_answer(&self) -> (u32, oneshot::Receiver<Response>) {
+        let (sender, answer) = oneshot::channel();
+        let mut waiting = self.lock();
+        let stream = match waiting.last_stream {
+            0 => 1,
+            last => last.wrapping_add(2),
+        };
+        waiting.last_stream = stream;
+        waiting.answers.insert(stream, sender);
+        (stream, answer)
+    }
+
+    async fn send(&self, channel: Channel, envelope: &Envelope) {
+        let bytes = frames(channel, &envelope.encoded());
+        tokio::select! {
+            // The writer is gone only when the connection is.
+            _ = self.outgoing.send(bytes) => {}
+            () = self.closed.cancelled() => {}
+        }
+    }
+
+    async fn write_all(self, mut socket: OwnedWriteHalf, mut queue: mpsc::Receiver<Vec<u8>>) {
+        loop {
+            let next = tokio::select! {
+                next = queue.recv() => next,
+                () = self.closed.cancelled() => return,
+            };
+            let Some(bytes) = next else { return };
+            let written = tokio::select! {
+                written = socket.write_all(&bytes) => written,
+                () = self.closed.cancelled() => return,
+            };
+            if let Err(error) = written {
+                self.close(of_socket(&error));
+                return;
+            }
+        }
+    }
+
+    async fn read_all(self, mut socket: OwnedReadHalf, requests: mpsc::Sender<Incoming>) {
+        let mut incoming = Reader::new(&self, requests);
+        let mut buffer = vec![0; READ_AT_ONCE];
+        loop {
+            let read = tokio::select! {
+                read = socket.read(&mut buffer) => read,
+                () = self.closed.cancelled() => return,
+            };
+            let closed = match read {
+                Ok(0) => Closed::ByPlugin,
+                Err(error) => of_socket(&error),
+                Ok(length) => match incoming.take(buffer.get(..length).unwrap_or_default()) {
+                    Ok(()) => continue,
+                    Err(closed) => closed,
+                },
+            };
+            self.close(closed);
+            return;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What arrives, decoded.
+struct Reader<'a> {
+    connection: &'a Connection,
+    requests: mpsc::Sender<Incoming>,
+    demux: Demux,
+    answers: Decoder,
+    calls: Decoder,
+    last_call: u32,
+}
+
+impl<'a> Reader<'a> {
+    fn new(connection: &'a Connection, requests: mpsc::Sender<Incoming>) -> Self {
+        let (demux, answers, calls) = (Demux::default(), Decoder::default(), Decoder::default());
+        Self { connection, requests, demux, answers, calls, last_call: 0 }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+        let Self { connection, requests, demux, answers, calls, last_call } = self;
+        let mut flooded = false;
+        demux.push(bytes, |channel, piece| match channel {
+            Channel::Plugin => answers.push(piece, |envelope| connection.answered(&envelope)),
+            Channel::Runtime => calls.push(piece, |envelope| {
+                let incoming = call_of(&envelope, last_call)?;
+                flooded |= requests.try_send(incoming).is_err();
+                Ok(())
+            }),
+        })?;
+        if flooded { Err(Closed::Flood) } else { Ok(()) }
+    }
+}
+
+impl Connection {
+    /// An answer; one that nobody waits for is a second one, or an invention.
+    fn answered(&self, envelope: &Envelope) -> Result<(), Garbage> {
+        let Envelope { kind, stream, payload } = envelope;
+        let unexpected = || Garbage::Unexpected { kind: *kind, stream: *stream };
+        if *kind != RESPONSE {
+            return Err(unexpected());
+        }
+        let answer = self.lock().answers.remove(stream).ok_or_else(unexpected)?;
+        let response = Response::decode(payload.as_slice()).map_err(|_| Garbage::Message)?;
+        // The caller may have given up a moment ago.
+        let _ = answer.send(response);
+        Ok(())
+    }
+}
+
+/// A call: streams are odd and ascend.
+fn call_of(envelope: &Envelope, last: &mut u32) -> Result<Incoming, Garbage> {
+    let Envelope { kind, stream, payload } = envelope;
+    if *kind != REQUEST || stream % 2 == 0 || *stream <= *last {
+        return Err(Garbage::Unexpected { kind: *kind, stream: *stream });
+    }
+    *last = *stream;
+    let request = Request::decode(payload.as_slice()).map_err(|_| Garbage::Message)?;
+    Ok(Incoming { stream: *stream, request })
+}
+
+fn of_socket(error: &io::Error) -> Closed {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Closed::ByPlugin,
+        _ => Closed::Socket(error.to_string()),
+    }
+}
+
+/// Full name of the service that plugins serve.
+pub(super) const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
+/// Calls of a plugin that wait for ours to be done.
+const WAITING_REQUESTS: usize = 16;
+/// Messages to a plugin that it has not read.
+const WAITING_MESSAGES: usize = 16;
+const READ_AT_ONCE: usize = 64 << 10;
+/// How much later than its limit an answer may arrive.
+const LATE_ANSWER: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests;

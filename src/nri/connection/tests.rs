@@ -1,0 +1,218 @@
+//! What a plugin may send, byte by byte, and what ends its connection.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+};
+
+use super::*;
+use crate::wire::nri;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A connection, what arrives at it, and the plugin's end.
+fn connected() -> (Connection, mpsc::Receiver<Incoming>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (connection, incoming) = Connection::open(ours);
+    (connection, incoming, theirs)
+}
+
+/// A frame as the published protocol has it.
+fn frame(connection: u32, payload: &[u8]) -> Vec<u8> {
+    let mut out = connection.to_be_bytes().to_vec();
+    out.extend(u32::try_from(payload.len()).unwrap().to_be_bytes());
+    out.extend(payload);
+    out
+}
+
+fn message(stream: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = u32::try_from(payload.len()).unwrap().to_be_bytes().to_vec();
+    out.extend(stream.to_be_bytes());
+    out.extend([kind, 0]);
+    out.extend(payload);
+    out
+}
+
+async fn received(socket: &mut UnixStream) -> (u32, Vec<u8>) {
+    let connection = socket.read_u32().await.unwrap();
+    let length = socket.read_u32().await.unwrap();
+    let mut payload = vec![0; usize::try_from(length).unwrap()];
+    socket.read_exact(&mut payload).await.unwrap();
+    (connection, payload)
+}
+
+async fn closed_by(bytes: &[u8]) -> Closed {
+    let (connection, _incoming, mut plugin) = connected();
+    plugin.write_all(bytes).await.unwrap();
+    time::timeout(SOON, connection.closed()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_and_its_answer_are_as_published() {
+    let (connection, _incoming, mut plugin) = connected();
+    let request = nri::ConfigureRequest { config: "x".to_owned(), ..Default::default() };
+    let calling = tokio::spawn({
+        let connection = connection.clone();
+        async move { connection.call::<nri::ConfigureResponse>("Configure", &request, SOON).await }
+    });
+    let (channel, payload) = received(&mut plugin).await;
+    let body = b"\x0a\x1bnri.pkg.api.v1alpha1.Plugin\x12\x09Configure\x1a\x03\x0a\x01x";
+    let mut timeout = vec![0x20];
+    prost::encoding::encode_varint(10_000_000_000, &mut timeout);
+    let expected = message(1, 1, &[body.as_slice(), &timeout].concat());
+    assert_eq!((channel, payload), (1, expected));
+    // The answer arrives in pieces, each a frame of its own.
+    let answer = message(1, 2, b"\x12\x02\x10\x03");
+    for piece in answer.chunks(3) {
+        plugin.write_all(&frame(1, piece)).await.unwrap();
+    }
+    assert_eq!(calling.await.unwrap().unwrap().events, 3);
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_answer() {
+    let (connection, _incoming, mut plugin) = connected();
+    let calling = {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SOON).await
+        })
+    };
+    received(&mut plugin).await;
+    let no = message(1, 2, b"\x0a\x06\x08\x02\x12\x02no");
+    plugin.write_all(&frame(1, &no)).await.unwrap();
+    let refused = CallError::Refused { code: 2, message: "no".to_owned() };
+    assert_eq!(calling.await.unwrap(), Err(refused));
+    assert!(!connection.is_closed());
+}
+
+#[tokio::test]
+async fn a_call_of_the_plugin_is_answered_on_its_stream() {
+    let (connection, mut incoming, mut plugin) = connected();
+    let call = message(7, 1, b"\x0a\x01s\x12\x01m\x1a\x02ab");
+    plugin.write_all(&frame(2, &call)).await.unwrap();
+    let Incoming { stream, request } = incoming.recv().await.unwrap();
+    assert_eq!((request.service.as_str(), request.method.as_str()), ("s", "m"));
+    assert_eq!((stream, request.payload.as_slice()), (7, b"ab".as_slice()));
+    connection.answer(stream, Ok(b"ok".to_vec())).await;
+    assert_eq!(received(&mut plugin).await, (2, message(7, 2, b"\x12\x02ok")));
+}
+
+#[tokio::test]
+async fn a_long_message_is_split_as_plugins_in_go_read_it() {
+    let (connection, _incoming, mut plugin) = connected();
+    let long = nri::ConfigureRequest { config: "x".repeat(10_000), ..Default::default() };
+    let calling = {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            connection.call::<nri::ConfigureResponse>("Configure", &long, SOON).await
+        })
+    };
+    let (_, first) = received(&mut plugin).await;
+    let (_, rest) = received(&mut plugin).await;
+    let length = u32::from_be_bytes(first[..4].try_into().unwrap());
+    assert_eq!(first.len(), 4096);
+    assert_eq!(first.len() + rest.len(), 10 + usize::try_from(length).unwrap());
+    drop(plugin);
+    assert_eq!(calling.await.unwrap(), Err(Closed::ByPlugin.into()));
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_not_sent() {
+    let (connection, _incoming, _plugin) = connected();
+    let long = nri::ConfigureRequest { config: "x".repeat(4 << 20), ..Default::default() };
+    let refused = connection.call::<nri::ConfigureResponse>("Configure", &long, SOON).await;
+    assert!(matches!(refused, Err(CallError::TooLong(length)) if length > 4 << 20));
+    assert!(!connection.is_closed());
+}
+
+#[tokio::test]
+async fn garbage_closes_the_connection() {
+    let unexpected = |kind, stream| Closed::Garbage(Garbage::Unexpected { kind, stream });
+    let of = Closed::Garbage;
+    let cases: [(&str, Vec<u8>, Closed); 9] = [
+        ("another connection", frame(3, b"x"), of(Garbage::Connection(3))),
+        ("http", b"GET / HTTP/1.1\r\n\r\n".to_vec(), of(Garbage::Connection(0x4745_5420))),
+        (
+            "a frame without end",
+            [2_u32, u32::MAX].map(u32::to_be_bytes).concat(),
+            of(Garbage::Length(u32::MAX)),
+        ),
+        ("a message without end", frame(2, &[0xff; 10]), of(Garbage::Length(u32::MAX))),
+        ("an answer that nobody waits for", frame(1, &message(1, 2, b"")), unexpected(2, 1)),
+        ("a call where answers belong", frame(1, &message(1, 1, b"")), unexpected(1, 1)),
+        ("stream data", frame(2, &message(1, 3, b"")), unexpected(3, 1)),
+        ("an even stream", frame(2, &message(2, 1, b"")), unexpected(1, 2)),
+        ("no protobuf", frame(2, &message(1, 1, &[0xff])), of(Garbage::Message)),
+    ];
+    for (what, bytes, expected) in cases {
+        assert_eq!(closed_by(&bytes).await, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_not_used_twice() {
+    let call = frame(2, &message(5, 1, b""));
+    let twice = [call.as_slice(), &call].concat();
+    let reason = Closed::Garbage(Garbage::Unexpected { kind: 1, stream: 5 });
+    assert_eq!(closed_by(&twice).await, reason);
+}
+
+#[tokio::test]
+async fn a_second_answer_closes_the_connection() {
+    let (connection, _incoming, mut plugin) = connected();
+    let calling = {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SOON).await
+        })
+    };
+    received(&mut plugin).await;
+    let answer = frame(1, &message(1, 2, b""));
+    plugin.write_all(&[answer.as_slice(), &answer].concat()).await.unwrap();
+    let reason = time::timeout(SOON, connection.closed()).await.unwrap();
+    assert_eq!(reason, Closed::Garbage(Garbage::Unexpected { kind: 2, stream: 1 }));
+    let _ = calling.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_of_calls_closes_the_connection() {
+    let calls: Vec<u8> =
+        (0..40).flat_map(|call| frame(2, &message(2 * call + 1, 1, b""))).collect();
+    assert_eq!(closed_by(&calls).await, Closed::Flood);
+}
+
+#[tokio::test]
+async fn a_plugin_that_does_not_answer_is_dropped() {
+    let (connection, _incoming, _plugin) = connected();
+    let limit = Duration::from_millis(50);
+    let reason = Closed::Timeout { method: "Shutdown", limit };
+    let answer = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, limit).await;
+    assert_eq!(answer, Err(reason.clone().into()));
+    assert_eq!(connection.closed().await, reason);
+}
+
+#[tokio::test]
+async fn a_plugin_that_does_not_read_is_dropped() {
+    let (connection, _incoming, _plugin) = connected();
+    let long = nri::ConfigureRequest { config: "x".repeat(3 << 20), ..Default::default() };
+    let limit = Duration::from_millis(50);
+    let answer = connection.call::<nri::Empty>("Configure", &long, limit).await;
+    assert_eq!(answer, Err(Closed::Timeout { method: "Configure", limit }.into()));
+}
+
+#[tokio::test]
+async fn the_end_of_a_plugin_ends_its_calls() {
+    let (connection, mut incoming, plugin) = connected();
+    let calling = {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SOON).await
+        })
+    };
+    drop(plugin);
+    assert_eq!(calling.await.unwrap(), Err(Closed::ByPlugin.into()));
+    assert!(incoming.recv().await.is_none());
+}

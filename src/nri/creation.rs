@@ -1,0 +1,124 @@
+//! Pods and containers that are being made. They are in the store, because Docker has them, but no
+//! plugin has agreed to them yet: lists do not show them, and a plugin that connects now is not told
+//! of them twice.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::model::{
+    container::ContainerMetadata,
+    id::SandboxId,
+    record::{ContainerRecord, SandboxRecord},
+    sandbox::PodMetadata,
+};
+
+/// What is being made, by the identity that it has before Docker gives it an id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
+    Pod(PodMetadata),
+    Container(SandboxId, ContainerMetadata),
+}
+
+/// Everything that is being made. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Creations(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether plugins are asked: then what they were not asked about is hidden.
+    asks: bool,
+    pending: HashMap<Identity, Pending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    hidden: bool,
+    /// Whether plugins were asked; then one that connects is told of it as existing.
+    asked: bool,
+}
+
+/// Ends with the call that makes it.
+#[derive(Debug)]
+#[must_use = "hidden only until it is dropped"]
+pub struct Creation {
+    creations: Creations,
+    identity: Identity,
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        self.creations.state().pending.remove(&self.identity);
+    }
+}
+
+impl Creations {
+    /// Begins to make something.
+    pub(super) fn begin(&self, identity: Identity) -> Creation {
+        let mut state = self.state();
+        let pending = Pending { hidden: state.asks, asked: false };
+        state.pending.insert(identity.clone(), pending);
+        drop(state);
+        Creation { creations: self.clone(), identity }
+    }
+
+    /// Whether plugins are asked from now on.
+    pub(super) fn set_asking(&self, asks: bool) {
+        self.state().asks = asks;
+    }
+
+    /// Whether plugins are asked now.
+    pub(super) fn are_asked(&self) -> bool {
+        self.state().asks
+    }
+
+    /// Whether plugins have to be asked about it; if not, one that connects later is told of it.
+    pub(super) fn must_ask(&self, creation: &Creation) -> bool {
+        let mut state = self.state();
+        let asks = state.asks;
+        if let Some(pending) = state.pending.get_mut(&creation.identity) {
+            pending.hidden |= asks;
+            pending.asked = true;
+        }
+        asks
+    }
+
+    /// It will be asked about again: [`Self::must_ask`] came before there was a plugin.
+    pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
+        self.state().pending.get(identity).is_some_and(|pending| !pending.asked)
+    }
+
+    /// Whether lists leave the pod out.
+    pub(super) fn hides_pod(&self, record: &SandboxRecord) -> bool {
+        let state = self.state();
+        !state.pending.is_empty() && state.hides(&Identity::pod(record))
+    }
+
+    /// Whether lists leave the container out.
+    pub(super) fn hides_container(&self, record: &ContainerRecord) -> bool {
+        let state = self.state();
+        !state.pending.is_empty() && state.hides(&Identity::container(record))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hides(&self, identity: &Identity) -> bool {
+        self.pending.get(identity).is_some_and(|pending| pending.hidden)
+    }
+}
+
+impl Identity {
+    pub(super) fn pod(record: &SandboxRecord) -> Self {
+        Self::Pod(record.document.spec.metadata.clone())
+    }
+
+    pub(super) fn container(record: &ContainerRecord) -> Self {
+        let document = &record.document;
+        Self::Container(document.sandbox.clone(), document.spec.metadata.clone())
+    }
+}

@@ -1,0 +1,30 @@
+//! What plugins ask of containers, and what is told of them: known to modules that are above this one.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+
+use crate::model::{
+    record::{ContainerRecord, SandboxRecord},
+    resources::{PodResources, Resources},
+};
+
+/// The functions of the modules above.
+#[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
+pub struct NriHooks {
+    /// Changes the limits of a container; why that failed.
+    pub update:
+        Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Stops a container, as its pod would.
+    pub stop: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// The limits of a container that were asked for last.
+    pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
+    /// What kubelet said last of the limits of a pod.
+    pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
+}
+
+impl fmt::Debug for NriHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NriHooks").finish_non_exhaustive()
+    }
+}

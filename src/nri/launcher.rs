@@ -1,0 +1,121 @@
+//! Plugins that dockbridge starts: executables `NN-name` of a directory, each with one end of a socket
+//! pair. One that ends is started again, after longer and longer pauses.
+
+use std::{
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    net::UnixStream,
+    time::{Instant, sleep},
+};
+use tracing::{info, warn};
+
+use super::{plugin::check_name, service::Shared, session::Started};
+use crate::host::{file, plugin_process::PluginProcess};
+
+impl Shared {
+    /// Starts all plugins of the directory, and keeps them running.
+    pub(super) async fn launch_all(self: &Arc<Self>) {
+        let found = self.installed();
+        join_all(found.into_iter().map(|(path, started)| self.keep_running(path, started))).await;
+    }
+
+    /// The plugins of the directory, in their order.
+    fn installed(&self) -> Vec<(PathBuf, Started)> {
+        let directory = &self.settings.plugin_dir;
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) => {
+                let error = error.to_string();
+                warn!(directory = %directory.display(), error, "cannot list NRI plugins");
+                return Vec::new();
+            }
+        };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+            .into_iter()
+            .filter(|path| is_executable(path))
+            .filter_map(|path| self.read(path))
+            .collect()
+    }
+
+    fn read(&self, path: PathBuf) -> Option<(PathBuf, Started)> {
+        let file = path.file_name()?.to_str()?;
+        let (index, name) = file.split_once('-').unwrap_or(("", file));
+        let read = check_name(index, name).and_then(|()| self.configuration(index, name));
+        match read {
+            Ok(config) => {
+                let (index, name) = (index.to_owned(), name.to_owned());
+                Some((path, Started { index, name, config }))
+            }
+            Err(error) => {
+                warn!(plugin = %path.display(), error, "not starting an NRI plugin");
+                None
+            }
+        }
+    }
+
+    /// Its own file, or that of its name whatever the index.
+    fn configuration(&self, index: &str, name: &str) -> Result<String, String> {
+        for file in [format!("{index}-{name}.conf"), format!("{name}.conf")] {
+            let path = self.settings.config_dir.join(file);
+            let read = file::read_if_present(&path, LONGEST_CONFIGURATION);
+            if let Some(bytes) = read.map_err(|error| error.to_string())? {
+                let not_text = |_| format!("{} is not UTF-8", path.display());
+                return String::from_utf8(bytes).map_err(not_text);
+            }
+        }
+        Ok(String::new())
+    }
+
+    async fn keep_running(self: &Arc<Self>, path: PathBuf, started: Started) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = Instant::now();
+            if let Err(error) = self.run(&path, &started).await {
+                let error = error.to_string();
+                warn!(plugin = %path.display(), error, "cannot start an NRI plugin; retrying");
+            }
+            if began.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = self.leaving.cancelled() => return,
+            }
+        }
+    }
+
+    /// Runs it until its connection ends; then it is killed.
+    async fn run(self: &Arc<Self>, path: &Path, started: &Started) -> io::Result<()> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(ours)?;
+        let environment = [
+            ("NRI_PLUGIN_NAME", started.name.as_str()),
+            ("NRI_PLUGIN_IDX", started.index.as_str()),
+            ("NRI_PLUGIN_SOCKET", "3"),
+        ];
+        let _process = PluginProcess::start(path, &environment, theirs)?;
+        info!(plugin = %path.display(), "NRI plugin started");
+        Arc::clone(self).session(socket, Some(started.clone())).await;
+        Ok(())
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Far more than a plugin needs.
+const LONGEST_CONFIGURATION: u64 = 1 << 20;

@@ -1,0 +1,103 @@
+//! What is counted of plugins: calls, how they ended, and how long they took.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::telemetry::{
+    metric::{Counter, Family, Gauge},
+    registry::{RegisterMetrics, Registry, Sample, counted},
+};
+
+/// The metrics of NRI. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct NriMetrics {
+    calls: Arc<Mutex<BTreeMap<(String, &'static str), Calls>>>,
+    pub(super) connected: Gauge,
+    dropped: Family<Counter, 1>,
+}
+
+/// The calls of one kind to one plugin.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    ok: u32,
+    failed: u32,
+    took: Duration,
+}
+
+impl NriMetrics {
+    /// A plugin answered, or did not.
+    pub(super) fn called(&self, plugin: &str, call: &'static str, took: Duration, ok: bool) {
+        let mut calls = self.lock();
+        let is_known = calls.keys().any(|(known, _)| known == plugin);
+        let has_room = is_known || calls.len() < MOST_ROWS;
+        let name = if has_room { plugin } else { OTHERS };
+        let row = calls.entry((name.to_owned(), call)).or_default();
+        row.took += took;
+        match ok {
+            true => row.ok = row.ok.saturating_add(1),
+            false => row.failed = row.failed.saturating_add(1),
+        }
+    }
+
+    /// A plugin was dropped.
+    pub(super) fn dropped(&self, reason: &'static str) {
+        self.dropped.with([reason]).inc();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, &'static str), Calls>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RegisterMetrics for NriMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "dockbridge_nri_plugins",
+            "NRI plugins that are connected and synchronised",
+            &self.connected,
+        );
+        registry.register_family(
+            "dockbridge_nri_plugins_dropped_total",
+            &["reason"],
+            "NRI plugins whose connection ended, by the reason",
+            &self.dropped,
+        );
+        let calls = self.clone();
+        registry.register_fn(
+            "dockbridge_nri_calls_total",
+            &["plugin", "call", "result"],
+            "Calls to NRI plugins",
+            move || {
+                let rows = calls.lock().clone();
+                let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {
+                    let sample = |result, count: u32| {
+                        let value = counted(usize::try_from(count).unwrap_or(usize::MAX));
+                        Sample::labelled([plugin, call, result], value)
+                    };
+                    [sample("ok", row.ok), sample("error", row.failed)]
+                };
+                rows.iter().flat_map(of).collect()
+            },
+        );
+        let calls = self.clone();
+        registry.register_fn(
+            "dockbridge_nri_call_seconds_total",
+            &["plugin", "call"],
+            "Time that calls to NRI plugins took together",
+            move || {
+                let rows = calls.lock().clone();
+                let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {
+                    Sample::labelled([plugin, call], row.took.as_secs_f64())
+                };
+                rows.iter().map(of).collect()
+            },
+        );
+    }
+}
+
+/// More plugins and calls than a node has; a plugin that comes back under ever new names makes no more.
+const MOST_ROWS: usize = 512;
+const OTHERS: &str = "others";

@@ -1,0 +1,119 @@
+//! The two connections that share a plugin's socket: one for calls to the plugin, one for its calls to
+//! us. A frame is four bytes of connection id, four of length, both big-endian, and its payload.
+
+use thiserror::Error;
+
+/// One of the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Channel {
+    /// We call, the plugin answers.
+    Plugin,
+    /// The plugin calls, we answer.
+    Runtime,
+}
+
+impl Channel {
+    const fn id(self) -> u32 {
+        match self {
+            Self::Plugin => 1,
+            Self::Runtime => 2,
+        }
+    }
+
+    const fn of(id: u32) -> Option<Self> {
+        match id {
+            1 => Some(Self::Plugin),
+            2 => Some(Self::Runtime),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes are not what the protocol says.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Garbage {
+    /// A connection that NRI does not have.
+    #[error("it sent a frame of connection {0}, which NRI does not have")]
+    Connection(u32),
+    /// More than a message may be long.
+    #[error("it sent a length of {0} bytes, where {MESSAGE_LIMIT} are permitted")]
+    Length(u32),
+    /// Not what this connection carries.
+    #[error("it sent a ttrpc message of type {kind} for stream {stream}, which was not expected")]
+    Unexpected {
+        /// Its type.
+        kind: u8,
+        /// Its stream.
+        stream: u32,
+    },
+    /// Not a message.
+    #[error("it sent a message that cannot be decoded")]
+    Message,
+}
+
+/// Splits what arrives into the two connections. Holds no payload.
+#[derive(Debug, Default)]
+pub(super) struct Demux {
+    header: Vec<u8>,
+    /// Of the frame whose header is complete: what is still to come.
+    frame: Option<(Channel, usize)>,
+}
+
+impl Demux {
+    /// Hands on the payload in `bytes`, piece by piece.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut deliver: impl FnMut(Channel, &[u8]) -> Result<(), Garbage>,
+    ) -> Result<(), Garbage> {
+        while !bytes.is_empty() {
+            let Some((channel, left)) = self.frame else {
+                let (more, rest) = bytes.split_at(bytes.len().min(HEADER - self.header.len()));
+                self.header.extend_from_slice(more);
+                bytes = rest;
+                self.frame = self.begun()?;
+                continue;
+            };
+            let (piece, rest) = bytes.split_at(bytes.len().min(left));
+            deliver(channel, piece)?;
+            bytes = rest;
+            self.frame = Some((channel, left - piece.len())).filter(|(_, left)| *left > 0);
+        }
+        Ok(())
+    }
+
+    /// The frame that begins with a complete header. One without payload is over at once.
+    fn begun(&mut self) -> Result<Option<(Channel, usize)>, Garbage> {
+        let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
+        self.header.clear();
+        let (id, length) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let channel = Channel::of(id).ok_or(Garbage::Connection(id))?;
+        let size = usize::try_from(length).map_err(|_| Garbage::Length(length))?;
+        if size > MESSAGE_LIMIT + MESSAGE_HEADER {
+            return Err(Garbage::Length(length));
+        }
+        Ok((size > 0).then_some((channel, size)))
+    }
+}
+
+/// A message in frames. Plugins in Go read a frame into a buffer that must hold all of it: the first
+/// read of a message has 4096 bytes of room, the next as much as the message says.
+pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
+    let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
+    let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
+    for payload in [first, rest].into_iter().filter(|payload| !payload.is_empty()) {
+        out.extend_from_slice(&channel.id().to_be_bytes());
+        out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend_from_slice(payload);
+    }
+    out
+}
+
+/// Length of a frame's header.
+const HEADER: usize = 8;
+/// Longest first frame of a message.
+const FIRST_FRAME: usize = 4096;
+/// Length of the header of a ttrpc message.
+pub(super) const MESSAGE_HEADER: usize = 10;
+/// Longest ttrpc message, without its header.
+pub(super) const MESSAGE_LIMIT: usize = 4 << 20;

@@ -1,0 +1,193 @@
+//! A plugin that is connected, and one call to it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use prost::Message;
+use tracing::warn;
+
+use super::{
+    connection::{CallError, Closed, Connection},
+    metrics::NriMetrics,
+    ttrpc::{UNIMPLEMENTED, UNKNOWN},
+};
+use crate::wire::nri::{self, Event};
+
+/// A plugin that is registered and configured.
+#[derive(Debug)]
+pub(super) struct Plugin {
+    /// Two digits: plugins are asked in this order.
+    pub(super) index: String,
+    /// Without the index.
+    pub(super) name: String,
+    /// The events it wants, a bit for each.
+    pub(super) events: i32,
+    pub(super) connection: Connection,
+}
+
+/// What an event is about: a pod, or a container with its pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subject {
+    pub(super) pod: Option<nri::PodSandbox>,
+    pub(super) container: Option<nri::Container>,
+}
+
+/// How a call went.
+#[derive(Debug)]
+pub(super) enum Answer<A> {
+    /// The plugin answered.
+    Done(A),
+    /// The plugin answered with an error.
+    Refused {
+        /// Its gRPC code.
+        code: i32,
+        /// Its words.
+        message: String,
+    },
+    /// The plugin does not want the event, or was dropped because of it.
+    None,
+}
+
+impl Plugin {
+    /// Index and name.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}-{}", self.index, self.name)
+    }
+
+    /// Whether it wants an event.
+    pub(super) fn wants(&self, event: Event) -> bool {
+        self.events & bit(event) != 0 && !self.connection.is_closed()
+    }
+
+    /// Asks it about an event it wants. A plugin that does not answer as it must is dropped.
+    pub(super) async fn ask<A: Message + Default>(
+        &self,
+        event: Event,
+        message: &impl Message,
+        limit: Duration,
+        metrics: &NriMetrics,
+    ) -> Answer<A> {
+        if !self.wants(event) {
+            return Answer::None;
+        }
+        self.call(method(event), message, limit, metrics).await
+    }
+
+    /// Tells it of an event whose answer says nothing but yes or no. Plugins of before NRI 0.10 have
+    /// one method for all of these.
+    pub(super) async fn tell(
+        &self,
+        event: Event,
+        subject: &Subject,
+        limit: Duration,
+        metrics: &NriMetrics,
+    ) -> Answer<nri::Empty> {
+        let Subject { pod, container } = subject.clone();
+        // All of these requests have the pod in field 1 and the container in field 2.
+        let request = nri::StartContainerRequest { pod, container };
+        match self.ask(event, &request, limit, metrics).await {
+            Answer::Refused { code: UNIMPLEMENTED, .. } => {
+                let Subject { pod, container } = subject.clone();
+                let change = nri::StateChangeEvent { event: event.into(), pod, container };
+                self.call("StateChange", &change, limit, metrics).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Calls it.
+    pub(super) async fn call<A: Message + Default>(
+        &self,
+        method: &'static str,
+        message: &impl Message,
+        limit: Duration,
+        metrics: &NriMetrics,
+    ) -> Answer<A> {
+        let began = Instant::now();
+        let answered = self.connection.call(method, message, limit).await;
+        metrics.called(&self.full_name(), method, began.elapsed(), answered.is_ok());
+        match answered {
+            Ok(answer) => Answer::Done(answer),
+            Err(CallError::Refused { code, message }) => Answer::Refused { code, message },
+            Err(error @ CallError::TooLong(_)) => {
+                Answer::Refused { code: UNKNOWN, message: error.to_string() }
+            }
+            Err(CallError::Closed(reason)) => {
+                let plugin = self.full_name();
+                warn!(
+                    plugin,
+                    call = method,
+                    error = %reason,
+                    "an NRI plugin failed; going on without it"
+                );
+                Answer::None
+            }
+        }
+    }
+}
+
+/// Plugins in the order in which they are asked.
+pub(super) fn sort(plugins: &mut [Arc<Plugin>]) {
+    plugins.sort_by(|one, other| one.index.cmp(&other.index));
+}
+
+/// The bit of an event in a subscription.
+pub(super) const fn bit(event: Event) -> i32 {
+    1 << (event as i32 - 1)
+}
+
+/// All events that there are.
+pub(super) const ALL_EVENTS: i32 = bit(Event::Last) - 1;
+
+/// The method of the plugin that is called for an event.
+pub(super) const fn method(event: Event) -> &'static str {
+    match event {
+        Event::RunPodSandbox => "RunPodSandbox",
+        Event::UpdatePodSandbox => "UpdatePodSandbox",
+        Event::PostUpdatePodSandbox => "PostUpdatePodSandbox",
+        Event::StopPodSandbox => "StopPodSandbox",
+        Event::RemovePodSandbox => "RemovePodSandbox",
+        Event::CreateContainer => "CreateContainer",
+        Event::PostCreateContainer => "PostCreateContainer",
+        Event::StartContainer => "StartContainer",
+        Event::PostStartContainer => "PostStartContainer",
+        Event::UpdateContainer => "UpdateContainer",
+        Event::PostUpdateContainer => "PostUpdateContainer",
+        Event::StopContainer => "StopContainer",
+        Event::RemoveContainer => "RemoveContainer",
+        Event::ValidateContainerAdjustment => "ValidateContainerAdjustment",
+        Event::Unknown | Event::Last => "StateChange",
+    }
+}
+
+/// Why a plugin was dropped, in one word.
+pub(super) const fn word(reason: &Closed) -> &'static str {
+    match reason {
+        Closed::ByPlugin => "closed",
+        Closed::Socket(_) => "socket",
+        Closed::Garbage(_) => "garbage",
+        Closed::Flood => "flood",
+        Closed::Timeout { .. } => "timeout",
+        Closed::Misbehaved(_) => "misbehaved",
+        Closed::ByUs => "shutdown",
+    }
+}
+
+/// Index and name of a plugin, as it registers or as its file is named.
+pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
+    let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_index {
+        return Err(format!("its index is not two digits: {index:?}"));
+    }
+    let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(permitted) {
+        return Err(
+            "its name is empty, or has other characters than letters, digits and -_.+".into()
+        );
+    }
+    Ok(())
+}
+
+const LONGEST_NAME: usize = 128;

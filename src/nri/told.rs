@@ -1,0 +1,77 @@
+//! What plugins know of each pod and container: each end is told once.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::model::record::{ContainerRecord, SandboxRecord};
+
+/// What plugins were told of.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) pods: HashMap<String, Known<SandboxRecord>>,
+    pub(super) containers: HashMap<String, Known<ContainerRecord>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Known<R> {
+    /// As it was seen last: what has gone is told of by it.
+    pub(super) record: Arc<R>,
+    pub(super) stage: Stage,
+}
+
+/// What was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It was made, perhaps started.
+    Alive,
+    /// It is being started: its end is told when its start was.
+    Starting,
+    /// It has stopped.
+    Stopped,
+}
+
+impl Told {
+    /// A pod that is there.
+    pub(super) fn add_pod(&mut self, record: &Arc<SandboxRecord>, stage: Stage) {
+        let known = Known { record: Arc::clone(record), stage };
+        self.pods.insert(record.id.to_string(), known);
+    }
+
+    /// A container that is there.
+    pub(super) fn add_container(&mut self, record: &Arc<ContainerRecord>, stage: Stage) {
+        let known = Known { record: Arc::clone(record), stage };
+        self.containers.insert(record.id.to_string(), known);
+    }
+
+    /// The pod, if its stop has not been told; it counts as told from now on.
+    pub(super) fn stop_pod(&mut self, id: &str) -> Option<Arc<SandboxRecord>> {
+        stop(&mut self.pods, id)
+    }
+
+    /// The container, if its stop has not been told; it counts as told from now on.
+    pub(super) fn stop_container(&mut self, id: &str) -> Option<Arc<ContainerRecord>> {
+        stop(&mut self.containers, id)
+    }
+
+    /// Changes the stage of a container that is being started; returns whether it is known as such.
+    pub(super) fn set_stage(&mut self, id: &str, stage: Stage) -> bool {
+        let known = self.containers.get_mut(id).filter(|known| known.stage != Stage::Stopped);
+        known.map(|known| known.stage = stage).is_some()
+    }
+
+    /// The containers of a pod.
+    pub(super) fn containers_of(&self, pod: &str) -> Vec<String> {
+        let of_pod =
+            |known: &&Known<ContainerRecord>| known.record.document.sandbox.as_str() == pod;
+        let mut found: Vec<&Known<ContainerRecord>> =
+            self.containers.values().filter(of_pod).collect();
+        found.sort_by_key(|known| known.record.created_at);
+        found.into_iter().map(|known| known.record.id.to_string()).collect()
+    }
+}
+
+fn stop<R>(all: &mut HashMap<String, Known<R>>, id: &str) -> Option<Arc<R>> {
+    let known = all.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
+    known.stage = Stage::Stopped;
+    Some(Arc::clone(&known.record))
+}

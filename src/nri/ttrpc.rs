@@ -1,0 +1,155 @@
+//! ttrpc, the protocol of both connections: ten bytes of header (length, stream, type, flags) and a
+//! protobuf message. Only single requests and single responses are used by NRI.
+
+use prost::Message as _;
+
+use super::mux::{Garbage, MESSAGE_HEADER as HEADER, MESSAGE_LIMIT};
+
+/// A call.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Request {
+    /// Full name of the service.
+    #[prost(string, tag = "1")]
+    pub(super) service: String,
+    /// Name of the method.
+    #[prost(string, tag = "2")]
+    pub(super) method: String,
+    /// The encoded message.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(super) payload: Vec<u8>,
+    /// How long the caller waits; 0 where it does not say.
+    #[prost(int64, tag = "4")]
+    pub(super) timeout_nano: i64,
+}
+
+/// Its answer.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Response {
+    /// Absent on success, or with code 0.
+    #[prost(message, optional, tag = "1")]
+    pub(super) status: Option<Status>,
+    /// The encoded message.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) payload: Vec<u8>,
+}
+
+/// `google.rpc.Status`, without its details.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(super) struct Status {
+    /// A gRPC code.
+    #[prost(int32, tag = "1")]
+    pub(super) code: i32,
+    /// What went wrong.
+    #[prost(string, tag = "2")]
+    pub(super) message: String,
+}
+
+/// A message as it travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Envelope {
+    /// Its type, [`REQUEST`] or [`RESPONSE`].
+    pub(super) kind: u8,
+    /// The stream: a call and its answer have the same.
+    pub(super) stream: u32,
+    /// The encoded message.
+    pub(super) payload: Vec<u8>,
+}
+
+impl Envelope {
+    /// A call.
+    pub(super) fn request(stream: u32, request: &Request) -> Self {
+        Self { kind: REQUEST, stream, payload: request.encode_to_vec() }
+    }
+
+    /// An answer.
+    pub(super) fn response(stream: u32, response: &Response) -> Self {
+        Self { kind: RESPONSE, stream, payload: response.encode_to_vec() }
+    }
+
+    /// Whether a peer takes a message of this length.
+    pub(super) fn is_sendable(&self) -> bool {
+        self.payload.len() <= MESSAGE_LIMIT
+    }
+
+    /// Header and payload.
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + self.payload.len());
+        let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(&self.stream.to_be_bytes());
+        out.extend_from_slice(&[self.kind, 0]);
+        out.extend_from_slice(&self.payload);
+        out
+    }
+}
+
+/// Puts messages together. Holds less than one of the longest.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    buffer: Vec<u8>,
+}
+
+impl Decoder {
+    /// Takes a piece in, and hands on the messages that it completes.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut deliver: impl FnMut(Envelope) -> Result<(), Garbage>,
+    ) -> Result<(), Garbage> {
+        loop {
+            let wanted = self.wanted()?;
+            let (more, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
+            self.buffer.extend_from_slice(more);
+            bytes = rest;
+            // The header may have been completed just now: then the length is known only now.
+            if self.buffer.len() < wanted || self.wanted()? > self.buffer.len() {
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                continue;
+            }
+            deliver(self.taken())?;
+        }
+    }
+
+    /// Bytes of a message that is not complete.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// How long the buffer must be for the next step: a header, or a header with its payload.
+    fn wanted(&self) -> Result<usize, Garbage> {
+        let [a, b, c, d, ..] = *self.buffer.as_slice() else { return Ok(HEADER) };
+        if self.buffer.len() < HEADER {
+            return Ok(HEADER);
+        }
+        let length = u32::from_be_bytes([a, b, c, d]);
+        let size = usize::try_from(length).map_err(|_| Garbage::Length(length))?;
+        if size > MESSAGE_LIMIT {
+            return Err(Garbage::Length(length));
+        }
+        Ok(HEADER + size)
+    }
+
+    /// The complete message in the buffer.
+    fn taken(&mut self) -> Envelope {
+        let mut payload = std::mem::take(&mut self.buffer);
+        let header: Vec<u8> = payload.drain(..HEADER.min(payload.len())).collect();
+        let (kind, stream) = match *header.as_slice() {
+            [_, _, _, _, a, b, c, d, kind, _] => (kind, u32::from_be_bytes([a, b, c, d])),
+            _ => (0, 0),
+        };
+        Envelope { kind, stream, payload }
+    }
+}
+
+/// Type of a call.
+pub(super) const REQUEST: u8 = 1;
+/// Type of an answer.
+pub(super) const RESPONSE: u8 = 2;
+/// gRPC codes that we send.
+pub(super) const UNKNOWN: i32 = 2;
+pub(super) const INVALID_ARGUMENT: i32 = 3;
+pub(super) const FAILED_PRECONDITION: i32 = 9;
+pub(super) const UNIMPLEMENTED: i32 = 12;

@@ -1,0 +1,34 @@
+//! What NRI plugins have to say about pods.
+
+use super::{error::SandboxError, service::Sandboxes};
+use crate::{
+    container::error::ContainerError,
+    model::{id::SandboxId, sandbox::SandboxSpec},
+    nri::{creation::Creation, service::Nri},
+};
+
+impl Sandboxes {
+    pub(super) const fn nri(&self) -> &Nri {
+        self.deps.containers.nri()
+    }
+
+    /// Begins to make a pod: while plugins are asked about it, it is not shown.
+    pub(super) async fn ask_for(
+        &self,
+        spec: &SandboxSpec,
+    ) -> Result<Option<Creation>, SandboxError> {
+        Ok(self.nri().make_pod(&spec.metadata).await.map_err(ContainerError::from)?)
+    }
+
+    /// Asks plugins about a pod that was built.
+    pub(super) async fn agreed(
+        &self,
+        creation: Option<&Creation>,
+        built: Result<SandboxId, SandboxError>,
+    ) -> Result<SandboxId, SandboxError> {
+        let id = built?;
+        let record = self.record(&id)?;
+        self.nri().run_pod(creation, &record).await.map_err(ContainerError::from)?;
+        Ok(id)
+    }
+}

@@ -1,0 +1,229 @@
+//! NRI plugins: what they are told and in which order, what they refuse and change, and what becomes
+//! of those that fail.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dockbridge::{config::settings::NriSettings, model::network::NetworkMode, wire::nri};
+use prost::Message;
+use tonic::Code;
+
+use crate::support::{
+    bridge::{Bridge, Node, container, docker, pod},
+    fake_dockerd::server::FakeDockerd,
+    nri_plugin::{Plugin, Reply, Told},
+};
+
+/// A server with plugins.
+async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
+    let mut node = Node::new();
+    let socket = node.path("nri/nri.sock");
+    node.nri = NriSettings {
+        enabled: true,
+        socket: socket.clone(),
+        plugin_dir: node.path("plugins"),
+        config_dir: node.path("plugins.d"),
+        registration_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_millis(500),
+        required: required.iter().map(|&name| name.to_owned()).collect(),
+    };
+    (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
+}
+
+async fn logger(socket: &Path) -> Plugin {
+    let plugin = Plugin::connect(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await;
+    plugin.until("Synchronize").await;
+    plugin
+}
+
+/// Refuses the first call of a method.
+fn refuses_once(method: &'static str) -> impl Fn(&Told) -> Reply + Send + 'static {
+    let refused = std::sync::atomic::AtomicBool::new(false);
+    move |told| {
+        let first = told.method == method
+            && !refused.swap(told.method == method, std::sync::atomic::Ordering::SeqCst);
+        if first { Reply::No("not today") } else { Reply::Yes(Vec::new()) }
+    }
+}
+
+#[tokio::test]
+async fn a_pods_life_is_told_in_order() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    bridge.stop_container(&main, 1).await.unwrap();
+    bridge.stop_container(&main, 1).await.unwrap();
+    bridge.remove_container(&main).await.unwrap();
+    bridge.stop_pod(&id).await.unwrap();
+    bridge.stop_pod(&id).await.unwrap();
+    bridge.remove_pod(&id).await.unwrap();
+    let expected = [
+        "Configure",
+        "Synchronize",
+        "RunPodSandbox",
+        "CreateContainer",
+        "PostCreateContainer",
+        "StartContainer",
+        "PostStartContainer",
+        "StopContainer",
+        "RemoveContainer",
+        "StopPodSandbox",
+        "RemovePodSandbox",
+    ];
+    assert_eq!(plugin.methods(), expected);
+    let told = plugin.told.lock().unwrap().clone();
+    assert!(told[2..].iter().all(|told| told.pod == "p"));
+    let of_container = told.iter().filter(|told| told.method.ends_with("Container"));
+    assert!(of_container.clone().all(|told| told.container == "main" && told.id == main));
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn an_end_without_a_call_is_told() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    docker.world(|world| world.exit(&main, 1));
+    plugin.until("StopContainer").await;
+    docker.world(|world| world.remove(&main));
+    plugin.until("RemoveContainer").await;
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let reply = refuses_once("RunPodSandbox");
+    let plugin = Plugin::connect(&socket, ("10", "guard"), reply).await;
+    plugin.until("Synchronize").await;
+    let refused = bridge.run(&pod("p")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unknown);
+    let text = "the NRI plugin 10-guard refused RunPodSandbox: not today";
+    assert!(refused.message().contains(text), "{refused}");
+    bridge.assert_clean(&docker).await;
+    assert_eq!(plugin.methods()[2..], ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]);
+    bridge.run(&pod("p")).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_refused_container_leaves_nothing_and_may_be_tried_again() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let reply = refuses_once("CreateContainer");
+    let plugin = Plugin::connect(&socket, ("10", "guard"), reply).await;
+    plugin.until("Synchronize").await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
+    assert!(refused.message().contains("refused CreateContainer: not today"), "{refused}");
+    assert!(bridge.containers().await.unwrap().is_empty());
+    assert!(!plugin.methods().contains(&"StartContainer".to_owned()));
+    bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_connects_late_is_told_what_there_is() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let plugin = logger(&socket).await;
+    bridge.start_container(&main).await.unwrap();
+    plugin.until("PostStartContainer").await;
+    plugin.forget();
+    bridge.remove_pod(&id).await.unwrap();
+    let expected = ["StopContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"];
+    assert_eq!(plugin.methods(), expected);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_does_not_answer_is_dropped_and_may_come_back() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let silent = |told: &Told| match told.method.as_str() {
+        "RunPodSandbox" => Reply::Silence,
+        _ => Reply::Yes(Vec::new()),
+    };
+    let plugin = Plugin::connect(&socket, ("10", "silent"), silent).await;
+    plugin.until("Synchronize").await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    plugin.ended.await.unwrap();
+    let plugin = logger(&socket).await;
+    bridge.remove_pod(&id).await.unwrap();
+    plugin.until("RemovePodSandbox").await;
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn without_a_required_plugin_there_is_no_pod() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &["10-logger", "quota"]).await;
+    let refused = bridge.run(&pod("p")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("not connected: 10-logger, quota"), "{refused}");
+    let _logger = logger(&socket).await;
+    let quota = Plugin::connect(&socket, ("20", "quota"), |_| Reply::Yes(Vec::new())).await;
+    quota.until("Synchronize").await;
+    while bridge.run(&pod("p")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn plugins_change_limits_in_answers_and_by_themselves() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let resources = |shares| nri::LinuxResources {
+        cpu: Some(nri::LinuxCpu {
+            shares: Some(nri::OptionalUInt64 { value: shares }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let linux =
+        nri::LinuxContainerAdjustment { resources: Some(resources(512)), ..Default::default() };
+    let adjust = nri::ContainerAdjustment { linux: Some(linux), ..Default::default() };
+    let answer = nri::CreateContainerResponse { adjust: Some(adjust), ..Default::default() };
+    let reply = move |told: &Told| match told.method.as_str() {
+        "CreateContainer" => Reply::Yes(answer.encode_to_vec()),
+        _ => Reply::Yes(Vec::new()),
+    };
+    let mut plugin = Plugin::connect(&socket, ("10", "shares"), reply).await;
+    plugin.until("Synchronize").await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let shares = |docker: &FakeDockerd| -> Vec<serde_json::Value> {
+        let updates = docker.matching("POST /containers/*/update");
+        updates.iter().map(|update| update.json()["CpuShares"].clone()).collect()
+    };
+    assert_eq!(shares(&docker), [512]);
+    let update = nri::ContainerUpdate {
+        container_id: main.clone(),
+        linux: Some(nri::LinuxContainerUpdate { resources: Some(resources(256)) }),
+        ignore_failure: false,
+    };
+    let asked = nri::UpdateContainersRequest { update: vec![update], evict: Vec::new() };
+    let answer = plugin.ask("UpdateContainers", &asked).await;
+    assert_eq!(answer, Vec::<u8>::new(), "none failed");
+    assert_eq!(shares(&docker), [512, 256]);
+    assert!(!plugin.methods().contains(&"UpdateContainer".to_owned()));
+    bridge.start_container(&main).await.unwrap();
+    let eviction =
+        nri::ContainerEviction { container_id: main.clone(), reason: "too greedy".to_owned() };
+    let asked = nri::UpdateContainersRequest { update: Vec::new(), evict: vec![eviction] };
+    plugin.ask("UpdateContainers", &asked).await;
+    assert!(plugin.methods().contains(&"StopContainer".to_owned()));
+    bridge.clear(&docker).await;
+}

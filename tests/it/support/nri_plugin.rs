@@ -1,0 +1,201 @@
+//! A small NRI plugin: its own frames and messages, by the published protocol and not by our code.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use dockbridge::wire::nri;
+use prost::Message;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+/// A call of the runtime: the method, and what it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) method: String,
+    /// Name and id of the pod and of the container; empty for what it is not about.
+    pub(crate) pod: String,
+    pub(crate) container: String,
+    pub(crate) id: String,
+}
+
+/// What a plugin answers to a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// Yes, with this message.
+    Yes(Vec<u8>),
+    /// An error.
+    No(&'static str),
+    /// Nothing at all.
+    Silence,
+}
+
+/// A plugin that is connected and synchronised.
+pub(crate) struct Plugin {
+    pub(crate) told: Arc<Mutex<Vec<Told>>>,
+    calls: mpsc::Sender<(&'static str, Vec<u8>)>,
+    answers: mpsc::Receiver<Vec<u8>>,
+    pub(crate) ended: JoinHandle<()>,
+}
+
+impl Plugin {
+    /// Connects as `index`-`name`, wants all events, and answers by `reply`.
+    pub(crate) async fn connect(
+        socket: &Path,
+        (index, name): (&str, &str),
+        reply: impl Fn(&Told) -> Reply + Send + 'static,
+    ) -> Self {
+        let mut stream = UnixStream::connect(socket).await;
+        while stream.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            stream = UnixStream::connect(socket).await;
+        }
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (calls, asked) = mpsc::channel(16);
+        let (answered, answers) = mpsc::channel(16);
+        let serving = serve(stream.unwrap(), Arc::clone(&told), reply, asked, answered);
+        let ended = tokio::spawn(serving);
+        let mut plugin = Self { told, calls, answers, ended };
+        let who = nri::RegisterPluginRequest {
+            plugin_name: name.to_owned(),
+            plugin_idx: index.to_owned(),
+            nri_version: String::new(),
+        };
+        plugin.ask("RegisterPlugin", &who).await;
+        plugin
+    }
+
+    /// Calls the runtime.
+    pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
+        self.calls.send((method, message.encode_to_vec())).await.unwrap();
+        self.answers.recv().await.unwrap_or_default()
+    }
+
+    /// What it was told so far.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        self.told.lock().unwrap().iter().map(|told| told.method.clone()).collect()
+    }
+
+    /// Waits until it was told so.
+    pub(crate) async fn until(&self, method: &str) {
+        for _ in 0..1000 {
+            if self.methods().iter().any(|told| told == method) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never told {method}: {:?}", self.methods());
+    }
+
+    pub(crate) fn forget(&self) {
+        self.told.lock().unwrap().clear();
+    }
+}
+
+async fn serve(
+    mut stream: UnixStream,
+    told: Arc<Mutex<Vec<Told>>>,
+    reply: impl Fn(&Told) -> Reply,
+    mut asked: mpsc::Receiver<(&'static str, Vec<u8>)>,
+    answered: mpsc::Sender<Vec<u8>>,
+) {
+    let (mut pending, mut next) = (Vec::new(), 1);
+    loop {
+        let mut head = [0; 4];
+        tokio::select! {
+            ask = asked.recv() => {
+                let Some((method, payload)) = ask else { return };
+                let service = "nri.pkg.api.v1alpha1.Runtime".to_owned();
+                let request = Request { service, method: method.to_owned(), payload };
+                send(&mut stream, 2, next, 1, &request.encode_to_vec()).await;
+                next += 2;
+                continue;
+            }
+            read = stream.read_exact(&mut head) => if read.is_err() { return },
+        }
+        let channel = u32::from_be_bytes(head);
+        let Ok(length) = stream.read_u32().await else { return };
+        let mut frame = vec![0; usize::try_from(length).unwrap()];
+        stream.read_exact(&mut frame).await.unwrap();
+        if channel == 2 {
+            let response = Response::decode(&frame[10..]).unwrap();
+            answered.send(response.payload).await.unwrap();
+            continue;
+        }
+        pending.extend(frame);
+        let size =
+            10 + usize::try_from(u32::from_be_bytes(pending[..4].try_into().unwrap())).unwrap();
+        if pending.len() < size {
+            continue;
+        }
+        let message: Vec<u8> = pending.drain(..size).collect();
+        let id = u32::from_be_bytes(message[4..8].try_into().unwrap());
+        let request = Request::decode(&message[10..]).unwrap();
+        let call = call_of(&request);
+        told.lock().unwrap().push(call.clone());
+        let response = match reply(&call) {
+            Reply::Yes(payload) => Response { status: None, payload },
+            Reply::No(message) => {
+                let status = Status { code: 2, message: message.to_owned() };
+                Response { status: Some(status), payload: Vec::new() }
+            }
+            Reply::Silence => continue,
+        };
+        send(&mut stream, 1, id, 2, &response.encode_to_vec()).await;
+    }
+}
+
+fn call_of(request: &Request) -> Told {
+    // All that begin with a pod have the container, if any, behind it.
+    let about = match request.method.as_str() {
+        "Configure" | "Synchronize" => nri::StartContainerRequest::default(),
+        _ => nri::StartContainerRequest::decode(request.payload.as_slice()).unwrap_or_default(),
+    };
+    let (pod, container) = (about.pod.unwrap_or_default(), about.container.unwrap_or_default());
+    let id = if container.id.is_empty() { pod.id } else { container.id };
+    Told { method: request.method.clone(), pod: pod.name, container: container.name, id }
+}
+
+async fn send(stream: &mut UnixStream, channel: u32, id: u32, kind: u8, payload: &[u8]) {
+    let mut message = u32::try_from(payload.len()).unwrap().to_be_bytes().to_vec();
+    message.extend(id.to_be_bytes());
+    message.extend([kind, 0]);
+    message.extend(payload);
+    let mut frame = channel.to_be_bytes().to_vec();
+    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend(message);
+    // It may have been disconnected.
+    let _ = stream.write_all(&frame).await;
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Request {
+    #[prost(string, tag = "1")]
+    service: String,
+    #[prost(string, tag = "2")]
+    method: String,
+    #[prost(bytes = "vec", tag = "3")]
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Response {
+    #[prost(message, optional, tag = "1")]
+    status: Option<Status>,
+    #[prost(bytes = "vec", tag = "2")]
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Status {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+}
