@@ -5,7 +5,10 @@ use std::{path::Path, time::Duration};
 use super::{finding::Finding, subject::Subject};
 use crate::{
     engine::client::{Engine, Timeouts},
-    model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        sandbox::DEFAULT_HANDLER,
+    },
 };
 
 /// Asks the engine behind the socket about itself; without an answer, what that means.
@@ -26,7 +29,7 @@ pub(super) fn examine(socket: &Path, info: &EngineInfo) -> Vec<Finding> {
 
 /// What the engine's own account means for pods.
 pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Finding> {
-    let mut findings = vec![reached(socket, info), cgroup(info, systemd)];
+    let mut findings = vec![reached(socket, info), cgroup(info, systemd), oci_runtime(info)];
     if !info.root_dir.exists() {
         let seen = format!("the engine's data in {} is not on this host", info.root_dir.display());
         findings.push(Finding::fail(Subject::Engine, seen, ELSEWHERE));
@@ -70,6 +73,30 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
     }
 }
 
+/// Pods run without it; with it they need it.
+fn oci_runtime(info: &EngineInfo) -> Finding {
+    let subject = Subject::OciRuntime;
+    match (&info.edits_runtime_path, info.edits_runtime(DEFAULT_HANDLER)) {
+        (Some(path), _) if path.is_absolute() && !path.exists() => {
+            let seen = format!(
+                "Docker's runtime \"dockbridge\" is {}, which does not exist",
+                path.display()
+            );
+            Finding::fail(subject, seen, SETUP_AGAIN)
+        }
+        (None, _) if info.api >= ApiVersion::ANNOTATIONS => Finding::ok(subject, NO_RUNTIME),
+        (None, _) => Finding::ok(subject, OLD_API),
+        (Some(_), Err(reason)) => Finding::warn(subject, format!("not used: {reason}"), UNUSED),
+        (Some(path), Ok(())) => {
+            let users = match info.maps_users(DEFAULT_HANDLER) {
+                Ok(()) => "pods may have user namespaces".to_owned(),
+                Err(reason) => format!("no user namespaces: {reason}"),
+            };
+            Finding::ok(subject, format!("{}; {users}", path.display()))
+        }
+    }
+}
+
 /// sd_booted(3).
 fn systemd_is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
@@ -84,6 +111,12 @@ const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the 
                          of pods, which an engine in a virtual machine or container does not show";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json";
 const HOST_WARNING: &str = "the engine says this of its host; limits of this kind have no effect";
+const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped volumes, mount options \
+                          or ambient capabilities are refused; `dockbridge setup` registers it";
+const OLD_API: &str = "not possible: needs Docker 24.0 or newer";
+const SETUP_AGAIN: &str =
+    "no pod can start: run `dockbridge setup` again, or `dockbridge setup --undo`";
+const UNUSED: &str = "`dockbridge setup --undo` takes it out again";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
 const DELEGATE: &str = "delegate cgroups to the rootless engine, or run it as root";
 const VERSION_1: &str = "kubelet from 1.35 on refuses cgroup v1 unless failCgroupV1 is false; crictl \

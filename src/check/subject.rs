@@ -9,6 +9,8 @@ pub enum Subject {
     Engine,
     /// cgroup driver and version.
     Cgroup,
+    /// Whether Docker has dockbridge's OCI runtime, and what it makes possible.
+    OciRuntime,
     /// Whether pods survive a restart of Docker.
     LiveRestore,
     /// Space where Docker keeps images and layers.
@@ -45,9 +47,10 @@ pub enum Subject {
 
 impl Subject {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Engine,
         Self::Cgroup,
+        Self::OciRuntime,
         Self::LiveRestore,
         Self::Disk,
         Self::Confinement,
@@ -71,6 +74,7 @@ impl Subject {
         match self {
             Self::Engine => "engine",
             Self::Cgroup => "cgroup",
+            Self::OciRuntime => "oci runtime",
             Self::LiveRestore => "live-restore",
             Self::Disk => "disk",
             Self::Confinement => "confinement",

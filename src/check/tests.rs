@@ -28,6 +28,7 @@ use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
         listen::Listen,
+        oci_edits::RUNTIME,
     },
     network::cni::{
         config::NetworkConfigList,
@@ -67,6 +68,30 @@ fn cgroups_are_judged_with_their_kind() {
     assert_eq!(severity(CgroupDriver::Cgroupfs, 2, true), Severity::Warn);
     assert_eq!(severity(CgroupDriver::Cgroupfs, 1, false), Severity::Warn);
     assert_eq!(severity(CgroupDriver::None, 2, false), Severity::Fail);
+}
+
+#[test]
+fn the_engines_dockbridge_runtime_is_told() {
+    let told = |info: &EngineInfo| {
+        let findings = engine::judge(Path::new("/s"), info, false);
+        findings.into_iter().find(|finding| finding.subject == Subject::OciRuntime).unwrap()
+    };
+    let with = |path: &str| {
+        let runtimes = [(RUNTIME.to_owned(), None)].into();
+        let api = ApiVersion::ANNOTATIONS;
+        EngineInfo { api, runtimes, edits_runtime_path: Some(path.into()), ..info() }
+    };
+    let without = EngineInfo { api: ApiVersion::ANNOTATIONS, ..info() };
+    assert!(told(&without).seen.contains("`dockbridge setup` registers it"));
+    assert!(told(&EngineInfo { api: ApiVersion::OLDEST, ..info() }).seen.contains("Docker 24.0"));
+    let gone = told(&with("/no/such"));
+    assert_eq!(gone.severity, Severity::Fail);
+    assert!(gone.seen.contains("/no/such, which does not exist"), "{}", gone.seen);
+    for found in ["/bin/sh", "found-in-path"] {
+        assert_eq!(told(&with(found)).severity, Severity::Ok, "{found}");
+    }
+    let other = EngineInfo { default_runtime: "crun".to_owned(), ..with("/bin/sh") };
+    assert_eq!(told(&other).severity, Severity::Warn);
 }
 
 #[test]
@@ -254,6 +279,7 @@ pub(super) fn info() -> EngineInfo {
         containerd_store: false,
         storage_driver: "overlay2".to_owned(),
         runtimes: BTreeMap::new(),
+        edits_runtime_path: None,
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

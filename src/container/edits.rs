@@ -28,7 +28,13 @@ pub struct EditsFiles {
 impl EditsFiles {
     /// User namespaces are pinned below `run_dir`.
     pub fn new(directory: EditsDirectory, run_dir: &Path) -> Self {
-        Self { directory, user_pins: run_dir.join("userns") }
+        Self { directory, user_pins: run_dir.join(USER_PINS) }
+    }
+
+    /// Where the user namespace of the pod is pinned whose network namespace is pinned at `network`.
+    pub fn user_pin_beside(network: &Path) -> Option<PathBuf> {
+        let run_dir = network.parent()?.parent()?;
+        Some(run_dir.join(USER_PINS).join(network.file_name()?))
     }
 
     /// Where the user namespace of a pod is pinned.
@@ -107,4 +113,6 @@ fn is_abandoned(directory: &Path) -> bool {
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
+/// Below the run directory.
+const USER_PINS: &str = "userns";
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);

@@ -89,6 +89,8 @@ pub struct EngineInfo {
     /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
     /// features document), where the engine passes it on.
     pub runtimes: BTreeMap<String, Option<serde_json::Value>>,
+    /// The program of our own runtime, [`oci_edits::RUNTIME`], where the engine has it.
+    pub edits_runtime_path: Option<PathBuf>,
     /// Name of the default runtime.
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.

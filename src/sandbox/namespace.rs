@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
+    container::edits::EditsFiles,
     error::chain,
     host::{error::HostError, netns},
     model::{attachment::Attachment, id::SandboxId},
@@ -78,8 +79,13 @@ impl Sandboxes {
                 return;
             }
         };
-        let obsolete = old.clone();
-        if copied && let Err(error) = self.mount(id, move |_| netns::unpin(&obsolete)).await {
+        let (obsolete, user) = (old.clone(), EditsFiles::user_pin_beside(&old));
+        let clean_up = move |_: &Path| {
+            netns::unpin(&obsolete)?;
+            // The user namespace is pinned here again when its pod is recovered.
+            user.map_or(Ok(()), |user| netns::unpin(&user))
+        };
+        if copied && let Err(error) = self.mount(id, clean_up).await {
             let error = chain(&error);
             warn!(sandbox = %id, %from, error, "cannot clean up another run directory; remove the leftovers by hand");
         }

@@ -389,6 +389,9 @@ pub struct Info {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Runtime {
+    /// The program; empty for one that is a shim of containerd.
+    #[serde(deserialize_with = "nullable")]
+    pub path: String,
     /// What the runtime says of itself; the key
     /// `org.opencontainers.runtime-spec.features` holds its features document as JSON text.
     #[serde(deserialize_with = "nullable")]

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    model::engine::{ApiVersion, CgroupDriver, EngineInfo},
+    model::{
+        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        oci_edits::RUNTIME,
+    },
     wire::docker::{Info, Runtime, Version},
 };
 
@@ -20,6 +23,7 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         containerd_store: has_containerd_store(&info.driver_status),
         storage_driver: info.driver.clone(),
         runtimes: runtimes(&info.runtimes),
+        edits_runtime_path: info.runtimes.get(RUNTIME).map(|runtime| runtime.path.clone().into()),
         default_runtime: first_non_empty(&[&info.default_runtime, DEFAULT_RUNTIME]),
         security_options: info.security_options.clone(),
         log_driver: info.logging_driver.clone(),

@@ -194,7 +194,9 @@ async fn another_run_directory_leaves_nothing_in_the_old_one() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let [kept, stopped] =
         [bridge.run(&pod("a")).await.unwrap(), bridge.run(&pod("b")).await.unwrap()];
-    let old = bridge.node().path("run/netns");
+    let (old, users) = (bridge.node().path("run/netns"), bridge.node().path("run/userns"));
+    fs::create_dir(&users).unwrap();
+    [&kept, &stopped].iter().for_each(|pod| fs::write(users.join(pod), "").unwrap());
     let mut node = bridge.stop().await;
     node.run = "elsewhere";
     // What is stopped before anything was made good leaves nothing either.
@@ -204,7 +206,8 @@ async fn another_run_directory_leaves_nothing_in_the_old_one() {
     ));
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     bridge.stop_pod(&stopped).await.unwrap();
-    eventually(|| fs::read_dir(&old).unwrap().count() == 0).await;
+    let is_empty = |path| fs::read_dir(path).unwrap().count() == 0;
+    eventually(|| is_empty(&old) && is_empty(&users)).await;
     assert!(bridge.node().path("elsewhere/netns").join(&kept).exists());
     let (shown, _) = status(&bridge, &kept).await;
     assert_eq!(shown.state(), State::SandboxReady);

@@ -132,6 +132,7 @@ pub(super) fn engine() -> EngineInfo {
             ("kata".to_owned(), None),
             ("crun".to_owned(), Some(json!({ "mountOptions": 3 }))),
         ]),
+        edits_runtime_path: None,
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),
