@@ -1,7 +1,10 @@
 //! The two create bodies of a pod, as dockbridge sends them, to be sent again without it: only
 //! so do both contestants ask the engine for the same.
 
-use dockbridge::model::label::OCI_SHIM_GROUP;
+use dockbridge::model::{
+    label::OCI_SHIM_GROUP,
+    oci_edits::{REQUIRED, RUNTIME},
+};
 use serde_json::Value;
 
 use crate::support::{
@@ -63,6 +66,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         let labels = std::mem::take(&mut body["Labels"]);
         let group = &body["HostConfig"]["Annotations"][OCI_SHIM_GROUP];
         shim_group = group.as_str().map(str::to_owned).or(shim_group);
+        leave_out_our_runtime(&mut body["HostConfig"]);
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
             Some("container") => container = Some(body.to_string()),
@@ -78,6 +82,16 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         shim_group,
         sandbox_id,
     })
+}
+
+/// It does what no raw call does, and starts nothing that dockbridge did not prepare.
+fn leave_out_our_runtime(host: &mut Value) {
+    if host["Runtime"] == RUNTIME {
+        host["Runtime"].take();
+        if let Some(annotations) = host["Annotations"].as_object_mut() {
+            annotations.remove(REQUIRED);
+        }
+    }
 }
 
 /// Version prefix and body of every create request among the bytes of one connection.
