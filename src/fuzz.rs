@@ -5,8 +5,8 @@
 //! any bytes. It fails by panicking. Not part of a release build.
 
 use crate::{
-    cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri, rpc, stats,
-    streaming, telemetry, translate,
+    cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri,
+    oci_runtime, rpc, stats, streaming, telemetry, translate,
 };
 
 /// One decoder, or several for the same bytes.
@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 30] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),
     target("cdi", cdi::fuzz::specification),
@@ -43,6 +43,7 @@ pub const TARGETS: [Target; 29] = [
     target("log-marks", logs::fuzz::marks),
     target("log-messages", engine::fuzz::log_messages),
     target("nri", nri::fuzz::frames_of_plugins),
+    target("oci-edits", oci_runtime::fuzz::edited),
     target("profile", translate::fuzz::profile),
     target("reference", model::fuzz::texts_of_names),
     target("spdy", streaming::spdy::fuzz::frames),

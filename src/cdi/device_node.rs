@@ -1,16 +1,68 @@
 //! A device node. The engine copies the host's node with its type, numbers, owner and mode, so what a
-//! specification says about them has to match the host.
+//! specification says about them has to match the host, unless our OCI runtime makes the node.
 
 use std::path::{Path, PathBuf};
 
 use super::{error::EditError, specification::Node};
 use crate::{
     host::device_node::{self, DeviceNode, NodeType},
-    model::container::Device,
+    model::{
+        container::Device,
+        oci_changes::{DeviceChange, OciDevice},
+    },
 };
+
+/// The node as it is specified; what is not stated is as on the host.
+pub(super) fn change(requested: &Node) -> Result<DeviceChange, EditError> {
+    let host_path = host_path(requested)?;
+    let is_pipe = requested.kind == "p";
+    let is_stated = is_pipe || (!requested.kind.is_empty() && requested.major != 0);
+    let found = match device_node::read(Path::new(host_path)) {
+        Ok(found) => found.filter(|_| !is_pipe),
+        Err(_) if is_stated => None,
+        Err(error) => return Err(error.into()),
+    };
+    if found.is_none() && !is_stated {
+        return Err(EditError::NoDevice { path: host_path.into() });
+    }
+    let (major, minor) = match (requested.major, found) {
+        (0, Some(found)) => (found.major, found.minor),
+        (major, _) => (major, requested.minor),
+    };
+    let kind = match (requested.kind.as_str(), found.map(|found| found.kind)) {
+        ("", Some(NodeType::Block)) => "b",
+        ("", _) => "c",
+        (stated, _) => stated,
+    };
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let mode = requested.file_mode.map(|mode| mode & PERMISSION_BITS);
+    let device = OciDevice {
+        kind: kind.to_owned(),
+        major: number(major),
+        minor: number(minor),
+        file_mode: mode.or(found.map(|found| found.mode)),
+        uid: requested.uid.or(found.map(|found| found.uid)),
+        gid: requested.gid.or(found.map(|found| found.gid)),
+    };
+    let access = permissions(requested)?;
+    Ok(DeviceChange { path: requested.path.clone(), device: Some(device), access })
+}
 
 /// The node as a device of the CRI.
 pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
+    let host_path = host_path(requested)?;
+    let path = Path::new(host_path);
+    let found =
+        device_node::read(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
+    compare(requested, path, found)?;
+    Ok(Device {
+        container_path: requested.path.clone(),
+        host_path: host_path.to_owned(),
+        permissions: permissions(requested)?,
+    })
+}
+
+fn host_path(requested: &Node) -> Result<&str, EditError> {
     let host_path =
         if requested.host_path.is_empty() { &requested.path } else { &requested.host_path };
     for path in [&requested.path, host_path] {
@@ -18,15 +70,7 @@ pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
             return Err(EditError::Relative { path: path.clone() });
         }
     }
-    let path = Path::new(host_path);
-    let found =
-        device_node::read(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
-    compare(requested, path, found)?;
-    Ok(Device {
-        container_path: requested.path.clone(),
-        host_path: host_path.clone(),
-        permissions: permissions(requested)?,
-    })
+    Ok(host_path)
 }
 
 fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), EditError> {

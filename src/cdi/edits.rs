@@ -1,6 +1,6 @@
 //! The container edits of CDI devices: environment, device nodes, mounts, groups.
 
-use std::{collections::BTreeSet, fs, iter, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use tracing::info;
 
@@ -14,13 +14,27 @@ use crate::{
     host::error::HostError,
     model::{
         cdi::{CdiEdits, CdiMount},
-        container::{Mount, Propagation},
+        container::Mount,
     },
 };
 
-/// The edits of all devices together; those that all devices of a file share come once.
+/// The edits of all devices together, for an engine without our OCI runtime.
 pub(super) fn collect(index: &DeviceIndex, devices: &[String]) -> Result<CdiEdits, CdiError> {
     let mut edits = CdiEdits::default();
+    each(index, devices, |device, requested| {
+        add(&mut edits, requested)?;
+        log_ignored_options(device, requested);
+        Ok(())
+    })?;
+    Ok(edits)
+}
+
+/// Calls `add` with the edits of each device; those that all devices of a file share come once.
+pub(super) fn each(
+    index: &DeviceIndex,
+    devices: &[String],
+    mut add: impl FnMut(&str, &Edits) -> Result<(), EditError>,
+) -> Result<(), CdiError> {
     let mut common: Vec<&Arc<_>> = Vec::new();
     for (position, device) in devices.iter().enumerate() {
         if devices.iter().take(position).any(|earlier| earlier == device) {
@@ -35,22 +49,21 @@ pub(super) fn collect(index: &DeviceIndex, devices: &[String]) -> Result<CdiEdit
         };
         if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
             common.push(specification);
-            add(&mut edits, &specification.container_edits).map_err(refused)?;
+            add(device, &specification.container_edits).map_err(refused)?;
         }
         if let Some(own) = own {
-            add(&mut edits, own).map_err(refused)?;
+            add(device, own).map_err(refused)?;
         }
-        log_ignored_options(device, iter::once(&specification.container_edits).chain(own));
     }
-    Ok(edits)
+    Ok(())
 }
 
 /// Mount options that every vendor writes and the Engine API has no field for: a bind keeps those of
 /// its source on the host.
 const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
 
-fn log_ignored_options<'a>(device: &str, edits: impl Iterator<Item = &'a Edits>) {
-    let options = edits.flat_map(|edits| &edits.mounts).flat_map(|mount| &mount.options);
+fn log_ignored_options(device: &str, edits: &Edits) {
+    let options = edits.mounts.iter().flat_map(|mount| &mount.options);
     let ignored: BTreeSet<&String> =
         options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
     if !ignored.is_empty() {
@@ -82,7 +95,7 @@ pub(super) fn add(edits: &mut CdiEdits, requested: &Edits) -> Result<(), EditErr
     Ok(())
 }
 
-fn variable(text: &str) -> Result<(String, String), EditError> {
+pub(super) fn variable(text: &str) -> Result<(String, String), EditError> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
     let (name, value) = pair.ok_or_else(|| EditError::Variable { text: text.to_owned() })?;
     Ok((name.to_owned(), value.to_owned()))
@@ -108,7 +121,7 @@ fn mount(requested: &specification::Mount) -> Result<CdiMount, EditError> {
         non_recursive: false,
     };
     for option in &requested.options {
-        if !apply(&mut edit, option) {
+        if !edit.apply(option) && !IGNORED_OPTIONS.contains(&option.as_str()) {
             let option = option.clone();
             return Err(EditError::MountOption { target: target.clone(), option });
         }
@@ -116,23 +129,4 @@ fn mount(requested: &specification::Mount) -> Result<CdiMount, EditError> {
     let source = Path::new(&requested.host_path);
     fs::metadata(source).map_err(|e| EditError::from(HostError::new("mount", source, e)))?;
     Ok(edit)
-}
-
-/// Applies a mount option; false where it is not supported.
-fn apply(edit: &mut CdiMount, option: &str) -> bool {
-    let mount = &mut edit.mount;
-    match option {
-        "ro" => mount.readonly = true,
-        "rro" => (mount.readonly, mount.recursive_read_only) = (true, true),
-        "rw" => (mount.readonly, mount.recursive_read_only) = (false, false),
-        "bind" => edit.non_recursive = true,
-        "rbind" => edit.non_recursive = false,
-        "private" | "rprivate" => mount.propagation = Propagation::Private,
-        "slave" | "rslave" => mount.propagation = Propagation::HostToContainer,
-        "shared" | "rshared" => mount.propagation = Propagation::Bidirectional,
-        // The default of a bind.
-        "defaults" | "suid" | "dev" | "exec" => {}
-        option => return IGNORED_OPTIONS.contains(&option),
-    }
-    true
 }

@@ -51,12 +51,19 @@ pub enum CdiError {
 pub enum EditError {
     /// Only an engine with CDI can do it.
     #[error(
-        "the Engine API cannot express its {what}: only an engine that reads CDI itself can apply them \
-         (Docker 25 or newer with \"features\": {{\"cdi\": true}})"
+        "the Engine API cannot express its {what}: `dockbridge setup` adds the OCI runtime that can \
+         apply them (Docker 24 or newer), as can an engine that reads CDI itself (Docker 25 or newer \
+         with \"features\": {{\"cdi\": true}})"
     )]
     Engine {
         /// The field of the specification.
         what: &'static str,
+    },
+    /// A hook of no known name.
+    #[error("the OCI runtime has no hook {name:?}")]
+    Hook {
+        /// As the file has it.
+        name: String,
     },
     /// A variable without a name or value.
     #[error("environment variable {text:?} is not NAME=value")]

@@ -1,10 +1,10 @@
 //! Targets of `make fuzz`: specification files of devices.
 
 use super::{
-    edits,
+    changes, edits,
     specification::{Format, Specification},
 };
-use crate::model::cdi::CdiEdits;
+use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
 
 /// A file in both forms. What is in the one is in the other: JSON is YAML.
 pub(crate) fn specification(bytes: &[u8]) {
@@ -19,6 +19,11 @@ pub(crate) fn specification(bytes: &[u8]) {
                         let _ = problem.to_string();
                     }
                     assert!(!edits.groups.contains(&0));
+                    let mut changes = OciChanges::default();
+                    if let Err(problem) = changes::add(&mut changes, requested) {
+                        let _ = problem.to_string();
+                    }
+                    assert!(!changes.groups.contains(&0));
                 }
             }
             Err(malformed) => assert!(!malformed.reason.contains('\n')),

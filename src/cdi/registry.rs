@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{device_index::DeviceIndex, edits, error::CdiError};
-use crate::model::cdi::CdiEdits;
+use super::{changes, device_index::DeviceIndex, edits, error::CdiError};
+use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
 
 /// The specification files of this host. Read at each use, as vendors rewrite them.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,16 @@ impl Registry {
         Self { directories }
     }
 
-    /// The edits of the devices, for an engine without CDI.
+    /// All edits of the devices, for our OCI runtime.
+    ///
+    /// # Errors
+    /// A device is not known, or is specified wrongly.
+    pub async fn changes(&self, devices: &[String]) -> Result<OciChanges, CdiError> {
+        let devices = devices.to_vec();
+        self.read(move |index| changes::collect(index, &devices)).await
+    }
+
+    /// The edits of the devices, for an engine without CDI and without our OCI runtime.
     ///
     /// # Errors
     /// A device is not known, or one of its edits cannot be applied: see [`CdiError`].

@@ -46,15 +46,15 @@ pub(super) struct Edits {
     pub(super) device_nodes: Vec<Node>,
     /// Network devices that move into the container.
     #[serde(deserialize_with = "nullable")]
-    pub(super) net_devices: Vec<IgnoredAny>,
+    pub(super) net_devices: Vec<NetDevice>,
     /// Programs run by the OCI runtime.
     #[serde(deserialize_with = "nullable")]
-    pub(super) hooks: Vec<IgnoredAny>,
+    pub(super) hooks: Vec<Hook>,
     /// Mounts.
     #[serde(deserialize_with = "nullable")]
     pub(super) mounts: Vec<Mount>,
     /// Cache and memory bandwidth.
-    pub(super) intel_rdt: Option<IgnoredAny>,
+    pub(super) intel_rdt: Option<IntelRdt>,
     /// Groups of the process; 0 means none.
     #[serde(deserialize_with = "nullable")]
     pub(super) additional_gids: Vec<u32>,
@@ -103,6 +103,62 @@ pub(super) struct Mount {
     /// A file system; a bind when not stated.
     #[serde(rename = "type", default, deserialize_with = "nullable")]
     pub(super) kind: String,
+}
+
+/// A program that the runtime runs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Hook {
+    /// When: as the OCI runtime specification names it.
+    pub(super) hook_name: String,
+    /// Its path.
+    pub(super) path: String,
+    /// Arguments, its name first.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) args: Vec<String>,
+    /// `NAME=value`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) env: Vec<String>,
+    /// Seconds.
+    pub(super) timeout: Option<i64>,
+}
+
+/// A network device that moves into the container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct NetDevice {
+    /// Its name on the host.
+    pub(super) host_interface_name: String,
+    /// Its name in the container.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) name: String,
+}
+
+/// Cache and memory bandwidth.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct IntelRdt {
+    /// Class of service.
+    #[serde(rename = "closID", deserialize_with = "nullable")]
+    pub(super) clos_id: String,
+    /// Line of the L3 cache.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) l3_cache_schema: String,
+    /// Line of the memory bandwidth.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) mem_bw_schema: String,
+    /// Lines of `schemata`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) schemata: Vec<String>,
+    /// Monitoring group.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) enable_monitoring: bool,
+    /// Monitoring of the cache.
+    #[serde(rename = "enableCMT", deserialize_with = "nullable")]
+    pub(super) enable_cmt: bool,
+    /// Monitoring of the bandwidth.
+    #[serde(rename = "enableMBM", deserialize_with = "nullable")]
+    pub(super) enable_mbm: bool,
 }
 
 /// How a file is written.

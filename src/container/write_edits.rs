@@ -5,7 +5,7 @@ use tracing::warn;
 use super::{edits::EditsFiles, error::ContainerError, service::Containers};
 use crate::{
     error::chain,
-    model::{id::SandboxId, oci_edits::RUNTIME, record::ContainerRecord},
+    model::{id::SandboxId, oci_changes::OciChanges, oci_edits::RUNTIME, record::ContainerRecord},
     translate::plan::oci_edits,
 };
 
@@ -24,8 +24,9 @@ impl Containers {
         }
         let document = &record.document;
         let pin = document.spec.users.map(|_| self.edits.user_pin(&document.sandbox));
-        let edits = oci_edits::container(&document.spec, &self.requested(record), engine, pin);
-        if edits.is_empty() {
+        let limits = self.requested(record);
+        let edits = oci_edits::container(document, &limits, engine, pin, &OciChanges::default());
+        if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
         self.edits.write(record.id.as_str(), edits, engine).await

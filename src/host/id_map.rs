@@ -95,6 +95,10 @@ impl Overlay {
         ids: BorrowedFd<'_>,
         root: (u32, u32),
     ) -> Result<(), HostError> {
+        if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
+            // The kernel makes no overlay of one layer, nor is one needed.
+            return mount_mapped(&self.base.join(layer), target, ids);
+        }
         make_mount_point(target, true)?;
         if let Some(upper) = &self.upper {
             let work = self.base.join(work_of(upper));
@@ -182,7 +186,9 @@ impl Layers {
 
     /// Layers are `<base>/<layer>/<directory>` or `<base>/l/<link>`. An engine with many of them
     /// names them relative to the base.
-    fn overlay(self, point: &Path) -> Option<Overlay> {
+    fn overlay(mut self, point: &Path) -> Option<Overlay> {
+        // An empty one, where there is one layer only.
+        self.lower.retain(|layer| layer != point);
         let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
         let named = self.upper.as_deref().or(self.lower.first().map(PathBuf::as_path))?;
         let base = if named.is_absolute() { above(named)? } else { above(point)? };

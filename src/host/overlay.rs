@@ -1,7 +1,8 @@
 //! Read-only overlay mounts of image layers.
 //!
-//! The layers are named to the kernel by descriptors of ours: their paths may be of any length
-//! and hold any character, while all of a mount's options have to fit into one page.
+//! The layers are named to the kernel by their paths, so that the mount table tells where they are: in a
+//! pod with users of its own they are mounted again. Where paths are too long, or hold what separates
+//! options, they are named by descriptors of ours, and cannot be found again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -39,11 +40,25 @@ pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
         // The kernel wants two; the mount point itself is empty.
         held.push(directory(at).map_err(|e| HostError::new("open", at, e))?);
     }
-    let named: Vec<_> = held.iter().map(|d| format!("/proc/self/fd/{}", d.as_raw_fd())).collect();
-    let options = format!("lowerdir={}", named.join(":"));
+    let options = by_path(layers, at).unwrap_or_else(|| by_descriptor(&held));
     let shown =
         mount(Some("dockbridge"), at, Some("overlay"), MsFlags::MS_RDONLY, Some(options.as_str()));
     shown.map_err(|e| HostError::new("mount an overlay on", at, e))
+}
+
+/// None where the kernel could not tell one path from the next, or would cut them off.
+fn by_path(layers: &[PathBuf], at: &Path) -> Option<String> {
+    let mut named = Vec::new();
+    let alone = (layers.len() == 1).then_some(at);
+    for path in layers.iter().map(PathBuf::as_path).chain(alone) {
+        named.push(path.to_str().filter(|path| !path.contains([':', ',', '\\']))?);
+    }
+    Some(format!("lowerdir={}", named.join(":"))).filter(|options| options.len() < LONGEST_OPTIONS)
+}
+
+fn by_descriptor(held: &[File]) -> String {
+    let named: Vec<_> = held.iter().map(|d| format!("/proc/self/fd/{}", d.as_raw_fd())).collect();
+    format!("lowerdir={}", named.join(":"))
 }
 
 /// Unmounts `at` and removes the directory. Fine when there is none. A container that has the mount
@@ -89,6 +104,9 @@ fn directory(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
+
+/// A page, with room for what the kernel adds.
+const LONGEST_OPTIONS: usize = 4000;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use super::{
     container::ContainerSpec,
     id::{ImageId, SandboxId},
     network::NetworkMode,
+    oci_changes::OciChanges,
     sandbox::SandboxSpec,
     volume::MountedImage,
 };
@@ -51,4 +52,15 @@ pub struct ContainerDocument {
     /// than this field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
+    /// It was made with our OCI runtime, so that NRI plugins may change it before its start.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub is_adjustable: bool,
+    /// What CDI devices ask of our OCI runtime.
+    #[serde(default, skip_serializing_if = "OciChanges::is_empty")]
+    pub cdi: OciChanges,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+const fn is_no(value: &bool) -> bool {
+    !*value
 }

@@ -195,6 +195,13 @@ impl EngineInfo {
             && self.api >= ApiVersion::RECURSIVE_READ_ONLY
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
+
+    /// Whether our OCI runtime makes such mounts, because the engine is too old for it.
+    pub fn edits_read_only(&self, handler: &str) -> bool {
+        self.api < ApiVersion::RECURSIVE_READ_ONLY
+            && self.edits_runtime(handler).is_ok()
+            && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
+    }
 }
 
 /// Major and minor of a release such as `6.1.0-13-amd64`.

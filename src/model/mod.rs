@@ -5,6 +5,7 @@
 //! [`record`] (what is true now), [`document`] (what is stored in Docker labels) and [`engine`].
 
 pub mod accounts;
+pub mod adjustment;
 pub mod attachment;
 pub mod cdi;
 pub mod cgroup_parents;
@@ -22,6 +23,7 @@ pub mod label;
 pub mod listen;
 pub mod name;
 pub mod network;
+pub mod oci_changes;
 pub mod oci_edits;
 pub mod path;
 pub mod pinned_images;

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::user_namespace::IdMappings;
+use super::{oci_changes::OciChanges, user_namespace::IdMappings};
 
 /// The changes for one container; the default changes nothing. Both programs are usually one file,
 /// but a running server may meet a newer runtime: add fields with defaults only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
-    /// Format version, [`VERSION`]; a runtime refuses a newer one.
+    /// Format version, at most [`VERSION`]; a runtime refuses a newer one.
     pub version: u32,
     /// Id of the engine that the container is of: only its server removes the file in a sweep. Another
     /// server may have another engine on this machine.
@@ -32,6 +32,9 @@ pub struct OciEdits {
     pub unified: BTreeMap<String, String>,
     /// Huge page limits, `linux.resources.hugepageLimits`: page size as the kernel names it → bytes.
     pub hugepage_limits: BTreeMap<String, u64>,
+    /// What CDI devices and NRI plugins ask for.
+    #[serde(skip_serializing_if = "OciChanges::is_empty")]
+    pub changes: OciChanges,
 }
 
 /// The user namespace of a container.
@@ -67,14 +70,22 @@ pub struct BoundDevice {
 }
 
 impl OciEdits {
+    /// These edits with the lowest version that says all of them, so that an older runtime takes what
+    /// it knows.
+    #[must_use]
+    pub fn versioned(self) -> Self {
+        let version = if self.changes.is_empty() { 1 } else { VERSION };
+        Self { version, ..self }
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self { version: self.version, engine: self.engine.clone(), ..Self::default() }
     }
 }
 
-/// Version written into new files.
-pub const VERSION: u32 = 1;
+/// The newest version: the one with [`OciEdits::changes`].
+pub const VERSION: u32 = 2;
 /// OCI annotation of a container that must not start without its edits. The Engine API passes
 /// annotations on from 1.43 on.
 pub const REQUIRED: &str = "io.dockbridge.edits";

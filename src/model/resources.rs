@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// `LinuxContainerResources` of CRI: zero and empty mean "not set".
+/// `LinuxContainerResources` of CRI, and what NRI plugins limit besides: zero and empty mean "not set".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -28,6 +28,12 @@ pub struct Resources {
     pub hugepage_limits: Vec<HugepageLimit>,
     /// cgroup v2 keys the caller wants verbatim.
     pub unified: BTreeMap<String, String>,
+    /// Processes and threads; -1 is unlimited. Not in CRI.
+    #[serde(skip_serializing_if = "is_unset")]
+    pub pids_limit: i64,
+    /// Bytes of memory that are reclaimed last. Not in CRI.
+    #[serde(skip_serializing_if = "is_unset")]
+    pub memory_reservation: i64,
 }
 
 impl Resources {
@@ -50,6 +56,8 @@ impl Resources {
             cpuset_mems: longer(&newer.cpuset_mems, &self.cpuset_mems),
             hugepage_limits: self.hugepages_with(&newer.hugepage_limits),
             unified,
+            pids_limit: stated(newer.pids_limit).unwrap_or(self.pids_limit),
+            memory_reservation: stated(newer.memory_reservation).unwrap_or(self.memory_reservation),
         }
     }
 
@@ -79,6 +87,11 @@ impl Resources {
 /// Zero means "not set".
 fn stated(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+const fn is_unset(value: &i64) -> bool {
+    *value == 0
 }
 
 fn longer(newer: &str, older: &str) -> String {

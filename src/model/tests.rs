@@ -435,6 +435,8 @@ fn container(process: Process) -> ContainerRecord {
             image_ref: format!("nginx@sha256:{HEX}"),
             user: None,
             image_volumes: Vec::new(),
+            is_adjustable: false,
+            cdi: Default::default(),
         }),
         created_at: Nanos(1),
         process,

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::error::OciRuntimeError;
+use super::{
+    changes,
+    document::{child, list, not_a, object},
+    error::OciRuntimeError,
+};
 use crate::model::{
     oci_edits::{OciEdits, UserNamespace},
     path::parts,
@@ -74,7 +78,9 @@ pub fn edit(
     for (key, value) in &edits.unified {
         object(document, &["linux", "resources", "unified"])?.insert(key.clone(), json!(value));
     }
-    limit_hugepages(document, edits)
+    limit_hugepages(document, edits)?;
+    // Last: mounts were found by their place in the list.
+    changes::change(document, &edits.changes)
 }
 
 /// Gives a process (the container's, or one of `exec`) ambient capabilities. A capability is kept in
@@ -214,44 +220,6 @@ fn limit_hugepages(document: &mut Value, edits: &OciEdits) -> Result<(), OciRunt
         edits.hugepage_limits.iter().map(|(size, bytes)| json!({"pageSize": size, "limit": bytes})),
     );
     Ok(())
-}
-
-/// The object at a path of keys; missing ones are made.
-fn object<'a>(
-    document: &'a mut Value,
-    keys: &[&str],
-) -> Result<&'a mut Map<String, Value>, OciRuntimeError> {
-    let mut at = document.as_object_mut().ok_or_else(|| not_a("an object", "document"))?;
-    for key in keys {
-        at = child(at, key)?;
-    }
-    Ok(at)
-}
-
-fn child<'a>(
-    object: &'a mut Map<String, Value>,
-    key: &str,
-) -> Result<&'a mut Map<String, Value>, OciRuntimeError> {
-    let value = object.entry(key).or_insert(Value::Null);
-    if value.is_null() {
-        *value = json!({});
-    }
-    value.as_object_mut().ok_or_else(|| not_a("an object", key))
-}
-
-fn list<'a>(
-    object: &'a mut Map<String, Value>,
-    key: &str,
-) -> Result<&'a mut Vec<Value>, OciRuntimeError> {
-    let value = object.entry(key).or_insert(Value::Null);
-    if value.is_null() {
-        *value = json!([]);
-    }
-    value.as_array_mut().ok_or_else(|| not_a("a list", key))
-}
-
-fn not_a(kind: &str, key: &str) -> OciRuntimeError {
-    OciRuntimeError::Edit(format!("{key} is not {kind}"))
 }
 
 const PING_GROUPS: &str = "net.ipv4.ping_group_range";

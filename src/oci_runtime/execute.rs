@@ -11,7 +11,8 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    command_line::CommandLine, create, directory::EditsDirectory, edit, error::OciRuntimeError, log,
+    changes, command_line::CommandLine, create, directory::EditsDirectory, edit,
+    error::OciRuntimeError, log,
 };
 use crate::{
     error::chain,
@@ -61,7 +62,7 @@ fn run(line: &CommandLine, directory: &EditsDirectory) -> Result<ExitCode, OciRu
             Ok(code(ended))
         }
         "exec" => {
-            add_ambient(line, directory)?;
+            change_command(line, directory)?;
             Err(replace(line))
         }
         _ => Err(replace(line)),
@@ -73,11 +74,14 @@ fn is_container_id(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Commands have the ambient capabilities of their container, as they have the others.
-fn add_ambient(line: &CommandLine, directory: &EditsDirectory) -> Result<(), OciRuntimeError> {
+/// Commands have the ambient capabilities of their container, as they have the others, its environment
+/// and its groups.
+fn change_command(line: &CommandLine, directory: &EditsDirectory) -> Result<(), OciRuntimeError> {
     let Some(path) = &line.process else { return Ok(()) };
     let Some(edits) = directory.read(&line.id)? else { return Ok(()) };
-    if edits.ambient_capabilities.is_empty() {
+    let changes = &edits.changes;
+    let has_ambient = !edits.ambient_capabilities.is_empty();
+    if !has_ambient && changes.env.is_empty() && changes.groups.is_empty() {
         return Ok(());
     }
     let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
@@ -86,7 +90,10 @@ fn add_ambient(line: &CommandLine, directory: &EditsDirectory) -> Result<(), Oci
         serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
     let object = process.as_object_mut();
     let object = object.ok_or_else(|| malformed("is not an object".to_owned()))?;
-    edit::add_ambient(object, &edits.ambient_capabilities)?;
+    if has_ambient {
+        edit::add_ambient(object, &edits.ambient_capabilities)?;
+    }
+    changes::change_any_process(object, changes)?;
     let text = serde_json::to_vec(&process).map_err(|e| malformed(e.to_string()))?;
     Ok(file::replace(path, &text, Durability::Written)?)
 }

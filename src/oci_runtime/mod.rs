@@ -7,12 +7,16 @@
 //! Containers without changes pass through untouched. Start with [`execute`], which says what becomes
 //! of each command. Nothing here knows pods.
 
+mod changes;
 pub mod command_line;
 pub mod create;
 pub mod directory;
+mod document;
 pub mod edit;
 pub mod error;
 pub mod execute;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod log;
 
 #[cfg(test)]

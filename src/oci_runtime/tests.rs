@@ -1,5 +1,7 @@
 //! The command lines that shims use, edits of documents, the directory, and whole creates.
 
+mod fixtures;
+
 use std::{ffi::OsString, fs, path::Path};
 
 use serde_json::{Value, json};
@@ -223,7 +225,7 @@ fn edits_that_others_could_write_are_not_trusted() {
         fs::set_permissions(&path, before).unwrap();
     }
     assert!(create::prepare(&directory, ID, &bundle).unwrap());
-    fs::write(directory.file(ID), "{\"version\": 2}").unwrap();
+    fs::write(directory.file(ID), "{\"version\": 3}").unwrap();
     let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
     assert!(refused.contains("newer"), "{refused}");
 }

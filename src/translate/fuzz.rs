@@ -168,6 +168,7 @@ fn planned_container(spec: &ContainerSpec) {
             log_format: ContainerLogFormat::Cri,
             seccomp: Some(PROFILE),
             accounts: None,
+            is_adjustable: false,
             cdi: None,
             image_volumes: &[],
         };

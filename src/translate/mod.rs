@@ -10,4 +10,4 @@ pub mod plan;
 pub mod render;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

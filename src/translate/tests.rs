@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Runs every fixture of a directory below `tests/fixtures`, which has `least` or more of them. `run`
 /// writes the output into the fixture, which must not change it.
-pub(super) fn fixtures(directory: &str, least: usize, run: impl Fn(&mut Value)) {
+pub(crate) fn fixtures(directory: &str, least: usize, run: impl Fn(&mut Value)) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(directory);
     let found: Vec<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(found.len() >= least, "only {} fixtures were found", found.len());

@@ -203,6 +203,12 @@ pub struct InspectHostConfig {
     /// OOM score adjustment.
     #[serde(deserialize_with = "nullable")]
     pub oom_score_adj: i64,
+    /// Limit of processes; zero and negative are none.
+    #[serde(deserialize_with = "nullable")]
+    pub pids_limit: i64,
+    /// Memory that is reclaimed last, in bytes.
+    #[serde(deserialize_with = "nullable")]
+    pub memory_reservation: i64,
     /// CPUs, in the kernel's list format.
     #[serde(deserialize_with = "nullable")]
     pub cpuset_cpus: String,

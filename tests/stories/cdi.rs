@@ -37,10 +37,19 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     let groups = stage.engine.inside(&ids[0], "grep Groups /proc/1/status").await?;
     ensure!(groups.split_whitespace().any(|group| group == "4242"), "the groups are {groups}");
 
+    if world.has_oci_runtime {
+        let hooked = gadget(&stage, "side", "hooked");
+        stage.up(&sandbox, &pod, &[hooked]).await?;
+        ensure!(stage.folders.shared.join("hooked").exists(), "the hook was not run");
+    } else {
+        let message = refusal(&stage, (&sandbox, &pod), "gadget=hooked").await?;
+        for hint in ["gadget.yaml", "cannot express its hooks", "dockbridge setup"] {
+            ensure!(message.contains(hint), "hooks are answered {message:?} without {hint:?}");
+        }
+    }
     let broken = shown(&folder.join("broken.yaml"));
     for (device, hints) in [
         ("gadget=none", ["is in no specification of", shown(&folder).as_str()]),
-        ("gadget=hooked", ["gadget.yaml", "cannot express its hooks"]),
         ("gadget=absent", ["gadget.yaml", "/dev/none-such"]),
         ("broken=one", ["is in no specification of", &format!("{broken} line 3: ")]),
         ("twice=one", ["twice-a.json", "twice-b.json"]),

@@ -32,6 +32,7 @@ mod machine;
 mod many;
 mod metrics;
 mod mounts;
+mod oci_edits;
 #[path = "../it/support/old_client.rs"]
 mod old_client;
 mod oom;
@@ -215,6 +216,7 @@ const STORIES: &[(&str, Story)] = stories![
     mounts::read_only,
     mounts::of_every_source,
     mounts::impossible,
+    oci_edits::arrive,
     user_namespaces::of_a_pod,
     user_namespaces::whatever_is_killed,
     user_namespaces::killed_at_random_moments,

@@ -124,7 +124,7 @@ async fn what_the_engine_api_lacks_is_refused() {
     let mount = |host: &str, options: &[&str]| json!({"mounts": [{"hostPath": host, "containerPath": "/x", "options": options}]});
     let hook = json!([{"hookName": "createContainer", "path": "/bin/true"}]);
     for (edits, hint) in [
-        (json!({"hooks": hook}), "the Engine API cannot express its hooks: only an engine that"),
+        (json!({"hooks": hook}), "the Engine API cannot express its hooks: `dockbridge setup`"),
         (json!({"intelRdt": {}}), "the Engine API cannot express its intelRdt"),
         (json!({"netDevices": [{}]}), "the Engine API cannot express its netDevices"),
         (json!({"env": ["NAME"]}), "\"NAME\" is not NAME=value"),
@@ -173,6 +173,76 @@ async fn what_the_engine_api_lacks_is_refused() {
     ] {
         let text = Host::refusal(edits).await;
         assert!(text.contains(hint), "{text:?} does not say {hint:?}");
+    }
+}
+
+/// Our OCI runtime does what is refused without it.
+#[tokio::test]
+async fn all_edits_are_for_the_runtime() {
+    let host = Host::new();
+    let text = "
+cdiVersion: 1.1.0
+kind: vendor.example/gadget
+containerEdits: {env: [GADGETS=all], additionalGids: [0, 44]}
+devices:
+- name: one
+  containerEdits:
+    deviceNodes:
+    - {path: /dev/gadget0, hostPath: /dev/null, permissions: r}
+    - {path: /dev/gadget1, hostPath: /dev/none-such, type: b, major: 7, minor: 9, fileMode: 0600, uid: 5}
+    - {path: /dev/pipe, type: p}
+    mounts:
+    - {hostPath: tmpfs, containerPath: /t, type: tmpfs, options: [size=1m]}
+    - {hostPath: /opt, containerPath: /o, options: [ro, nosuid]}
+    hooks:
+    - {hookName: createContainer, path: /bin/one, args: [one], env: [A=1], timeout: 3}
+    - {hookName: poststop, path: /bin/two}
+    netDevices: [{hostInterfaceName: eth5, name: inside}]
+    intelRdt: {closID: gadgets, schemata: ['L3:0=f'], enableMonitoring: true}
+- name: two
+  containerEdits: {hooks: [{hookName: later, path: /bin/true}]}
+- name: three
+  containerEdits: {deviceNodes: [{path: /dev/none-such, type: c}]}
+";
+    host.text("etc/gadget.yaml", text);
+    let changes = |device: &'static str| {
+        let registry = host.registry();
+        async move { registry.changes(&[format!("vendor.example/gadget={device}")]).await }
+    };
+    let found = serde_json::to_value(changes("one").await.unwrap()).unwrap();
+    let wanted = json!({
+        "env": [["GADGETS", "all"]],
+        "groups": [44],
+        "devices": [
+            {"path": "/dev/gadget0", "access": "r", "device": {
+                "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0,
+            }},
+            {"path": "/dev/gadget1", "access": "rwm", "device": {
+                "type": "b", "major": 7, "minor": 9, "fileMode": 0o600, "uid": 5,
+            }},
+            {"path": "/dev/pipe", "access": "rwm", "device": {"type": "p", "major": 0, "minor": 0}},
+        ],
+        "mounts": [
+            {"destination": "/t", "mount": {
+                "type": "tmpfs", "source": "tmpfs", "options": ["size=1m"],
+            }},
+            {"destination": "/o", "mount": {
+                "type": "bind", "source": "/opt", "options": ["ro", "nosuid", "rbind"],
+            }},
+        ],
+        "hooks": {
+            "createContainer": [
+                {"path": "/bin/one", "args": ["one"], "env": ["A=1"], "timeout": 3},
+            ],
+            "poststop": [{"path": "/bin/two"}],
+        },
+        "net_devices": {"eth5": "inside"},
+        "rdt": {"closID": "gadgets", "schemata": ["L3:0=f"], "enableMonitoring": true},
+    });
+    assert_eq!(found, wanted);
+    for (device, hint) in [("two", "no hook \"later\""), ("three", "none-such")] {
+        let refused = changes(device).await.unwrap_err().to_string();
+        assert!(refused.contains(hint), "{refused}");
     }
 }
 

@@ -34,7 +34,7 @@ impl Containers {
         self.check_host(engine, &spec).await?;
         let image = self.image(snapshot, &spec.image).await?;
         let accounts = self.accounts(&image, &spec).await?;
-        let cdi = self.cdi_edits(engine, &spec).await?;
+        let cdi = self.cdi_edits(engine, &spec, &sandbox.document.spec.handler).await?;
         let files = self.files.ensure(sandbox).await?;
         let input = ContainerInput {
             engine,
@@ -47,6 +47,7 @@ impl Containers {
             seccomp: seccomp.as_deref(),
             accounts: accounts.as_deref(),
             cdi: cdi.as_ref(),
+            is_adjustable: false,
             image_volumes,
         };
         Ok(plan::container::plan(spec, &input)?)

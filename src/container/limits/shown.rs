@@ -33,6 +33,7 @@ pub(super) fn shown(
         cpuset_mems: list(&requested.cpuset_mems, kernel.mems.as_deref()),
         hugepage_limits: Vec::new(),
         unified: requested.unified.clone(),
+        ..requested.clone()
     };
     for setting in settings {
         let now = current(setting);

@@ -48,6 +48,31 @@ fn a_directory_and_a_file_are_shown_with_other_owners() {
     assert_eq!(owner(&source.join("file")), (7, 8));
 }
 
+/// As image volumes are mounted where the engine cannot.
+#[test]
+fn layers_of_an_image_are_found_again() {
+    let Some(ids) = ids() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let layer = |name: &str| {
+        let layer = folder.path().join("base").join(name).join("diff");
+        fs::create_dir_all(&layer).unwrap();
+        fs::write(layer.join(name), "").unwrap();
+        layer
+    };
+    let layers = [layer("top"), layer("low")];
+    for layers in [&layers[..], &layers[..1]] {
+        let (shown, target) = (folder.path().join("shown"), folder.path().join("target"));
+        crate::host::overlay::mount_layers(layers, &shown).unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let overlay = Overlay::at(&table, &shown).unwrap();
+        overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
+        assert_eq!(owner(&target.join("top")), (FIRST, FIRST));
+        assert_eq!(target.join("low").exists(), layers.len() == 2);
+        unmount(&target).unwrap();
+        crate::host::overlay::unmount(&shown).unwrap();
+    }
+}
+
 #[test]
 fn an_overlay_is_written_by_the_mapped_root() {
     let Some(ids) = ids() else { return };

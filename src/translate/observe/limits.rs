@@ -17,6 +17,8 @@ pub(super) fn limits(host: &InspectHostConfig) -> Resources {
         oom_score_adj: host.oom_score_adj,
         cpuset_cpus: host.cpuset_cpus.clone(),
         cpuset_mems: host.cpuset_mems.clone(),
+        pids_limit: host.pids_limit.max(0),
+        memory_reservation: host.memory_reservation,
         ..Resources::default()
     }
 }

@@ -70,6 +70,7 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
         cpuset_mems: cpu_list(&given.cpuset_mems).at("cpuset_mems")?,
         hugepage_limits: text::each(&given.hugepage_limits, hugepages).at("hugepage_limits")?,
         unified: unified.at("unified")?,
+        ..Resources::default()
     };
     check_swap(&read).at("unified").map(|()| read)
 }

@@ -16,6 +16,7 @@ use crate::{
         container::{ContainerLogFormat, ContainerSpec},
         document::{ContainerDocument, VERSION},
         name::container_name,
+        oci_changes::OciChanges,
         sandbox::PidMode,
         volume::ImageVolume,
     },
@@ -46,6 +47,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let name = name::checked(container_name(&spec.metadata, pod))?;
     let image_ref = image::reference(&spec, input.image);
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
+    let handler = &input.sandbox.document.spec.handler;
     let device_groups = input.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
     let document = ContainerDocument {
         version: VERSION,
@@ -55,8 +57,9 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         image_ref,
         user: identity.process.map(|user| user.with_groups(device_groups)),
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
+        is_adjustable: input.is_adjustable && input.engine.edits_runtime(handler).is_ok(),
+        cdi: input.cdi.map(|edits| edits.changes.clone()).unwrap_or_default(),
     };
-    let handler = &input.sandbox.document.spec.handler;
     let cdi_mounts = input.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
     let all = document.spec.mounts.iter().chain(cdi_mounts);
     read_only::check(all, handler, input.engine)?;
@@ -68,13 +71,14 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     body.labels = Some(labels::container(&document, pod)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
     cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
-    let edits = oci_edits::container(
-        &document.spec,
-        &document.spec.resources,
-        input.engine,
-        None, // Where it is pinned is known later.
-    );
-    oci_runtime::opt_in(&mut host, &edits, handler, input.engine);
+    let limits = &document.spec.resources;
+    // Where it is pinned, and what plugins want, is known later.
+    let edits = oci_edits::container(&document, limits, input.engine, None, &OciChanges::default());
+    // Without it, only limits are left, which are set after the start.
+    let is_edited = document.is_adjustable || !edits.is_empty();
+    if is_edited && input.engine.edits_runtime(handler).is_ok() {
+        oci_runtime::use_ours(&mut host);
+    }
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }

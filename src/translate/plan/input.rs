@@ -53,6 +53,8 @@ pub struct ContainerInput<'a> {
     pub accounts: Option<&'a Accounts>,
     /// What its CDI devices come to; none where the engine reads their specification itself.
     pub cdi: Option<&'a CdiEdits>,
+    /// NRI plugins may change it before its start.
+    pub is_adjustable: bool,
     /// The prepared image mounts, in the order of the specification.
     pub image_volumes: &'a [ImageVolume],
 }

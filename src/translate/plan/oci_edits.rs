@@ -11,8 +11,10 @@ use super::{
 };
 use crate::model::{
     container::{ContainerSpec, Mount},
-    engine::EngineInfo,
-    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace, VERSION},
+    document::ContainerDocument,
+    engine::{ApiVersion, EngineInfo},
+    oci_changes::OciChanges,
+    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace},
     resources::Resources,
     sandbox::SandboxSpec,
     user_namespace::IdMappings,
@@ -30,27 +32,32 @@ pub struct Pins {
 /// The changes of a pause.
 pub fn sandbox(spec: &SandboxSpec, pins: Pins) -> OciEdits {
     let Some(mappings) = spec.namespaces.users else {
-        return OciEdits { network_namespace: pins.network, ..none() };
+        let edits = OciEdits { network_namespace: pins.network, ..OciEdits::default() };
+        return edits.versioned();
     };
     OciEdits {
         user_namespace: Some(UserNamespace { path: pins.user, mappings }),
         network_namespace: pins.network,
         mounts: POD_FILES.map(|file| mapped(file, mappings)).into(),
-        ..none()
+        ..OciEdits::default()
     }
+    .versioned()
 }
 
-/// The changes of a workload with these limits.
+/// The changes of a workload with these limits; `adjusted` is what NRI plugins want.
 pub fn container(
-    spec: &ContainerSpec,
+    document: &ContainerDocument,
     limits: &Resources,
     engine: &EngineInfo,
     user_pin: Option<PathBuf>,
+    adjusted: &OciChanges,
 ) -> OciEdits {
-    let mut edits = none();
+    let spec = &document.spec;
+    let mut edits = OciEdits::default();
     let ambient = spec.security.capabilities.ambient.iter();
     edits.ambient_capabilities = ambient.map(|name| format!("CAP_{name}")).collect();
-    edits.mounts = spec.mounts.iter().filter_map(|mount| stated(mount, spec.users)).collect();
+    let of_mount = |mount: &Mount| stated(mount, spec.users, engine);
+    edits.mounts = spec.mounts.iter().filter_map(of_mount).collect();
     if let Some(mappings) = spec.users {
         edits.user_namespace = Some(UserNamespace { path: user_pin, mappings });
         let is_taken =
@@ -60,16 +67,22 @@ pub fn container(
         edits.bound_devices = moved_devices(spec);
     }
     limit(&mut edits, limits, engine);
-    edits
+    edits.changes = document.cdi.clone().with(adjusted.clone());
+    edits.versioned()
 }
 
 /// What the request says about a mount. An image has its owners mapped with the pod's users: kubelet
 /// says nothing about it.
-fn stated(mount: &Mount, users: Option<IdMappings>) -> Option<MountEdit> {
+fn stated(mount: &Mount, users: Option<IdMappings>, engine: &EngineInfo) -> Option<MountEdit> {
     let of_pod = users.filter(|_| mount.image.is_some());
+    let is_recursive = mount.recursive_read_only && mount.image.is_none();
+    // Newer engines have a field for it.
+    let recursive = is_recursive && engine.api < ApiVersion::RECURSIVE_READ_ONLY;
+    let mut options = mount.options.clone();
+    options.extend(recursive.then(|| "rro".to_owned()));
     let edit = MountEdit {
         destination: mount.container_path.clone(),
-        options: mount.options.clone(),
+        options,
         id_mappings: mount.id_mappings.or(of_pod),
         is_id_mapping_optional: mount.id_mappings.is_none() && of_pod.is_some(),
     };
@@ -116,8 +129,4 @@ fn limit(edits: &mut OciEdits, limits: &Resources, engine: &EngineInfo) {
             CgroupLimit::HugepageReservations(_) => {}
         }
     }
-}
-
-fn none() -> OciEdits {
-    OciEdits { version: VERSION, ..OciEdits::default() }
 }

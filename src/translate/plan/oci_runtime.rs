@@ -7,7 +7,7 @@ use crate::{
         document::SandboxDocument,
         engine::EngineInfo,
         network::NetworkMode,
-        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+        oci_edits::{REQUIRED, RUNTIME},
     },
     wire::docker::HostConfig,
 };
@@ -52,14 +52,6 @@ pub(super) fn check_container(
         Some(field) => engine
             .edits_runtime(handler)
             .map_err(|reason| PlanError::NeedsRuntime { field, reason }),
-    }
-}
-
-/// Has the engine run a container with our runtime, where it has something to change and the engine
-/// has it. Without it, only limits are left, which are set after the start.
-pub(super) fn opt_in(host: &mut HostConfig, edits: &OciEdits, handler: &str, engine: &EngineInfo) {
-    if !edits.is_empty() && engine.edits_runtime(handler).is_ok() {
-        use_ours(host);
     }
 }
 

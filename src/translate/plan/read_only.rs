@@ -21,10 +21,14 @@ pub(super) fn check<'a>(
     mounts.into_iter().filter(recursive).try_for_each(|mount| {
         let target = mount.container_path.clone();
         let unsupported = |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
-        if engine.api < ApiVersion::RECURSIVE_READ_ONLY {
-            return Err(unsupported("the engine is older than 25.0"));
+        if engine.api < ApiVersion::RECURSIVE_READ_ONLY && !engine.edits_read_only(handler) {
+            return Err(unsupported(
+                "the engine is older than 25.0; with 24.0, `dockbridge setup` adds the runtime that can",
+            ));
         }
-        if !engine.recursive_read_only(runtime(handler, engine)) {
+        if engine.api >= ApiVersion::RECURSIVE_READ_ONLY
+            && !engine.recursive_read_only(runtime(handler, engine))
+        {
             return Err(unsupported("the kernel or the OCI runtime cannot do it"));
         }
         let needs = match (mount.propagation, mount.readonly) {

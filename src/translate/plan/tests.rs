@@ -53,8 +53,10 @@ fn recorded_specs_are_planned_as_recorded() {
                     let mut recorded = recorded(&plan.name, &plan.body, &plan.directories);
                     recorded["image_ref"] = json!(plan.document.image_ref);
                     recorded["user"] = json!(plan.document.user);
-                    let (spec, pin) = (&plan.document.spec, Some("/p/u".into()));
-                    let edits = oci_edits::container(spec, &spec.resources, &input.engine(), pin);
+                    let (document, pin) = (&plan.document, Some("/p/u".into()));
+                    let (limits, engine) = (&document.spec.resources, input.engine());
+                    let none = Default::default();
+                    let edits = oci_edits::container(document, limits, &engine, pin, &none);
                     add_edits(&mut recorded, &edits);
                     recorded
                 })
@@ -153,6 +155,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
         seccomp: None,
         accounts: None,
         cdi: None,
+        is_adjustable: false,
         image_volumes: &[],
     };
     let plan = container::plan(workload(), &input).unwrap();

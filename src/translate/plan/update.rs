@@ -51,6 +51,8 @@ pub fn update(
         memory_swap: swap.map(|swap| together(swap, engine)).filter(|_| memory),
         cpuset_cpus: listed(&requested.cpuset_cpus),
         cpuset_mems: listed(&requested.cpuset_mems),
+        pids_limit: stated(requested.pids_limit),
+        memory_reservation: stated(requested.memory_reservation),
         ..ContainerUpdateBody::default()
     };
     let call = (body != ContainerUpdateBody::default()).then_some(UpdateCall { body });
@@ -79,6 +81,11 @@ impl UpdateCall {
                 memory_swap: swap.map(|swap| together(swap, engine)),
                 cpuset_cpus: list(&set.cpuset_cpus, &before.cpuset_cpus, &current.cpus),
                 cpuset_mems: list(&set.cpuset_mems, &before.cpuset_mems, &current.mems),
+                pids_limit: back(set.pids_limit, before.pids_limit, UNLIMITED),
+                // Without one it cannot be sent: the engine takes 0 for no change.
+                memory_reservation: set
+                    .memory_reservation
+                    .and_then(|_| stated(before.memory_reservation)),
                 ..ContainerUpdateBody::default()
             },
         }

@@ -49,6 +49,7 @@ pub(super) struct TestInput {
     pub(super) image_user: String,
     /// The engine has our OCI runtime.
     pub(super) oci_runtime: bool,
+    pub(super) is_adjustable: bool,
     pub(super) storage_driver: String,
     /// The image's files; none where it could not be looked into.
     pub(super) accounts: Option<AccountFiles>,
@@ -102,6 +103,7 @@ impl Default for TestInput {
             image_volumes: Vec::new(),
             image_user: String::new(),
             oci_runtime: false,
+            is_adjustable: false,
             storage_driver: "overlay2".to_owned(),
             accounts: Some(AccountFiles::default()),
         }
@@ -175,6 +177,7 @@ impl TestInput {
                 seccomp: self.seccomp.as_deref(),
                 accounts: accounts.as_ref(),
                 cdi: self.cdi.as_ref(),
+                is_adjustable: self.is_adjustable,
                 image_volumes: &volumes,
             },
         )

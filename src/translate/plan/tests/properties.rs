@@ -89,6 +89,7 @@ fn input() -> impl Strategy<Value = TestInput> {
             linked_log: files,
             cdi: None,
             image_volumes: Vec::new(),
+            is_adjustable: all,
             oci_runtime: false,
             storage_driver: "overlay2".to_owned(),
             image_user: String::new(),

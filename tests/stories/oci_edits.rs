@@ -1,0 +1,128 @@
+//! What CDI devices and NRI plugins may ask of `dockbridge-runtime`: each kind arrives in a container of
+//! the engine, in commands too, and is there again after a restart.
+
+use std::fs;
+
+use dockbridge::{
+    model::oci_edits::{OciEdits, REQUIRED, RUNTIME},
+    oci_runtime::directory::EditsDirectory,
+};
+use serde_json::{Value, json};
+
+use crate::skips::{Lack, skip};
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq},
+    stage::Stage,
+    world::World,
+};
+
+pub(crate) async fn arrive(world: World) -> Outcome {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(());
+    }
+    let stage = Stage::cni(&world, "edits").await?;
+    let note = format!("{REQUIRED}=1");
+    let create = ["create", "--runtime", RUNTIME, "--annotation", &note, "-e", "A=0", "-e", "B=0"];
+    let words = [&create[..], &["--cgroup-parent", &world.cgroup, &world.image, "sleep", "600"]];
+    let id = stage.engine.docker(&words.concat()).await?;
+    let edits =
+        OciEdits { changes: serde_json::from_value(changes(&stage)?)?, ..Default::default() };
+    let directory = EditsDirectory::default();
+    directory.write(&id, &edits.versioned())?;
+
+    for attempt in ["start", "restart"] {
+        stage.engine.docker(&[attempt, &id]).await?;
+        has_all(&stage, &id, attempt).await?;
+    }
+    stage.engine.docker(&["rm", "-f", &id]).await?;
+    for hook in HOOKS {
+        ensure!(stage.folders.shared.join(hook).exists(), "the hook {hook} was not run");
+    }
+    let state = fs::read_to_string(stage.folders.shared.join("createRuntime"))?;
+    let state: Value = serde_json::from_str(&state)?;
+    ensure_eq!(state["annotations"]["plugin"], "yes");
+    directory.remove(&id)?;
+    stage.leaves_nothing().await
+}
+
+/// One of each kind that the runtimes of all engines know.
+fn changes(stage: &Stage) -> Outcome<Value> {
+    let shared = &stage.folders.shared;
+    let hosts = shared.join("hosts");
+    fs::write(&hosts, "the plugin's\n")?;
+    let hook = |name: &str| {
+        let file = shared.join(name).display().to_string();
+        json!([{"path": "/bin/sh", "args": ["sh", "-c", format!("cat >{file}")], "timeout": 20}])
+    };
+    let mut hooks: Value = HOOKS.iter().map(|name| (*name, hook(name))).collect();
+    // It runs in the container.
+    hooks["startContainer"] =
+        json!([{"path": "/bin/touch", "args": ["touch", "/dev/shm/started"]}]);
+    Ok(json!({
+        "args": ["sleep", "700"],
+        "env": [["A", "1"], ["B", null], ["C", "with = sign"]],
+        "groups": [4242],
+        "annotations": {"plugin": "yes"},
+        "hooks": hooks,
+        "mounts": [
+            {"destination": "/t", "mount": {
+                "type": "tmpfs", "source": "tmpfs", "options": ["size=64k", "noexec"],
+            }},
+            {"destination": "/etc/hosts", "mount": {
+                "type": "bind", "source": hosts, "options": ["bind", "ro"],
+            }},
+            {"destination": "/dev/mqueue", "mount": null},
+        ],
+        "devices": [{"path": "/dev/gadget", "access": "rw", "device": {
+            "type": "c", "major": 1, "minor": 7, "fileMode": 0o640, "uid": 5, "gid": 6,
+        }}],
+        "device_rules": [{"allow": false, "type": "c", "major": 1, "minor": 5, "access": "rw"}],
+        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 99, "soft": 77}],
+        "sysctls": {"kernel.shm_rmid_forced": "1"},
+        "namespaces": {"cgroup": ""},
+        "oom_score_adj": 123,
+        "io_priority": {"class": "IOPRIO_CLASS_BE", "priority": 3},
+        "scheduler": {"policy": "SCHED_BATCH"},
+        "seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+            {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 17},
+        ]},
+    }))
+}
+
+async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {
+    for (line, said) in [
+        ("tr '\\0' ' ' </proc/1/cmdline", "sleep 700"),
+        ("tr '\\0' '\\n' </proc/1/environ | grep '^[ABC]='", "A=1\nC=with = sign"),
+        ("env | grep '^[ABC]='", "A=1\nC=with = sign"),
+        ("grep -c 4242 /proc/1/status", "1"),
+        ("id -G | grep -c 4242", "1"),
+        ("grep -c ' /t tmpfs .*noexec.*size=64k' /proc/mounts", "1"),
+        ("cat /etc/hosts", "the plugin's"),
+        ("grep -c mqueue /proc/mounts", "0"),
+        ("stat -c '%t:%T %a %u:%g' /dev/gadget", "1:7 640 5:6"),
+        ("(echo x >/dev/gadget) 2>&1 | grep -c 'No space left'", "1"),
+        ("(cat /dev/zero | head -c 1) 2>&1 | grep -c 'not permitted'", "1"),
+        ("grep -c 'open files *77 *99' /proc/1/limits", "1"),
+        ("cat /proc/sys/kernel/shm_rmid_forced", "1"),
+        ("cat /proc/1/oom_score_adj", "123"),
+        ("mkdir /new 2>&1 | grep -c 'File exists'", "1"),
+        ("ls /dev/shm/started", "/dev/shm/started"),
+    ] {
+        let line = format!("{line} || true");
+        let found = stage.engine.inside(id, &line).await?;
+        ensure_eq!(found.trim(), said, "{attempt}: {line}");
+    }
+    let inside = stage.engine.inside(id, "readlink /proc/1/ns/cgroup").await?;
+    ensure!(inside != fs::read_link("/proc/1/ns/cgroup")?.display().to_string(), "{inside}");
+    if !NO_SCHEDULER.contains(&stage.world.engine.as_str()) {
+        // The policy, 3, is field 41; the name in field 2 has no blank.
+        let policy = stage.engine.inside(id, "cut -d ' ' -f 41 /proc/1/stat").await?;
+        ensure_eq!(policy, "3", "the scheduler's policy");
+    }
+    Ok(())
+}
+
+const HOOKS: [&str; 5] = ["prestart", "createRuntime", "createContainer", "poststart", "poststop"];
+/// Their runc, 1.1, ignores the scheduler and the priority.
+const NO_SCHEDULER: [&str; 2] = ["bookworm", "trixie"];
