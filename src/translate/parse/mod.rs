@@ -3,6 +3,7 @@
 //! A refusal always names the field as the interface spells it. What is well formed but not
 //! expressible on an engine is refused as such, never dropped silently.
 
+pub mod adjustment;
 mod cdi;
 pub mod container;
 pub mod error;

@@ -5,6 +5,7 @@
 //! it. Start with [`container::plan`] and [`sandbox::plan`]; each file holds one topic of the body,
 //! such as [`cgroup_files`], [`identity`], `mounts` or `security_options`.
 
+pub mod adjustment;
 mod capabilities;
 mod cdi;
 pub mod cgroup_files;

@@ -1,0 +1,293 @@
+//! The answers of several plugins about a new container, merged into one in the order of the plugins.
+//!
+//! A key with a `-` before it removes what is there; with a value of that key beside it, it is replaced,
+//! also where another plugin has set it. Any other field that two plugins set is a conflict.
+
+use std::{collections::BTreeMap, mem};
+
+use super::{
+    owners::{Claims, Conflict, Owners, REMOVED},
+    resources::{lay, put, put_text},
+    updates::Updates,
+};
+use crate::wire::nri::{self, Field};
+
+/// The answers so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Merge {
+    original: nri::Container,
+    owners: Owners,
+    updates: Updates,
+    annotations: Entries<String>,
+    mounts: Entries<nri::Mount>,
+    env: Entries<String>,
+    devices: Entries<nri::LinuxDevice>,
+    namespaces: Entries<nri::LinuxNamespace>,
+    sysctls: Entries<String>,
+    net_devices: Entries<nri::LinuxNetDevice>,
+    rlimits: Entries<nri::PosixRlimit>,
+    /// The fields without keys.
+    whole: nri::ContainerAdjustment,
+}
+
+/// By key, in order; none is removed.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Entries<T>(Vec<(String, Option<T>)>);
+
+impl Merge {
+    /// Of a container that no plugin has changed yet.
+    pub fn new(container: nri::Container) -> Self {
+        Self { original: container, ..Self::default() }
+    }
+
+    /// Adds the answer of a plugin.
+    ///
+    /// # Errors
+    /// Another plugin set the same field.
+    pub fn add(
+        &mut self,
+        plugin: &str,
+        answer: &nri::CreateContainerResponse,
+    ) -> Result<(), Conflict> {
+        if let Some(asked) = &answer.adjust {
+            let (mut owners, id) = (mem::take(&mut self.owners), self.original.id.clone());
+            let added = self.adjust(&mut owners.claims(&id, plugin), asked);
+            self.owners = owners;
+            added?;
+        }
+        self.updates.add(&mut self.owners, plugin, &answer.update)
+    }
+
+    /// Who set what.
+    pub const fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// What plugins ask of other containers.
+    pub const fn updates(&self) -> &Updates {
+        &self.updates
+    }
+
+    /// The container as the plugins so far have made it: what the next one is asked about.
+    pub fn container(&self) -> nri::Container {
+        let mut shown = self.original.clone();
+        apply_map(&mut shown.annotations, &self.annotations);
+        apply(&mut shown.mounts, &self.mounts, |mount| mount.destination.clone());
+        apply(&mut shown.rlimits, &self.rlimits, |limit| limit.r#type.clone());
+        for (name, value) in &self.env.0 {
+            shown.env.retain(|text| text.split('=').next() != Some(name.as_str()));
+            shown.env.extend(value.as_ref().map(|value| format!("{name}={value}")));
+        }
+        if !self.whole.args.is_empty() {
+            shown.args.clone_from(&self.whole.args);
+        }
+        shown.cdi_devices.extend_from_slice(&self.whole.cdi_devices);
+        if let Some(hooks) = &self.whole.hooks {
+            add_hooks(shown.hooks.get_or_insert_default(), hooks);
+        }
+        self.apply_linux(shown.linux.get_or_insert_default());
+        shown
+    }
+
+    /// The merged answer.
+    pub fn adjustment(&self) -> nri::ContainerAdjustment {
+        let mut all = self.whole.clone();
+        all.annotations = marked_map(&self.annotations);
+        all.mounts =
+            marked(&self.mounts, |destination| nri::Mount { destination, ..Default::default() });
+        let env = self.env.0.iter().map(|(name, value)| nri::KeyValue {
+            key: if value.is_some() { name.clone() } else { format!("{REMOVED}{name}") },
+            value: value.clone().unwrap_or_default(),
+        });
+        all.env = env.collect();
+        all.rlimits = self.rlimits.0.iter().filter_map(|(_, limit)| limit.clone()).collect();
+        let mut linux = all.linux.take().unwrap_or_default();
+        linux.devices =
+            marked(&self.devices, |path| nri::LinuxDevice { path, ..Default::default() });
+        linux.namespaces =
+            marked(&self.namespaces, |r#type| nri::LinuxNamespace { r#type, ..Default::default() });
+        linux.sysctl = marked_map(&self.sysctls);
+        linux.net_devices = marked_map(&self.net_devices);
+        all.linux = (linux != nri::LinuxContainerAdjustment::default()).then_some(linux);
+        all
+    }
+
+    fn adjust(
+        &mut self,
+        claims: &mut Claims<'_>,
+        asked: &nri::ContainerAdjustment,
+    ) -> Result<(), Conflict> {
+        let annotations = asked.annotations.clone();
+        combine(claims, Field::Annotations, &mut self.annotations, annotations)?;
+        let mounts = asked.mounts.iter().map(|it| (it.destination.clone(), it.clone()));
+        combine(claims, Field::Mounts, &mut self.mounts, mounts)?;
+        let env = asked.env.iter().map(|it| (it.key.clone(), it.value.clone()));
+        combine(claims, Field::Env, &mut self.env, env)?;
+        let rlimits = asked.rlimits.iter().map(|it| (it.r#type.clone(), it.clone()));
+        combine(claims, Field::Rlimits, &mut self.rlimits, rlimits)?;
+        self.adjust_args(claims, &asked.args)?;
+        if let Some(hooks) = asked.hooks.as_ref().filter(|it| **it != nri::Hooks::default()) {
+            claims.share(Field::OciHooks);
+            add_hooks(self.whole.hooks.get_or_insert_default(), hooks);
+        }
+        for device in &asked.cdi_devices {
+            claims.claim(Field::CdiDevices, &device.name)?;
+            if !self.whole.cdi_devices.contains(device) {
+                self.whole.cdi_devices.push(device.clone());
+            }
+        }
+        asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
+    }
+
+    /// An empty first word allows to replace what another plugin has set.
+    fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Conflict> {
+        let Some((first, rest)) = asked.split_first() else { return Ok(()) };
+        if first.is_empty() {
+            claims.clear(Field::Args, "");
+        }
+        claims.claim(Field::Args, "")?;
+        self.whole.args = if first.is_empty() { rest.to_vec() } else { asked.to_vec() };
+        Ok(())
+    }
+
+    fn adjust_linux(
+        &mut self,
+        claims: &mut Claims<'_>,
+        asked: &nri::LinuxContainerAdjustment,
+    ) -> Result<(), Conflict> {
+        let devices = asked.devices.iter().map(|it| (it.path.clone(), it.clone()));
+        combine(claims, Field::Devices, &mut self.devices, devices)?;
+        let namespaces = asked.namespaces.iter().map(|it| (it.r#type.clone(), it.clone()));
+        combine(claims, Field::Namespace, &mut self.namespaces, namespaces)?;
+        combine(claims, Field::Sysctl, &mut self.sysctls, asked.sysctl.clone())?;
+        let net_devices = asked.net_devices.clone();
+        combine(claims, Field::LinuxNetDevices, &mut self.net_devices, net_devices)?;
+        let over = self.whole.linux.get_or_insert_default();
+        if let Some(rdt) = &asked.rdt {
+            adjust_rdt(claims, over.rdt.get_or_insert_default(), rdt)?;
+        }
+        if let Some(resources) = &asked.resources {
+            lay(over.resources.get_or_insert_default(), resources, claims)?;
+        }
+        put_text(&mut over.cgroups_path, &asked.cgroups_path, Field::CgroupsPath, claims)?;
+        put(&mut over.oom_score_adj, asked.oom_score_adj.as_ref(), Field::OomScoreAdj, claims)?;
+        put(&mut over.io_priority, asked.io_priority.as_ref(), Field::IoPriority, claims)?;
+        put(&mut over.scheduler, asked.scheduler.as_ref(), Field::LinuxSched, claims)?;
+        put(&mut over.memory_policy, asked.memory_policy.as_ref(), Field::MemoryPolicy, claims)?;
+        let seccomp = asked.seccomp_policy.as_ref();
+        put(&mut over.seccomp_policy, seccomp, Field::SeccompPolicy, claims)
+    }
+
+    fn apply_linux(&self, shown: &mut nri::LinuxContainer) {
+        apply(&mut shown.devices, &self.devices, |device| device.path.clone());
+        apply(&mut shown.namespaces, &self.namespaces, |namespace| namespace.r#type.clone());
+        apply_map(&mut shown.sysctl, &self.sysctls);
+        apply_map(&mut shown.net_devices, &self.net_devices);
+        let Some(whole) = &self.whole.linux else { return };
+        if let Some(resources) = &whole.resources {
+            // Nobody objects.
+            let mut nobody = Owners::default();
+            let over = shown.resources.get_or_insert_default();
+            let _ = lay(over, resources, &mut nobody.claims("", ""));
+        }
+        if !whole.cgroups_path.is_empty() {
+            shown.cgroups_path.clone_from(&whole.cgroups_path);
+        }
+        shown.oom_score_adj = whole.oom_score_adj.or(shown.oom_score_adj);
+        shown.io_priority = whole.io_priority.or(shown.io_priority);
+        if whole.scheduler.is_some() {
+            shown.scheduler.clone_from(&whole.scheduler);
+        }
+        if whole.seccomp_policy.is_some() {
+            shown.seccomp_policy.clone_from(&whole.seccomp_policy);
+        }
+        if let Some(rdt) = &whole.rdt {
+            let rdt = nri::LinuxRdt { remove: false, ..rdt.clone() };
+            shown.rdt = Some(rdt).filter(|rdt| *rdt != nri::LinuxRdt::default());
+        }
+    }
+}
+
+/// What one plugin asks for, by keys.
+fn combine<T: Clone>(
+    claims: &mut Claims<'_>,
+    field: Field,
+    merged: &mut Entries<T>,
+    asked: impl IntoIterator<Item = (String, T)>,
+) -> Result<(), Conflict> {
+    let mut set = Vec::new();
+    for (key, value) in asked {
+        let Some(removed) = key.strip_prefix(REMOVED) else {
+            set.push((key, value));
+            continue;
+        };
+        if merged.0.iter().any(|(known, value)| known == removed && value.is_some()) {
+            claims.clear(field, removed);
+        }
+        merged.0.retain(|(known, _)| known != removed);
+        merged.0.push((removed.to_owned(), None));
+    }
+    for (key, value) in set {
+        claims.claim(field, &key)?;
+        merged.0.retain(|(known, _)| *known != key);
+        merged.0.push((key, Some(value)));
+    }
+    Ok(())
+}
+
+fn adjust_rdt(
+    claims: &mut Claims<'_>,
+    over: &mut nri::LinuxRdt,
+    asked: &nri::LinuxRdt,
+) -> Result<(), Conflict> {
+    if asked.remove {
+        for field in [Field::RdtClosId, Field::RdtSchemata, Field::RdtEnableMonitoring] {
+            claims.clear(field, "");
+        }
+        *over = nri::LinuxRdt { remove: true, ..nri::LinuxRdt::default() };
+    }
+    put(&mut over.clos_id, asked.clos_id.as_ref(), Field::RdtClosId, claims)?;
+    put(&mut over.schemata, asked.schemata.as_ref(), Field::RdtSchemata, claims)?;
+    let monitoring = asked.enable_monitoring.as_ref();
+    put(&mut over.enable_monitoring, monitoring, Field::RdtEnableMonitoring, claims)
+}
+
+fn add_hooks(hooks: &mut nri::Hooks, added: &nri::Hooks) {
+    hooks.prestart.extend_from_slice(&added.prestart);
+    hooks.create_runtime.extend_from_slice(&added.create_runtime);
+    hooks.create_container.extend_from_slice(&added.create_container);
+    hooks.start_container.extend_from_slice(&added.start_container);
+    hooks.poststart.extend_from_slice(&added.poststart);
+    hooks.poststop.extend_from_slice(&added.poststop);
+}
+
+fn apply<T: Clone>(list: &mut Vec<T>, entries: &Entries<T>, key_of: impl Fn(&T) -> String) {
+    for (key, value) in &entries.0 {
+        list.retain(|known| key_of(known) != *key);
+        list.extend(value.clone());
+    }
+}
+
+fn apply_map<T: Clone>(map: &mut BTreeMap<String, T>, entries: &Entries<T>) {
+    for (key, value) in &entries.0 {
+        match value {
+            Some(value) => drop(map.insert(key.clone(), value.clone())),
+            None => drop(map.remove(key)),
+        }
+    }
+}
+
+fn marked<T: Clone>(entries: &Entries<T>, removal: impl Fn(String) -> T) -> Vec<T> {
+    let one = |(key, value): &(String, Option<T>)| {
+        value.clone().unwrap_or_else(|| removal(format!("{REMOVED}{key}")))
+    };
+    entries.0.iter().map(one).collect()
+}
+
+fn marked_map<T: Clone + Default>(entries: &Entries<T>) -> BTreeMap<String, T> {
+    let one = |(key, value): &(String, Option<T>)| match value {
+        Some(value) => (key.clone(), value.clone()),
+        None => (format!("{REMOVED}{key}"), T::default()),
+    };
+    entries.0.iter().map(one).collect()
+}

@@ -1,0 +1,9 @@
+//! What NRI plugins ask for: the answers of several plugins merged into one. Start with [`merge::Merge`].
+
+pub mod merge;
+pub mod owners;
+mod resources;
+pub mod updates;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Which plugin set which field of a container: two plugins must not set the same one.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::wire::nri::{self, Field};
+
+/// Two plugins want different things.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("NRI plugins {first} and {second} both set {field} of container {container}")]
+pub struct Conflict {
+    /// The plugin that was asked first.
+    pub first: String,
+    /// The other.
+    pub second: String,
+    /// The field, as the interface spells it.
+    pub field: String,
+    /// Id of the container.
+    pub container: String,
+}
+
+/// The owners of fields, of all containers of one event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Owners(nri::OwningPlugins);
+
+impl Owners {
+    /// As validating plugins are told.
+    pub const fn wire(&self) -> &nri::OwningPlugins {
+        &self.0
+    }
+
+    /// The fields of a container, as the interface spells them, and their owners.
+    pub fn of(&self, container: &str) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        let Some(fields) = self.0.owners.get(container) else { return all };
+        let mut add = |field: i32, key: &str, owner: &str| {
+            let owner = owner.strip_prefix(REMOVED).unwrap_or(owner);
+            all.insert(name(field, key), owner.to_owned());
+        };
+        for (field, owner) in &fields.simple {
+            add(*field, "", owner);
+        }
+        for (field, keys) in &fields.compound {
+            for (key, owner) in &keys.owners {
+                add(*field, key, owner);
+            }
+        }
+        all
+    }
+
+    /// Claims of a plugin.
+    pub(super) const fn claims<'a>(
+        &'a mut self,
+        container: &'a str,
+        plugin: &'a str,
+    ) -> Claims<'a> {
+        Claims { owners: self, container, plugin }
+    }
+}
+
+/// What one plugin does to one container.
+pub(super) struct Claims<'a> {
+    owners: &'a mut Owners,
+    container: &'a str,
+    plugin: &'a str,
+}
+
+impl Claims<'_> {
+    /// The plugin sets a field, or an entry of it. It may replace what it removed itself.
+    pub(super) fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
+        let plugin = self.plugin;
+        let owner = self.owner(field, key);
+        let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
+        if other.is_empty() || other == plugin {
+            plugin.clone_into(owner);
+            return Ok(());
+        }
+        Err(Conflict {
+            first: other.to_owned(),
+            second: plugin.to_owned(),
+            field: name(field.into(), key),
+            container: self.container.to_owned(),
+        })
+    }
+
+    /// The plugin removes what another has set.
+    pub(super) fn clear(&mut self, field: Field, key: &str) {
+        let plugin = self.plugin;
+        *self.owner(field, key) = format!("{REMOVED}{plugin}");
+    }
+
+    /// Several plugins may add to it.
+    pub(super) fn share(&mut self, field: Field) {
+        let plugin = self.plugin;
+        let owner = self.owner(field, "");
+        if !owner.is_empty() {
+            owner.push(',');
+        }
+        owner.push_str(plugin);
+    }
+
+    fn owner(&mut self, field: Field, key: &str) -> &mut String {
+        let fields = self.owners.0.owners.entry(self.container.to_owned()).or_default();
+        if key.is_empty() {
+            return fields.simple.entry(field.into()).or_default();
+        }
+        let keys = fields.compound.entry(field.into()).or_default();
+        keys.owners.entry(key.to_owned()).or_default()
+    }
+}
+
+/// The field as the interface spells it.
+fn name(field: i32, key: &str) -> String {
+    let name = Field::try_from(field).map_or("?", |field| match field {
+        Field::None => "?",
+        Field::Annotations => "annotations",
+        Field::Mounts => "mounts",
+        Field::OciHooks => "hooks",
+        Field::Devices => "linux.devices",
+        Field::CdiDevices => "CDI_devices",
+        Field::Env => "env",
+        Field::Args => "args",
+        Field::MemLimit => "linux.resources.memory.limit",
+        Field::MemReservation => "linux.resources.memory.reservation",
+        Field::MemSwapLimit => "linux.resources.memory.swap",
+        Field::MemKernelLimit => "linux.resources.memory.kernel",
+        Field::MemTcpLimit => "linux.resources.memory.kernel_tcp",
+        Field::MemSwappiness => "linux.resources.memory.swappiness",
+        Field::MemDisableOomKiller => "linux.resources.memory.disable_oom_killer",
+        Field::MemUseHierarchy => "linux.resources.memory.use_hierarchy",
+        Field::CpuShares => "linux.resources.cpu.shares",
+        Field::CpuQuota => "linux.resources.cpu.quota",
+        Field::CpuPeriod => "linux.resources.cpu.period",
+        Field::CpuRealtimeRuntime => "linux.resources.cpu.realtime_runtime",
+        Field::CpuRealtimePeriod => "linux.resources.cpu.realtime_period",
+        Field::CpuSetCpUs => "linux.resources.cpu.cpus",
+        Field::CpuSetMems => "linux.resources.cpu.mems",
+        Field::PidsLimit => "linux.resources.pids",
+        Field::HugepageLimits => "linux.resources.hugepage_limits",
+        Field::BlockioClass => "linux.resources.blockio_class",
+        Field::RdtClass => "linux.resources.rdt_class",
+        Field::CgroupsUnified => "linux.resources.unified",
+        Field::CgroupsPath => "linux.cgroups_path",
+        Field::OomScoreAdj => "linux.oom_score_adj",
+        Field::Rlimits => "rlimits",
+        Field::IoPriority => "linux.io_priority",
+        Field::SeccompPolicy => "linux.seccomp_policy",
+        Field::Namespace => "linux.namespaces",
+        Field::Sysctl => "linux.sysctl",
+        Field::LinuxNetDevices => "linux.net_devices",
+        Field::LinuxSched => "linux.scheduler",
+        Field::RdtClosId => "linux.rdt.clos_id",
+        Field::RdtSchemata => "linux.rdt.schemata",
+        Field::RdtEnableMonitoring => "linux.rdt.enable_monitoring",
+        Field::MemoryPolicy => "linux.memory_policy",
+    });
+    if key.is_empty() { name.to_owned() } else { format!("{name}[{key}]") }
+}
+
+/// Before the name of a plugin that removed something, and before a key that is removed.
+pub(super) const REMOVED: char = '-';

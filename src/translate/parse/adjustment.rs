@@ -1,0 +1,292 @@
+//! Reads the merged answer of all plugins: limits for an update of the container, and the rest in the
+//! words of the OCI runtime.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::{error::ParseError, nri::limits};
+use crate::{
+    model::{
+        adjustment::Adjustment,
+        oci_changes::{
+            CpuChange, DeviceChange, DeviceRule, Hook, Hooks, IoPriority, MemoryChange,
+            MemoryPolicy, MountChange, OciChanges, OciDevice, OciMount, RdtChange, Rlimit,
+            Scheduler, Seccomp, SyscallArgument, SyscallRule,
+        },
+        resources::Resources,
+    },
+    wire::nri,
+};
+
+/// Plugins ask for what no container can have.
+#[derive(Debug, Error)]
+pub enum AdjustmentError {
+    /// A limit out of range.
+    #[error("NRI plugins set limits that no container can have")]
+    Limits(#[from] ParseError),
+    /// What is not known here.
+    #[error("NRI plugin {plugin}: {field}: {reason}")]
+    Unsupported {
+        /// Who asks for it.
+        plugin: String,
+        /// The field, as the interface spells it.
+        field: &'static str,
+        /// Why it is not done.
+        reason: &'static str,
+    },
+}
+
+/// Reads the answer, whose fields belong to `owners`.
+///
+/// # Errors
+/// A limit is out of range, or something is asked for that is not known here.
+pub fn adjustment(
+    given: &nri::ContainerAdjustment,
+    owners: BTreeMap<String, String>,
+) -> Result<Adjustment, AdjustmentError> {
+    let mut changes = OciChanges {
+        args: given.args.clone(),
+        env: given.env.iter().map(|pair| entry(&pair.key, pair.value.clone())).collect(),
+        annotations: given
+            .annotations
+            .iter()
+            .map(|(key, value)| entry(key, value.clone()))
+            .collect(),
+        hooks: given.hooks.as_ref().map(hooks).unwrap_or_default(),
+        mounts: given.mounts.iter().map(mount).collect(),
+        rlimits: given.rlimits.iter().map(rlimit).collect(),
+        ..OciChanges::default()
+    };
+    let mut resources = Resources::default();
+    if let Some(linux) = &given.linux {
+        change_linux(&mut changes, linux);
+        if let Some(given) = &linux.resources {
+            resources = update(given)?;
+            check_classes(given, &owners)?;
+            change_resources(&mut changes, given);
+        }
+        match linux.oom_score_adj.map(|score| score.value) {
+            // An update takes it for "not set".
+            Some(0) => changes.oom_score_adj = Some(0),
+            Some(score) => resources.oom_score_adj = score,
+            None => {}
+        }
+    }
+    let cdi_devices = given.cdi_devices.iter().map(|device| device.name.clone()).collect();
+    Ok(Adjustment { resources, cdi_devices, changes, owners })
+}
+
+/// Reads limits for an update of a container: those of [`limits`], and those that CRI does not have.
+///
+/// # Errors
+/// A limit is out of range.
+pub fn update(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
+    let plain = nri::LinuxResources { devices: Vec::new(), ..given.clone() };
+    let reservation = given.memory.as_ref().and_then(|memory| memory.reservation);
+    Ok(Resources {
+        pids_limit: given
+            .pids
+            .as_ref()
+            .map_or(0, |pids| if pids.limit < 1 { -1 } else { pids.limit }),
+        memory_reservation: reservation.map_or(0, |bytes| bytes.value.max(0)),
+        ..limits(&plain)?
+    })
+}
+
+/// Classes are names in a configuration of other runtimes.
+fn check_classes(
+    given: &nri::LinuxResources,
+    owners: &BTreeMap<String, String>,
+) -> Result<(), AdjustmentError> {
+    let field = "linux.resources.blockio_class";
+    if given.blockio_class.as_ref().is_some_and(|class| !class.value.is_empty()) {
+        return Err(AdjustmentError::Unsupported {
+            plugin: owners.get(field).cloned().unwrap_or_default(),
+            field,
+            reason: "dockbridge has no classes of block I/O",
+        });
+    }
+    Ok(())
+}
+
+fn change_linux(changes: &mut OciChanges, given: &nri::LinuxContainerAdjustment) {
+    changes.devices = given.devices.iter().map(device).collect();
+    changes.cgroups_path.clone_from(&given.cgroups_path);
+    changes.sysctls = given.sysctl.iter().map(|(key, value)| entry(key, value.clone())).collect();
+    changes.namespaces =
+        given.namespaces.iter().map(|it| entry(&it.r#type, it.path.clone())).collect();
+    changes.net_devices =
+        given.net_devices.iter().map(|(key, it)| entry(key, it.name.clone())).collect();
+    changes.io_priority = given.io_priority.as_ref().and_then(io_priority);
+    changes.scheduler = given.scheduler.as_ref().map(scheduler);
+    changes.seccomp = given.seccomp_policy.as_ref().map(seccomp);
+    changes.rdt = given.rdt.as_ref().map(rdt).unwrap_or_default();
+    changes.memory_policy = given.memory_policy.as_ref().map(memory_policy);
+}
+
+/// What an update cannot change, or cannot before the start.
+fn change_resources(changes: &mut OciChanges, given: &nri::LinuxResources) {
+    let memory = given.memory.unwrap_or_default();
+    changes.memory = MemoryChange {
+        kernel: memory.kernel.map(|bytes| bytes.value),
+        kernel_tcp: memory.kernel_tcp.map(|bytes| bytes.value),
+        swappiness: memory.swappiness.map(|level| level.value),
+        disable_oom_killer: memory.disable_oom_killer.map(|on| on.value),
+        use_hierarchy: memory.use_hierarchy.map(|on| on.value),
+    };
+    let cpu = given.cpu.as_ref();
+    changes.cpu = CpuChange {
+        realtime_runtime: cpu.and_then(|cpu| cpu.realtime_runtime).map(|time| time.value),
+        realtime_period: cpu.and_then(|cpu| cpu.realtime_period).map(|time| time.value),
+    };
+    changes.device_rules = given.devices.iter().map(device_rule).collect();
+    // A class is a group of the kernel's; the empty one takes the container out of its own.
+    match given.rdt_class.as_ref().map(|class| class.value.as_str()) {
+        Some("") => changes.rdt = RdtChange { remove: true, ..RdtChange::default() },
+        Some(class) if changes.rdt.clos_id.is_none() => {
+            changes.rdt.clos_id = Some(class.to_owned());
+        }
+        _ => {}
+    }
+}
+
+fn entry(key: &str, value: String) -> (String, Option<String>) {
+    match key.strip_prefix(REMOVED) {
+        Some(key) => (key.to_owned(), None),
+        None => (key.to_owned(), Some(value)),
+    }
+}
+
+fn hooks(given: &nri::Hooks) -> Hooks {
+    let all = |given: &[nri::Hook]| given.iter().map(hook).collect();
+    Hooks {
+        prestart: all(&given.prestart),
+        create_runtime: all(&given.create_runtime),
+        create_container: all(&given.create_container),
+        start_container: all(&given.start_container),
+        poststart: all(&given.poststart),
+        poststop: all(&given.poststop),
+    }
+}
+
+fn hook(given: &nri::Hook) -> Hook {
+    Hook {
+        path: given.path.clone(),
+        args: given.args.clone(),
+        env: given.env.clone(),
+        // The specification has no other.
+        timeout: given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0),
+    }
+}
+
+fn mount(given: &nri::Mount) -> MountChange {
+    if let Some(destination) = given.destination.strip_prefix(REMOVED) {
+        return MountChange { destination: destination.to_owned(), mount: None };
+    }
+    let mount = OciMount {
+        kind: given.r#type.clone(),
+        source: given.source.clone(),
+        options: given.options.clone(),
+    };
+    MountChange { destination: given.destination.clone(), mount: Some(mount) }
+}
+
+/// As plugins expect it, the container may read and write the device, and make one for blocks.
+fn device(given: &nri::LinuxDevice) -> DeviceChange {
+    if let Some(path) = given.path.strip_prefix(REMOVED) {
+        return DeviceChange { path: path.to_owned(), ..DeviceChange::default() };
+    }
+    let device = OciDevice {
+        kind: given.r#type.clone(),
+        major: given.major,
+        minor: given.minor,
+        file_mode: given.file_mode.map(|mode| mode.value),
+        uid: given.uid.map(|id| id.value),
+        gid: given.gid.map(|id| id.value),
+    };
+    let access = if given.r#type == "b" { "rwm" } else { "rw" }.to_owned();
+    DeviceChange { path: given.path.clone(), device: Some(device), access }
+}
+
+fn device_rule(given: &nri::LinuxDeviceCgroup) -> DeviceRule {
+    DeviceRule {
+        allow: given.allow,
+        kind: given.r#type.clone(),
+        major: given.major.map(|number| number.value),
+        minor: given.minor.map(|number| number.value),
+        access: given.access.clone(),
+    }
+}
+
+fn rlimit(given: &nri::PosixRlimit) -> Rlimit {
+    Rlimit { kind: given.r#type.clone(), hard: given.hard, soft: given.soft }
+}
+
+/// The class that is none says nothing.
+fn io_priority(given: &nri::LinuxIoPriority) -> Option<IoPriority> {
+    let class = given.class();
+    let is_stated = class != nri::IoPrioClass::IoprioClassNone;
+    is_stated
+        .then(|| IoPriority { class: class.as_str_name().to_owned(), priority: given.priority })
+}
+
+fn scheduler(given: &nri::LinuxScheduler) -> Scheduler {
+    Scheduler {
+        policy: given.policy().as_str_name().to_owned(),
+        nice: given.nice,
+        priority: given.priority,
+        flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
+        runtime: given.runtime,
+        deadline: given.deadline,
+        period: given.period,
+    }
+}
+
+fn seccomp(given: &nri::LinuxSeccomp) -> Seccomp {
+    Seccomp {
+        default_action: given.default_action.clone(),
+        default_errno_ret: given.default_errno.map(|number| number.value),
+        architectures: given.architectures.clone(),
+        flags: given.flags.clone(),
+        listener_path: given.listener_path.clone(),
+        listener_metadata: given.listener_metadata.clone(),
+        syscalls: given.syscalls.iter().map(syscall).collect(),
+    }
+}
+
+fn syscall(given: &nri::LinuxSyscall) -> SyscallRule {
+    let argument = |given: &nri::LinuxSeccompArg| SyscallArgument {
+        index: given.index,
+        value: given.value,
+        value_two: given.value_two,
+        op: given.op.clone(),
+    };
+    SyscallRule {
+        names: given.names.clone(),
+        action: given.action.clone(),
+        errno_ret: given.errno_ret.map(|number| number.value),
+        args: given.args.iter().map(argument).collect(),
+    }
+}
+
+fn rdt(given: &nri::LinuxRdt) -> RdtChange {
+    RdtChange {
+        remove: given.remove,
+        clos_id: given.clos_id.as_ref().map(|id| id.value.clone()),
+        schemata: given.schemata.as_ref().map(|lines| lines.value.clone()),
+        enable_monitoring: given.enable_monitoring.map(|on| on.value),
+        ..RdtChange::default()
+    }
+}
+
+fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
+    MemoryPolicy {
+        mode: given.mode().as_str_name().to_owned(),
+        nodes: given.nodes.clone(),
+        flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
+    }
+}
+
+/// Before a key that is removed.
+const REMOVED: char = '-';
