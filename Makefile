@@ -127,9 +127,10 @@ $(MDBOOK):
 .PHONY: book
 book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 	rm -rf $(TARGET)/book-source && cp -r docs $(TARGET)/book-source
-	cp CHANGELOG.md SECURITY.md $(TARGET)/book-source
+	cp CHANGELOG.md SECURITY.md packaging/systemd/dockbridge.service $(TARGET)/book-source
 	sed -i 's|](docs/|](|g' $(TARGET)/book-source/{CHANGELOG,SECURITY}.md
-	find $(TARGET)/book-source -name '*.md' -exec sed -i 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' {} +
+	find $(TARGET)/book-source -name '*.md' -exec sed -i -e 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' \
+	  -e 's|](\.\./packaging/systemd/|](|g' {} +
 	$(MDBOOK) build $(TARGET)/book-source --dest-dir $(TARGET)/book
 	@echo "open $(TARGET)/book/index.html"
 
