@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
+    adjustment::Adjustment,
     attachment::Attachment,
     document::SandboxDocument,
     id::{ContainerId, ImageId, SandboxId},
@@ -37,7 +38,7 @@ pub struct SandboxCheckpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
-/// Limits that were changed after the create. Its serde form is a durable format.
+/// What was changed after the create: limits, and what plugins want. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resized {
@@ -45,6 +46,9 @@ pub struct Resized {
     pub containers: BTreeMap<ContainerId, Resources>,
     /// Of pods.
     pub pods: BTreeMap<SandboxId, PodResources>,
+    /// What NRI plugins want of containers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub adjustments: BTreeMap<ContainerId, Adjustment>,
 }
 
 /// Containers that were OOM-killed without the engine noticing, with the time of their end. Its serde form is a durable format.

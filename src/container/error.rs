@@ -172,6 +172,12 @@ pub enum ContainerError {
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// What plugins wanted of a container is not known any more.
+    #[error("what NRI plugins want of container {id} is not known: remove it and create another")]
+    AdjustmentLost {
+        /// Full id.
+        id: String,
+    },
     /// An NRI plugin stands in the way.
     #[error(transparent)]
     Nri(#[from] NriError),
@@ -193,6 +199,7 @@ impl ContainerError {
             Self::SandboxNotReady { .. }
             | Self::PodStopping { .. }
             | Self::TargetNotReady { .. }
+            | Self::AdjustmentLost { .. }
             | Self::NotRunning { .. } => Kind::FailedPrecondition,
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,

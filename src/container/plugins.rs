@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 
-use super::{error::ContainerError, service::Containers};
+use super::{error::ContainerError, limits::error::LimitError, service::Containers};
 use crate::{
     error::chain,
     model::{
@@ -13,6 +13,7 @@ use crate::{
         resources::{PodResources, Resources},
     },
     nri::{creation::Creation, hooks::NriHooks, service::Nri},
+    translate::plan::adjustment::check,
 };
 
 impl Containers {
@@ -71,9 +72,22 @@ impl Containers {
         creation: Option<Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<(), ContainerError> {
-        let admission = self.nri.create_container(creation.as_ref(), record).await?;
-        if admission.limits != Resources::default() {
-            self.change_limits(&record.id, admission.limits).await?;
+        let asked = self.nri.create_container(creation.as_ref(), record).await?;
+        let document = &record.document;
+        if let Some(wanted) = &asked {
+            let now = self.store.snapshot();
+            let pod = now.sandbox(document.sandbox.as_str());
+            let handler = pod.map_or("", |pod| pod.document.spec.handler.as_str());
+            check(wanted, now.described()?, handler, document.is_adjustable)?;
+        }
+        let wanted = self.with_devices(asked.unwrap_or_default()).await?;
+        let limits = wanted.resources.clone();
+        if document.is_adjustable && self.resized.adjustment(&record.id).is_none() {
+            let saved = self.resized.put_adjustment(&record.id, wanted).await;
+            saved.map_err(|cause| LimitError::NotRemembered { cause: cause.into() })?;
+        }
+        if limits != Resources::default() {
+            self.change_limits(&record.id, limits).await?;
         }
         // It is shown from here on.
         drop(creation);

@@ -25,11 +25,22 @@ impl Containers {
         let document = &record.document;
         let pin = document.spec.users.map(|_| self.edits.user_pin(&document.sandbox));
         let limits = self.requested(record);
-        let edits = oci_edits::container(document, &limits, engine, pin, &OciChanges::default());
+        let edits = oci_edits::container(document, &limits, engine, pin, &self.wanted(record)?);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
         self.edits.write(record.id.as_str(), edits, engine).await
+    }
+
+    /// What plugins want of the container.
+    fn wanted(&self, record: &ContainerRecord) -> Result<OciChanges, ContainerError> {
+        match self.resized.adjustment(&record.id) {
+            Some(wanted) => Ok(wanted.changes),
+            None if record.document.is_adjustable => {
+                Err(ContainerError::AdjustmentLost { id: record.id.to_string() })
+            }
+            None => Ok(OciChanges::default()),
+        }
     }
 
     /// Removes what is left of containers that have gone. To be called when everything was inspected.

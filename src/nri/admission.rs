@@ -5,25 +5,26 @@ use std::sync::Arc;
 use super::{
     creation::Creation,
     error::NriError,
-    plugin::{Answer, Subject},
+    plugin::{Answer, Plugin, Subject, method},
     service::{Nri, Plugins, Shared},
     told::Stage,
 };
 use crate::{
-    model::{record::ContainerRecord, resources::Resources},
-    translate::parse::nri::limits,
+    model::{adjustment::Adjustment, record::ContainerRecord},
+    translate::{nri::merge::Merge, parse::adjustment::adjustment},
     wire::nri::{self, Event},
 };
 
-/// What plugins want of a new container.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Admission {
-    /// Limits; the default changes none.
-    pub limits: Resources,
-}
-
 impl Nri {
-    /// A container was made and nobody sees it yet.
+    /// Whether a plugin is connected that may change a new container.
+    pub async fn may_adjust(&self) -> bool {
+        let Some(shared) = self.asking().await else { return false };
+        let plugins = shared.plugins().await;
+        plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
+    }
+
+    /// A container was made and nobody sees it yet: what plugins want of it; none where none was asked,
+    /// or all were before.
     ///
     /// # Errors
     /// A plugin refuses it, or wants what cannot be done; those that had agreed were told of its end.
@@ -31,16 +32,19 @@ impl Nri {
         &self,
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
-    ) -> Result<Admission, NriError> {
-        let Some(shared) = self.asked_about(creation) else { return Ok(Admission::default()) };
+    ) -> Result<Option<Adjustment>, NriError> {
+        let Some(shared) = self.asked_about(creation) else { return Ok(None) };
         let mut plugins = shared.plugins().await;
+        if plugins.told.containers.contains_key(record.id.as_str()) {
+            return Ok(None);
+        }
         plugins.told.add_container(record, Stage::Alive);
         let admitted = shared.admit(&plugins, record).await;
         if admitted.is_err() {
             shared.remove_container(&mut plugins, record.id.as_str()).await;
         }
         shared.sweep(&mut plugins);
-        admitted
+        admitted.map(Some)
     }
 }
 
@@ -49,47 +53,67 @@ impl Shared {
         self: &Arc<Self>,
         plugins: &Plugins,
         record: &ContainerRecord,
-    ) -> Result<Admission, NriError> {
+    ) -> Result<Adjustment, NriError> {
         let Subject { pod, container } = self.of_container(&self.store.snapshot(), record);
-        let request = nri::CreateContainerRequest { pod, container };
-        let (mut admission, mut others) = (Admission::default(), Vec::new());
+        let pristine = container.unwrap_or_default();
+        let (mut merge, mut evictions) = (Merge::new(pristine.clone()), Vec::new());
+        let mut asked = Vec::new();
         for plugin in &plugins.connected {
+            let container = Some(merge.container());
+            let request = nri::CreateContainerRequest { pod: pod.clone(), container };
             let answer: Answer<nri::CreateContainerResponse> =
                 self.ask(plugin, Event::CreateContainer, &request).await;
+            let (index, name) = (plugin.index.clone(), plugin.name.clone());
+            asked.push(nri::PluginInstance { name, index });
             let Some(answer) = self.agreed(plugin, Event::CreateContainer, answer)? else {
                 continue;
             };
-            let name = plugin.full_name();
-            if let Some(adjust) = answer.adjust {
-                let newer = adjusted(&name, adjust)?;
-                admission.limits = admission.limits.updated(&newer);
-            }
-            others.push((name, answer.update, answer.evict));
+            merge.add(&plugin.full_name(), &answer)?;
+            evictions.extend(answer.evict);
         }
         self.require(&plugins.connected)?;
-        self.carry_out(others);
-        Ok(admission)
+        let merged = merge.adjustment();
+        self.validate(
+            plugins,
+            &nri::ValidateContainerAdjustmentRequest {
+                pod,
+                container: Some(pristine),
+                adjust: Some(merged.clone()),
+                update: merge.updates().all().to_vec(),
+                owners: Some(merge.owners().wire().clone()),
+                plugins: asked,
+            },
+        )
+        .await?;
+        let wanted = adjustment(&merged, merge.owners().of(record.id.as_str()))?;
+        self.carry_out(vec![(ALL.to_owned(), merge.updates().all().to_vec(), evictions)]);
+        Ok(wanted)
+    }
+
+    /// Asks the plugins that validate what all of them want. One that fails to is no consent.
+    async fn validate(
+        &self,
+        plugins: &Plugins,
+        request: &nri::ValidateContainerAdjustmentRequest,
+    ) -> Result<(), NriError> {
+        let event = Event::ValidateContainerAdjustment;
+        for plugin in plugins.connected.iter().filter(|plugin| plugin.wants(event)) {
+            let answer: Answer<nri::ValidateContainerAdjustmentResponse> =
+                self.ask(plugin, event, request).await;
+            match self.agreed(plugin, event, answer)? {
+                Some(answer) if answer.reject => return Err(refused(plugin, answer.reason)),
+                Some(_) => {}
+                None => return Err(refused(plugin, "it did not answer".to_owned())),
+            }
+        }
+        Ok(())
     }
 }
 
-/// The limits of an adjustment, if there is nothing else in it.
-fn adjusted(plugin: &str, adjust: nri::ContainerAdjustment) -> Result<Resources, NriError> {
-    let resources = adjust.linux.as_ref().and_then(|linux| linux.resources.clone());
-    let rest = nri::ContainerAdjustment {
-        linux: adjust
-            .linux
-            .map(|linux| nri::LinuxContainerAdjustment { resources: None, ..linux })
-            .filter(|linux| *linux != nri::LinuxContainerAdjustment::default()),
-        ..adjust
-    };
-    if rest != nri::ContainerAdjustment::default() {
-        return Err(NriError::Unsupported {
-            plugin: plugin.to_owned(),
-            reason: "only limits of a container can be adjusted".to_owned(),
-        });
-    }
-    let read = resources.as_ref().map(limits).transpose();
-    Ok(read
-        .map_err(|cause| NriError::Limits { plugin: plugin.to_owned(), cause: Arc::new(cause) })?
-        .unwrap_or_default())
+fn refused(plugin: &Plugin, message: String) -> NriError {
+    let call = method(Event::ValidateContainerAdjustment);
+    NriError::Refused { plugin: plugin.full_name(), call, message }
 }
+
+/// In logs, for what several plugins ask for together.
+const ALL: &str = "all";

@@ -20,7 +20,11 @@ use crate::{
         record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
     },
-    translate::{parse::nri::limits, render},
+    translate::{
+        nri::{owners::Owners, updates::Updates},
+        parse::adjustment::{AdjustmentError, update},
+        render,
+    },
     wire::nri::{self, Event},
 };
 
@@ -169,8 +173,8 @@ impl Nri {
         let Some(shared) = self.asking().await else { return Ok(asked) };
         let plugins = shared.plugins().await;
         let Subject { pod, container } = shared.of_container(&shared.store.snapshot(), record);
-        let mut others = Vec::new();
-        let mut asked = asked;
+        let (mut owners, mut updates) = (Owners::default(), Updates::default());
+        let mut evictions = Vec::new();
         for plugin in &plugins.connected {
             let request = nri::UpdateContainerRequest {
                 pod: pod.clone(),
@@ -182,17 +186,17 @@ impl Nri {
             let Some(answer) = shared.agreed(plugin, Event::UpdateContainer, answer)? else {
                 continue;
             };
-            let (ours, rest): (Vec<_>, Vec<_>) = (answer.update.into_iter())
-                .partition(|update| update.container_id == record.id.as_str());
-            for resources in ours.into_iter().filter_map(|update| update.linux?.resources) {
-                let plugin = plugin.full_name();
-                let newer = limits(&resources)
-                    .map_err(|cause| NriError::Limits { plugin, cause: Arc::new(cause) })?;
-                asked = asked.updated(&newer);
-            }
-            others.push((plugin.full_name(), rest, answer.evict));
+            updates.add(&mut owners, &plugin.full_name(), &answer.update)?;
+            evictions.extend(answer.evict);
         }
-        shared.carry_out(others);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            updates.all().iter().partition(|update| update.container_id == record.id.as_str());
+        let mut asked = asked;
+        for limits in ours.iter().filter_map(|update| update.linux.as_ref()?.resources.as_ref()) {
+            asked = asked.updated(&update(limits).map_err(AdjustmentError::from)?);
+        }
+        let others = others.into_iter().cloned().collect();
+        shared.carry_out(vec![("all".to_owned(), others, evictions)]);
         Ok(asked)
     }
 

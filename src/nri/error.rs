@@ -1,8 +1,13 @@
 //! Why a pod or container cannot be as plugins want it.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
-use crate::{error::Kind, translate::parse::error::ParseError};
+use crate::{
+    error::Kind,
+    translate::{nri::owners::Conflict, parse::adjustment::AdjustmentError},
+};
 
 /// A plugin stands in the way. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
@@ -23,33 +28,31 @@ pub enum NriError {
         /// Their names.
         missing: String,
     },
-    /// What a plugin asked for cannot be done.
-    #[error("the NRI plugin {plugin} asked for what cannot be done: {reason}")]
-    Unsupported {
-        /// Index and name.
-        plugin: String,
-        /// The field and why.
-        reason: String,
-    },
-    /// Limits that a plugin asked for.
-    #[error("limits that the NRI plugin {plugin} asked for")]
-    Limits {
-        /// Index and name.
-        plugin: String,
-        /// Which, and why not.
-        #[source]
-        cause: std::sync::Arc<ParseError>,
-    },
+    /// Two plugins want different things.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// What plugins ask for cannot be done.
+    #[error(transparent)]
+    Adjustment(Arc<AdjustmentError>),
 }
 
 impl NriError {
     /// What sort of failure it is.
-    pub const fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Self::Refused { .. } => Kind::Unknown,
             Self::Missing { .. } => Kind::Unavailable,
-            Self::Unsupported { .. } => Kind::Unimplemented,
-            Self::Limits { .. } => Kind::InvalidArgument,
+            Self::Conflict(_) => Kind::FailedPrecondition,
+            Self::Adjustment(cause) => match **cause {
+                AdjustmentError::Limits(_) => Kind::InvalidArgument,
+                AdjustmentError::Unsupported { .. } => Kind::Unimplemented,
+            },
         }
+    }
+}
+
+impl From<AdjustmentError> for NriError {
+    fn from(error: AdjustmentError) -> Self {
+        Self::Adjustment(Arc::new(error))
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     model::record::SandboxState,
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
-    translate::{parse::nri::limits, render},
+    translate::{parse::adjustment::update as limits, render},
     wire::nri,
 };
 

@@ -47,7 +47,7 @@ impl Containers {
             seccomp: seccomp.as_deref(),
             accounts: accounts.as_deref(),
             cdi: cdi.as_ref(),
-            is_adjustable: false,
+            is_adjustable: self.nri.may_adjust().await,
             image_volumes,
         };
         Ok(plan::container::plan(spec, &input)?)

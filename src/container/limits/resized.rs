@@ -9,6 +9,7 @@ use crate::{
     checkpoint::{directory::Checkpoints, error::CheckpointError, record::Resized},
     error::chain,
     model::{
+        adjustment::Adjustment,
         id::{ContainerId, SandboxId},
         resources::{PodResources, Resources},
     },
@@ -63,6 +64,29 @@ impl ResizedLimits {
         saved
     }
 
+    /// What plugins wanted of a container; none where it was not kept.
+    pub(in crate::container) fn adjustment(&self, id: &ContainerId) -> Option<Adjustment> {
+        self.known().adjustments.get(id).cloned()
+    }
+
+    /// Keeps what plugins want of a new container.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub(in crate::container) async fn put_adjustment(
+        &self,
+        id: &ContainerId,
+        wanted: Adjustment,
+    ) -> Result<(), CheckpointError> {
+        let _turn = self.saving.lock().await;
+        self.known().adjustments.insert(id.clone(), wanted);
+        let saved = self.save().await;
+        if saved.is_err() {
+            self.known().adjustments.remove(id);
+        }
+        saved
+    }
+
     /// Records an update of a pod; fields that are not set stay.
     ///
     /// # Errors
@@ -98,7 +122,8 @@ impl ResizedLimits {
             return;
         }
         let is_kept = |known: &Resized| {
-            known.containers.keys().all(|id| now.container(id.as_str()).is_some())
+            let mut containers = known.containers.keys().chain(known.adjustments.keys());
+            containers.all(|id| now.container(id.as_str()).is_some())
                 && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
         };
         if is_kept(&self.known()) {
@@ -107,6 +132,7 @@ impl ResizedLimits {
         {
             let mut known = self.known();
             known.containers.retain(|id, _| now.container(id.as_str()).is_some());
+            known.adjustments.retain(|id, _| now.container(id.as_str()).is_some());
             known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
         }
         if let Err(error) = self.save().await {

@@ -67,6 +67,7 @@ async fn a_pods_life_is_told_in_order() {
         "Synchronize",
         "RunPodSandbox",
         "CreateContainer",
+        "ValidateContainerAdjustment",
         "PostCreateContainer",
         "StartContainer",
         "PostStartContainer",
@@ -181,25 +182,86 @@ async fn without_a_required_plugin_there_is_no_pod() {
     bridge.clear(&docker).await;
 }
 
+fn resources(shares: u64) -> nri::LinuxResources {
+    let shares = Some(nri::OptionalUInt64 { value: shares });
+    nri::LinuxResources {
+        cpu: Some(nri::LinuxCpu { shares, ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+fn of_shares(shares: u64) -> nri::ContainerAdjustment {
+    let resources = Some(resources(shares));
+    let linux = nri::LinuxContainerAdjustment { resources, ..Default::default() };
+    nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
+}
+
+/// Answers CreateContainer so.
+fn adjusts(adjust: nri::ContainerAdjustment) -> impl Fn(&Told) -> Reply + Send + 'static {
+    let answer = nri::CreateContainerResponse { adjust: Some(adjust), ..Default::default() };
+    move |told| match told.method.as_str() {
+        "CreateContainer" => Reply::Yes(answer.encode_to_vec()),
+        _ => Reply::Yes(Vec::new()),
+    }
+}
+
+/// Why a container cannot be made with these plugins; nothing of it is left.
+async fn refused(plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>) -> String {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let mut connected = Vec::new();
+    for (index, name, reply) in plugins {
+        let plugin = Plugin::connect(&socket, (index, name), reply).await;
+        plugin.until("Synchronize").await;
+        connected.push(plugin);
+    }
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
+    assert!(bridge.containers().await.unwrap().is_empty());
+    bridge.clear(&docker).await;
+    refused.message().to_owned()
+}
+
+#[tokio::test]
+async fn two_plugins_cannot_set_the_same() {
+    let one = Box::new(adjusts(of_shares(512)));
+    let other = Box::new(adjusts(of_shares(256)));
+    let text = refused(vec![("10", "one", one), ("20", "other", other)]).await;
+    assert!(text.contains("10-one") && text.contains("20-other"), "{text}");
+    assert!(text.contains("linux.resources.cpu.shares"), "{text}");
+}
+
+#[tokio::test]
+async fn what_only_our_runtime_can_do_is_refused_without_it() {
+    let variable = nri::KeyValue { key: "A".to_owned(), value: "b".to_owned() };
+    let adjust = nri::ContainerAdjustment { env: vec![variable], ..Default::default() };
+    let text = refused(vec![("10", "env", Box::new(adjusts(adjust)))]).await;
+    assert!(text.contains("NRI plugin 10-env: env[A]"), "{text}");
+}
+
+#[tokio::test]
+async fn a_validator_may_reject_what_all_want() {
+    let verdict = nri::ValidateContainerAdjustmentResponse {
+        reject: true,
+        reason: "too many shares".to_owned(),
+    };
+    let reject = move |told: &Told| match told.method.as_str() {
+        "ValidateContainerAdjustment" => Reply::Yes(verdict.encode_to_vec()),
+        _ => Reply::Yes(Vec::new()),
+    };
+    let shares = Box::new(adjusts(of_shares(512)));
+    let text = refused(vec![("10", "shares", shares), ("90", "guard", Box::new(reject))]).await;
+    assert!(
+        text.contains("90-guard refused ValidateContainerAdjustment: too many shares"),
+        "{text}"
+    );
+}
+
 #[tokio::test]
 async fn plugins_change_limits_in_answers_and_by_themselves() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let resources = |shares| nri::LinuxResources {
-        cpu: Some(nri::LinuxCpu {
-            shares: Some(nri::OptionalUInt64 { value: shares }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let linux =
-        nri::LinuxContainerAdjustment { resources: Some(resources(512)), ..Default::default() };
-    let adjust = nri::ContainerAdjustment { linux: Some(linux), ..Default::default() };
-    let answer = nri::CreateContainerResponse { adjust: Some(adjust), ..Default::default() };
-    let reply = move |told: &Told| match told.method.as_str() {
-        "CreateContainer" => Reply::Yes(answer.encode_to_vec()),
-        _ => Reply::Yes(Vec::new()),
-    };
+    let reply = adjusts(of_shares(512));
     let mut plugin = Plugin::connect(&socket, ("10", "shares"), reply).await;
     plugin.until("Synchronize").await;
     let id = bridge.run(&pod("p")).await.unwrap();
