@@ -35,7 +35,14 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let sandbox = cri.run(&pod).await?;
     let mut main = mapped(stage.recipes.web("main", 80));
     main.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
-    main.mounts = vec![volume.clone()];
+    let of_image = cri::ImageSpec { image: image.clone(), ..Default::default() };
+    let image_volume = cri::Mount {
+        container_path: "/image".to_owned(),
+        image: Some(of_image),
+        readonly: true,
+        ..Default::default()
+    };
+    main.mounts = vec![volume.clone(), image_volume];
     let mut other = mapped(stage.recipes.sleeper("other"));
     other.mounts = vec![volume.clone()];
     let run_as = &mut other.linux.get_or_insert_default().security_context;
@@ -46,6 +53,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         ("id -u", "0"),
         ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
         ("stat -c '%u:%g %a' /suid /of-www /bin", "0:0 4755\n33:33 640\n0:0 755"),
+        ("stat -c '%u:%g %a' /image/suid /image/of-www", "0:0 4755\n33:33 640"),
         ("stat -c %u /etc/hosts /etc/resolv.conf /etc/hostname | sort -u", "0"),
         ("cat /etc/hostname /volume/of-root", "pod\nroot's"),
         ("stat -c '%u:%g' /volume/of-root /volume/of-www /volume/of-user", "0:0\n33:33\n1000:1000"),
