@@ -69,7 +69,7 @@ async fn measure(world: &World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
     let mut recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
     let recording = recording::record(&mut recorder, &proxy).await?;
-    let stage = Stage::usual(world, "bench").await?;
+    let mut stage = Stage::usual(world, "bench").await?;
     let peer = peer().await?;
 
     let mut table = Table::default();
@@ -100,10 +100,12 @@ async fn measure(world: &World) -> Outcome {
     exits::measure(&stage, &raw.engine).await?;
     crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
     remote::measure(&stage, &raw.engine).await?.print("commands in a container");
-    // The recorded pod is its own, though the other adopted it when it came to know of it.
+    stage.cri.clear().await?;
+    stage.bridge.stop().await?;
+    // The recorded pod's files are its own, though the other adopted and removed the pod. An engine has
+    // one server at a time.
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
-    stage.cri.clear().await?;
     recorder.leaves_nothing().await?;
     let binary = fs::metadata(program())?.len();
     wanted::at_most("program, MB", megabytes(binary), 12.0);
