@@ -20,7 +20,7 @@ use nix::{
         signal::{Signal, kill},
         wait::waitpid,
     },
-    unistd::{ForkResult, Pid, fork, pause, pipe2, write},
+    unistd::{ForkResult, Pid, fork, getpid, getppid, pause, pipe2, write},
 };
 
 use super::{error::HostError, netns};
@@ -102,13 +102,18 @@ impl Drop for NamespaceHolder {
 /// made at the same time would keep each other's open.
 fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
+    let parent = getpid();
     #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
     // SAFETY: until it ends, the child calls nothing that is not async-signal-safe: `prctl`,
-    // `unshare`, `write`, `pause` and `_exit`, on memory and descriptors that it has a copy of.
+    // `getppid`, `unshare`, `write`, `pause` and `_exit`, on memory and descriptors that it has a copy of.
     let forked = unsafe { fork() }?;
     match forked {
         ForkResult::Child => {
             let made = set_pdeathsig(Signal::SIGKILL).and_then(|()| unshare(flags));
+            // A parent killed before that call ends nobody.
+            if getppid() != parent {
+                end();
+            }
             let made = made.err().map_or(0, |error| error as i32);
             if write(&tell, &made.to_ne_bytes()).is_ok() {
                 pause();
