@@ -193,19 +193,25 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     if edits.bound_devices.is_empty() {
         return Ok(());
     }
-    let is_bound = |device: &Value| {
-        let at = device.get("path").and_then(Value::as_str).unwrap_or_default();
-        edits.bound_devices.iter().any(|bound| parts(&bound.container_path) == parts(at))
-    };
-    list(object(document, &["linux"])?, "devices")?.retain(|device| !is_bound(device));
-    let top = document.as_object_mut().ok_or_else(|| not_a("an object", "document"))?;
-    let mounts = list(top, "mounts")?;
-    mounts.extend(edits.bound_devices.iter().map(|bound| {
-        json!({
-            "type": "bind", "source": bound.host_path, "destination": bound.container_path,
-            "options": ["bind", "nosuid", "noexec", "rprivate"],
+    // Of a directory with devices the engine lists each: its other files stay the host's.
+    let bind = |device: &Value| {
+        let at = device.get("path").and_then(Value::as_str)?;
+        let all = parts(at);
+        edits.bound_devices.iter().find_map(|bound| {
+            let below = all.strip_prefix(parts(&bound.container_path).as_slice())?;
+            let source: PathBuf =
+                std::iter::once(bound.host_path.as_str()).chain(below.iter().copied()).collect();
+            Some(json!({
+                "type": "bind", "source": source, "destination": at,
+                "options": ["bind", "nosuid", "noexec", "rprivate"],
+            }))
         })
-    }));
+    };
+    let devices = list(object(document, &["linux"])?, "devices")?;
+    let binds: Vec<Value> = devices.iter().filter_map(bind).collect();
+    devices.retain(|device| bind(device).is_none());
+    let top = document.as_object_mut().ok_or_else(|| not_a("an object", "document"))?;
+    list(top, "mounts")?.extend(binds);
     Ok(())
 }
 

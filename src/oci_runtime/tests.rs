@@ -163,6 +163,23 @@ fn mounts_capabilities_devices_and_limits() {
     assert_eq!(resources["hugepageLimits"], json!([{"pageSize": "2MB", "limit": 4}]));
 }
 
+/// The engine lists the devices of a directory one by one.
+#[test]
+fn of_a_directory_with_devices_only_devices_are_bound() {
+    let bound = BoundDevice { host_path: "/dev/host".into(), container_path: "/dev/d/".into() };
+    let edits = OciEdits { bound_devices: vec![bound], ..OciEdits::default() };
+    let mut document = document();
+    let (one, two, other) = ("/dev/d/one", "/dev/d/sub/two", "/dev/dd");
+    document["linux"]["devices"] = json!([{"path": one}, {"path": two}, {"path": other}]);
+    edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
+    assert_eq!(document["linux"]["devices"], json!([{"path": other}]));
+    let mounts = document["mounts"].as_array().unwrap();
+    let places = |mount: &Value| (mount["source"].clone(), mount["destination"].clone());
+    let binds: Vec<_> = mounts.iter().skip(2).map(places).collect();
+    let wanted = [(json!("/dev/host/one"), json!(one)), (json!("/dev/host/sub/two"), json!(two))];
+    assert_eq!(binds, wanted);
+}
+
 #[test]
 fn a_document_that_is_none_is_an_error() {
     let user = UserNamespace { path: None, mappings: mappings() };
