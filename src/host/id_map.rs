@@ -32,7 +32,8 @@ use rustix::{
 use super::{error::HostError, mounts::MountInfo};
 
 /// Mounts at `target` what is at `source`, with owners as the user namespace `ids` maps them. Mounts
-/// below `source` come along as they are. The mount point is made: a file for a file, else a directory.
+/// below `source` come along as they are, and later ones follow; nothing goes the other way. The mount
+/// point is made: a file for a file, else a directory.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or not permitted.
@@ -43,6 +44,8 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
         | OpenTreeFlags::AT_RECURSIVE;
     let copy = open_tree(CWD, source, flags).map_err(|e| fail("copy the mount of", e.into()))?;
     map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
+    // As peers, the mounts below would end at the source too when the copy is unmounted.
+    follow(&copy).map_err(|e| fail("change the propagation of the copy of", e))?;
     let is_directory = File::from(copy.try_clone().map_err(|e| fail("open", e))?)
         .metadata()
         .map_err(|e| fail("read", e))?
@@ -70,7 +73,8 @@ impl Overlay {
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
-        if mount.kind != "overlay" {
+        // A directory of an overlay that is bound there is not the whole of it.
+        if mount.kind != "overlay" || mount.root != Path::new("/") {
             return None;
         }
         let mut found = Layers::default();
@@ -246,15 +250,24 @@ fn attach(mount: &OwnedFd, at: &Path) -> Result<(), HostError> {
     move_mount(mount, "", CWD, at, flags).map_err(|e| HostError::new("mount on", at, e))
 }
 
-/// `mount_setattr(2)` with `MOUNT_ATTR_IDMAP`.
-#[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
+/// Shows the owners of files as the user namespace `ids` maps them.
 fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
-    let attributes = MountAttributes {
-        set: MOUNT_ATTR_IDMAP,
-        clear: 0,
-        propagation: 0,
-        user_namespace: u64::from(ids.as_raw_fd().cast_unsigned()),
-    };
+    let user_namespace = u64::from(ids.as_raw_fd().cast_unsigned());
+    let attributes =
+        MountAttributes { set: MOUNT_ATTR_IDMAP, user_namespace, ..MountAttributes::default() };
+    change(mount, &attributes, 0)
+}
+
+/// Makes a copy, and the mounts below it, followers of what they were copied from.
+fn follow(copy: &OwnedFd) -> io::Result<()> {
+    let attributes =
+        MountAttributes { propagation: MsFlags::MS_SLAVE.bits(), ..MountAttributes::default() };
+    change(copy, &attributes, libc::AT_RECURSIVE)
+}
+
+/// `mount_setattr(2)`.
+#[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
+fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as
     // they have.
     let done = unsafe {
@@ -262,8 +275,8 @@ fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
             libc::SYS_mount_setattr,
             mount.as_fd().as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attributes,
+            libc::AT_EMPTY_PATH | flags,
+            std::ptr::from_ref(attributes),
             size_of::<MountAttributes>(),
         )
     };
@@ -271,6 +284,7 @@ fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// `struct mount_attr` of the kernel.
+#[derive(Default)]
 #[repr(C)]
 struct MountAttributes {
     set: u64,

@@ -125,7 +125,8 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// Image volumes are overlays.
+/// Image volumes are overlays, without an upper directory. One with it is a volume of the host's: mounted
+/// twice it is damaged, and one that is read-only could be written.
 fn mount_volume(
     source: &Path,
     target: &Path,
@@ -134,7 +135,7 @@ fn mount_volume(
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
-    match overlay_at(source)? {
+    match overlay_at(source)?.filter(|overlay| overlay.upper.is_none()) {
         Some(overlay) => overlay
             .mount_mapped(target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
             .map_err(|e| explained(e, &what, kernel)),

@@ -73,6 +73,32 @@ fn layers_of_an_image_are_found_again() {
     }
 }
 
+/// On hosts with systemd all mounts are shared.
+#[test]
+fn mounts_below_a_volume_outlive_its_copy() {
+    let Some(ids) = ids() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    let (below, later) = (source.join("below"), source.join("later"));
+    let tmpfs = |at: &Path| {
+        fs::create_dir(at).unwrap();
+        mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        mount(None::<&str>, at, None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
+    };
+    tmpfs(&source);
+    tmpfs(&below);
+    fs::write(below.join("file"), "text").unwrap();
+    mount_mapped(&source, &target, ids.as_fd()).unwrap();
+    assert!(target.join("below/file").exists());
+    tmpfs(&later);
+    fs::write(later.join("file"), "text").unwrap();
+    assert!(target.join("later/file").exists());
+    unmount(&target).unwrap();
+    let is_there = [below.join("file").exists(), later.join("file").exists()];
+    umount2(&source, MntFlags::MNT_DETACH).unwrap();
+    assert_eq!(is_there, [true, true]);
+}
+
 #[test]
 fn an_overlay_is_written_by_the_mapped_root() {
     let Some(ids) = ids() else { return };
@@ -164,5 +190,7 @@ fn overlays_are_read_as_engines_mount_them() {
     for strange in ["lowerdir=/a/b/c:/other/b/c,upperdir=/a/x/diff", "lowerdir+=/x", ""] {
         assert_eq!(read(strange, "/d/overlay2/x/merged"), None, "{strange}");
     }
+    let bound = "30 1 0:9 /sub /m rw - overlay overlay rw,lowerdir=/d/l/A,upperdir=/d/x/diff";
+    assert_eq!(Overlay::at(bound, Path::new("/m")), None, "a directory of an overlay");
     assert_eq!(Overlay::at("30 1 8:1 / /m rw - ext4 /dev/sda rw", Path::new("/m")), None);
 }
