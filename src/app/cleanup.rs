@@ -47,7 +47,7 @@ pub(super) async fn sweep(
             image_files.sweep().await;
             containers.resized().keep(store).await;
             containers.restore_limits().await;
-            containers.sweep_edits().await;
+            sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;
         }
         tokio::time::sleep(every).await;

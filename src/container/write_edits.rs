@@ -1,5 +1,7 @@
 //! When the files of our OCI runtime are written and swept.
 
+use std::collections::BTreeSet;
+
 use tracing::warn;
 
 use super::{edits::EditsFiles, error::ContainerError, service::Containers};
@@ -43,9 +45,11 @@ impl Containers {
         }
     }
 
-    /// Removes what is left of containers that have gone. To be called when everything was inspected.
-    pub async fn sweep_edits(&self) {
-        for id in self.edited().await {
+    /// Removes what is left of containers that have gone, but of those to `keep`. To be called when
+    /// everything was inspected.
+    pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
+        let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
+        for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
             // A call that holds the lock writes or removes it itself.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();

@@ -38,6 +38,15 @@ use super::{error::HostError, mounts::MountInfo};
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or not permitted.
 pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
+    attach_copy(source, target, ids, false)
+}
+
+fn attach_copy(
+    source: &Path,
+    target: &Path,
+    ids: BorrowedFd<'_>,
+    is_read_only: bool,
+) -> Result<(), HostError> {
     let fail = |action, e: io::Error| HostError::new(action, source, e);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -46,6 +55,9 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
     map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
     // As peers, the mounts below would end at the source too when the copy is unmounted.
     follow(&copy).map_err(|e| fail("change the propagation of the copy of", e))?;
+    if is_read_only {
+        forbid_writing(&copy).map_err(|e| fail("make read-only the copy of", e))?;
+    }
     let is_directory = File::from(copy.try_clone().map_err(|e| fail("open", e))?)
         .metadata()
         .map_err(|e| fail("read", e))?
@@ -100,8 +112,9 @@ impl Overlay {
         root: (u32, u32),
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
-            // The kernel makes no overlay of one layer, nor is one needed.
-            return mount_mapped(&self.base.join(layer), target, ids);
+            // The kernel makes no overlay of one layer, nor is one needed. Other containers have the
+            // layer too: an overlay without an upper directory is not written either.
+            return attach_copy(&self.base.join(layer), target, ids, true);
         }
         make_mount_point(target, true)?;
         if let Some(upper) = &self.upper {
@@ -265,6 +278,11 @@ fn follow(copy: &OwnedFd) -> io::Result<()> {
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
+fn forbid_writing(copy: &OwnedFd) -> io::Result<()> {
+    let attributes = MountAttributes { set: MOUNT_ATTR_RDONLY, ..MountAttributes::default() };
+    change(copy, &attributes, 0)
+}
+
 /// `mount_setattr(2)`.
 #[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
 fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> io::Result<()> {
@@ -299,6 +317,7 @@ fn work_of(upper: &Path) -> PathBuf {
     upper.with_file_name("dockbridge-work")
 }
 
+const MOUNT_ATTR_RDONLY: u64 = 1;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 /// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
 const KEPT: [&str; 9] = [

@@ -52,10 +52,31 @@ impl Sandboxes {
                 warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
             }
         }
-        self.deps.containers.sweep_edits().await;
+        self.sweep_edits().await;
         if self.mode == NetworkMode::Cni {
             self.collect_garbage().await;
         }
+    }
+
+    /// Removes the files of our OCI runtime for containers that have gone, and the namespaces that were
+    /// made for their pods. To be called when everything was inspected.
+    pub async fn sweep_edits(&self) {
+        let mut left = BTreeSet::new();
+        for id in self.deps.containers.edited_sandboxes().await {
+            // A call that holds the lock makes or removes them itself.
+            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
+            let now = self.deps.store.snapshot();
+            if now.is_complete()
+                && is_unknown(&now, &id)
+                && let Err(error) = self.unpin(&id).await
+            {
+                let error = chain(&error);
+                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
+                left.insert(id);
+            }
+        }
+        // By their files the next try finds those that are left.
+        self.deps.containers.sweep_edits(&left).await;
     }
 
     /// Writes deleted checkpoints again and removes those of no pod: Docker may finish a removal
@@ -172,12 +193,10 @@ impl Sandboxes {
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
         let pinned = self.deps.containers.edits().pinned().await;
-        let made = self.deps.containers.edited_sandboxes().await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
             .into_iter()
             .chain(pinned)
-            .chain(made)
             .chain(obsolete)
             .filter(|id| is_unknown(snapshot, id))
             .collect()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
 use rand::Rng;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{error::SandboxError, pod_network::pod_network, service::Sandboxes, undo::Undo};
@@ -171,14 +172,21 @@ impl Sandboxes {
             "disconnect the network",
             async move { service.release(&sandbox, &undone).await },
         );
-        let is_beside = plan.namespace == NetworkNamespace::MadeForPlugins;
+        let (is_beside, failed) =
+            (plan.namespace == NetworkNamespace::MadeForPlugins, CancellationToken::new());
         let adding = async {
             let adding = Attachment::Adding(intent.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
             let attached = is_beside.then(|| self.deps.network.attach(&intent));
-            Ok::<_, SandboxError>(OptionFuture::from(attached).await.transpose()?)
+            // A plugin that hangs must not delay the undo of a pod that does not start.
+            let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
+            Ok::<_, SandboxError>(attached.flatten().transpose()?)
         };
-        let (started, added) = tokio::join!(self.start(id, plan.namespace), adding);
+        let starting = async {
+            let started = self.start(id, plan.namespace).await;
+            started.inspect_err(|_| failed.cancel())
+        };
+        let (started, added) = tokio::join!(starting, adding);
         let started_at = started?;
         let attached = match added? {
             Some(attached) => attached,

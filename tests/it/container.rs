@@ -1,6 +1,7 @@
 //! Container verbs against the fake dockerd.
 
 use std::{
+    collections::BTreeSet,
     fs,
     sync::Arc,
     time::{Duration, Instant},
@@ -146,7 +147,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         let edits = OciEdits { engine, ..edits.clone() };
         fs::write(place.join("edits.json"), serde_json::to_vec(&edits).unwrap()).unwrap();
     }
-    node.containers.sweep_edits().await;
+    node.containers.sweep_edits(&BTreeSet::new()).await;
     assert!(file.exists() && other.exists() && !lost.exists());
     node.containers.remove(id.as_str()).await.unwrap();
     assert!(!directory.join(id.as_str()).exists());

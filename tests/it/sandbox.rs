@@ -250,15 +250,18 @@ async fn a_sandbox_under_another_name_is_still_the_earlier_one() {
     assert_eq!(sandboxes.run(spec("web", true)).await.unwrap(), first);
 }
 
-/// Plugins are called though the engine refuses to start the pause: they need not wait for it.
 #[tokio::test]
-async fn plugins_work_beside_the_start_in_a_namespace_made_for_it() {
+async fn a_plugin_that_hangs_does_not_delay_the_undo_of_a_pod_that_does_not_start() {
     let Some(node) = Node::with_oci_runtime().await else { return };
-    let fails = Fault::Status(500, "no start".to_owned());
-    node.docker.inject(Rule::new("POST /containers/*/start", fails));
+    let plugin = node.root.path().join("bin/quiet");
+    let script = fs::read_to_string(&plugin).unwrap();
+    fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\n")).unwrap();
+    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    node.docker.world(|world| world.pid = std::process::id());
     let sandboxes = node.start().await;
-    let error = sandboxes.run(spec("beside", false)).await.unwrap_err();
-    assert!(chain(&error).contains("no start"), "{}", chain(&error));
+    let run = tokio::time::timeout(Duration::from_secs(5), sandboxes.run(spec("hangs", false)));
+    let error = run.await.expect("the undo waited for the plugin").unwrap_err();
+    assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
 }
@@ -275,10 +278,11 @@ async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
     assert!(node.holds_no_namespace());
 }
 
-/// An engine whose runtime of that name is another program.
+/// An engine whose runtime of that name is another program: plugins were called meanwhile.
 #[tokio::test]
-async fn a_pause_in_another_namespace_than_the_one_made_for_it_is_refused() {
+async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refused() {
     let Some(node) = Node::with_oci_runtime().await else { return };
+    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
     node.docker.world(|world| world.pid = std::process::id());
     let error = node.start().await.run(spec("astray", false)).await.unwrap_err();
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
@@ -297,7 +301,7 @@ async fn a_namespace_made_for_a_pod_that_docker_lost_is_released() {
     edits.write(id.as_str(), &OciEdits { engine, ..OciEdits::default() }).unwrap();
     netns::make(&node.root.path().join("run/netns").join(id.as_str())).unwrap();
     assert!(!node.holds_no_namespace());
-    sandboxes.clean_up().await;
+    sandboxes.sweep_edits().await;
     assert!(node.holds_no_namespace());
 }
 
@@ -314,3 +318,6 @@ fn id(digit: char) -> SandboxId {
 fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
+
+/// How long an engine takes to start a pod beside whose start plugins work.
+const BESIDE: Duration = Duration::from_secs(2);

@@ -27,8 +27,11 @@ fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
     {
         command.args([flag, &place(name)]);
     }
-    // Not a setting, and told so in the log.
-    command.env_remove("DOCKBRIDGE_SKIPS");
+    // Those of the tests are no settings, and told so in the log.
+    let of_tests = std::env::vars_os().map(|(name, _)| name);
+    for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
+        command.env_remove(name);
+    }
     command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()

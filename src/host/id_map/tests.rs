@@ -68,6 +68,8 @@ fn layers_of_an_image_are_found_again() {
         overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
         assert_eq!(owner(&target.join("top")), (FIRST, FIRST));
         assert_eq!(target.join("low").exists(), layers.len() == 2);
+        let written = fs::write(target.join("new"), "").map_err(|error| error.kind());
+        assert_eq!(written, Err(io::ErrorKind::ReadOnlyFilesystem));
         unmount(&target).unwrap();
         crate::host::overlay::unmount(&shown).unwrap();
     }

@@ -271,7 +271,7 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
 
 /// Waits for the end of a command that was left: it is looked for again after ten seconds.
 async fn ended(is_gone: impl Fn() -> bool) {
-    let until = Instant::now() + LONG;
+    let until = Instant::now() + LONG * 3;
     while !is_gone() {
         assert!(Instant::now() < until, "nobody ended it");
         sleep(Duration::from_millis(50)).await;
