@@ -12,7 +12,6 @@ use dockbridge::{
         service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
-    error::chain,
     host::{cgroup::Cgroups, file::Durability, netns},
     image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
     image_files::service::ImageFiles,
