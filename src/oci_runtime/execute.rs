@@ -42,7 +42,10 @@ pub fn execute(words: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn run(line: &CommandLine, directory: &EditsDirectory) -> Result<ExitCode, OciRuntimeError> {
+pub(super) fn run(
+    line: &CommandLine,
+    directory: &EditsDirectory,
+) -> Result<ExitCode, OciRuntimeError> {
     if !is_container_id(&line.id) {
         return if line.command == "features" { features(line) } else { Err(replace(line)) };
     }
@@ -50,14 +53,14 @@ fn run(line: &CommandLine, directory: &EditsDirectory) -> Result<ExitCode, OciRu
         "create" | "run" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
             if !ended.success() || line.command == "run" {
-                directory.unmount(&line.id)?;
+                unmount(line, directory);
             }
             Ok(code(ended))
         }
         "delete" if directory.of(&line.id).is_dir() => {
             let ended = wait(line)?;
             if ended.success() {
-                directory.unmount(&line.id)?;
+                unmount(line, directory);
             }
             Ok(code(ended))
         }
@@ -66,6 +69,14 @@ fn run(line: &CommandLine, directory: &EditsDirectory) -> Result<ExitCode, OciRu
             Err(replace(line))
         }
         _ => Err(replace(line)),
+    }
+}
+
+/// The runtime below has the last word: a failure is only reported, since the server unmounts again when
+/// it removes the container.
+fn unmount(line: &CommandLine, directory: &EditsDirectory) {
+    if let Err(error) = directory.unmount(&line.id) {
+        log::report(line.log.as_deref(), line.is_log_json, &chain(&error));
     }
 }
 

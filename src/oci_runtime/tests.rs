@@ -2,7 +2,7 @@
 
 mod fixtures;
 
-use std::{ffi::OsString, fs, path::Path};
+use std::{ffi::OsString, fs, path::Path, process::ExitCode};
 
 use serde_json::{Value, json};
 
@@ -265,6 +265,21 @@ fn only_root_and_the_pods_root_reach_what_is_mounted() {
         let mounts = directory.mount_point(ID, 0).unwrap();
         let facts = fs::metadata(mounts.parent().unwrap()).unwrap();
         assert_eq!(facts.mode() & 0o777, 0o711, "nobody else gets that far");
+    }
+}
+
+/// A mount point that is not empty cannot be removed.
+#[test]
+fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
+    let (_folder, directory, _) = folders();
+    let id = "a".repeat(64);
+    fs::create_dir_all(directory.of(&id).join("root/foreign")).unwrap();
+    assert!(directory.unmount(&id).is_err());
+    for (runtime, ended) in [("true", ExitCode::SUCCESS), ("false", ExitCode::from(1))] {
+        let (runtime, command) = (Some(runtime.into()), "delete".to_owned());
+        let line = CommandLine { runtime, command, id: id.clone(), ..CommandLine::default() };
+        let code = execute::run(&line, &directory).unwrap();
+        assert_eq!(format!("{code:?}"), format!("{ended:?}"));
     }
 }
 
