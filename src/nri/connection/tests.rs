@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
+    task::JoinHandle,
 };
 
 use super::*;
@@ -49,6 +50,12 @@ async fn closed_by(bytes: &[u8]) -> Closed {
     time::timeout(SOON, connection.closed()).await.unwrap()
 }
 
+/// A call that waits for its answer.
+fn call(connection: &Connection) -> JoinHandle<Result<nri::Empty, CallError>> {
+    let connection = connection.clone();
+    tokio::spawn(async move { connection.call("Shutdown", &nri::Empty {}, SOON).await })
+}
+
 #[tokio::test]
 async fn a_call_and_its_answer_are_as_published() {
     let (connection, _incoming, mut plugin) = connected();
@@ -74,12 +81,7 @@ async fn a_call_and_its_answer_are_as_published() {
 #[tokio::test]
 async fn a_refusal_is_an_answer() {
     let (connection, _incoming, mut plugin) = connected();
-    let calling = {
-        let connection = connection.clone();
-        tokio::spawn(async move {
-            connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SOON).await
-        })
-    };
+    let calling = call(&connection);
     received(&mut plugin).await;
     let no = message(1, 2, b"\x0a\x06\x08\x02\x12\x02no");
     plugin.write_all(&frame(1, &no)).await.unwrap();
@@ -163,12 +165,7 @@ async fn a_stream_is_not_used_twice() {
 #[tokio::test]
 async fn a_second_answer_closes_the_connection() {
     let (connection, _incoming, mut plugin) = connected();
-    let calling = {
-        let connection = connection.clone();
-        tokio::spawn(async move {
-            connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SOON).await
-        })
-    };
+    let calling = call(&connection);
     received(&mut plugin).await;
     let answer = frame(1, &message(1, 2, b""));
     plugin.write_all(&[answer.as_slice(), &answer].concat()).await.unwrap();

@@ -3,6 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -38,14 +39,16 @@ async fn logger(socket: &Path) -> Plugin {
     plugin
 }
 
-/// Refuses the first call of a method.
-fn refuses_once(method: &'static str) -> impl Fn(&Told) -> Reply + Send + 'static {
-    let refused = std::sync::atomic::AtomicBool::new(false);
-    move |told| {
-        let first = told.method == method
-            && !refused.swap(told.method == method, std::sync::atomic::Ordering::SeqCst);
+/// A plugin that refuses the first call of a method; it knows what there is.
+async fn guard(socket: &Path, method: &'static str) -> Plugin {
+    let refused = AtomicBool::new(false);
+    let reply = move |told: &Told| {
+        let first = told.method == method && !refused.swap(true, Ordering::SeqCst);
         if first { Reply::No("not today") } else { Reply::Yes(Vec::new()) }
-    }
+    };
+    let plugin = Plugin::connect(socket, ("10", "guard"), reply).await;
+    plugin.until("Synchronize").await;
+    plugin
 }
 
 #[tokio::test]
@@ -103,9 +106,7 @@ async fn an_end_without_a_call_is_told() {
 async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let reply = refuses_once("RunPodSandbox");
-    let plugin = Plugin::connect(&socket, ("10", "guard"), reply).await;
-    plugin.until("Synchronize").await;
+    let plugin = guard(&socket, "RunPodSandbox").await;
     let refused = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unknown);
     let text = "the NRI plugin 10-guard refused RunPodSandbox: not today";
@@ -120,9 +121,7 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
 async fn a_refused_container_leaves_nothing_and_may_be_tried_again() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let reply = refuses_once("CreateContainer");
-    let plugin = Plugin::connect(&socket, ("10", "guard"), reply).await;
-    plugin.until("Synchronize").await;
+    let plugin = guard(&socket, "CreateContainer").await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
     assert!(refused.message().contains("refused CreateContainer: not today"), "{refused}");
