@@ -182,5 +182,5 @@ impl EditsDirectory {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// An engine's is below 100 KiB.
-const MAX_CONFIG: u64 = 16 << 20;
+/// An engine's is below 100 KiB, and no request can make it as large as this.
+const MAX_CONFIG: u64 = 256 << 20;

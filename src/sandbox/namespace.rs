@@ -57,6 +57,16 @@ impl Sandboxes {
         self.unpin_user(id).await
     }
 
+    /// [`Self::unpin`], but for a pod whose network is not released: the next DEL works in its namespace.
+    pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), SandboxError> {
+        let now = self.deps.store.snapshot();
+        let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());
+        if attachment.and_then(Attachment::intent).is_some() {
+            return Ok(());
+        }
+        self.unpin(id).await
+    }
+
     /// Moves the pin of a sandbox here that was connected under another run directory. A failure
     /// is only logged: the namespace is released where it is.
     pub(super) async fn move_pin(&self, id: &SandboxId) {

@@ -135,7 +135,7 @@ impl Sandboxes {
         // It is listed from now on; it must not be stopped or get containers before it is complete.
         undo.hold(self.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
-        undo.push("release its namespaces", async move { service.unpin(&sandbox).await });
+        undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, plan, undo).await?;
         } else {

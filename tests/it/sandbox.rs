@@ -254,7 +254,8 @@ async fn a_plugin_that_hangs_does_not_delay_the_undo_of_a_pod_that_does_not_star
     let Some(node) = Node::with_oci_runtime().await else { return };
     let plugin = node.root.path().join("bin/quiet");
     let script = fs::read_to_string(&plugin).unwrap();
-    fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\n")).unwrap();
+    fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\nexit 0\n"))
+        .unwrap();
     node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
     node.docker.world(|world| world.pid = std::process::id());
     let sandboxes = node.start().await;
@@ -263,6 +264,27 @@ async fn a_plugin_that_hangs_does_not_delay_the_undo_of_a_pod_that_does_not_star
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
+}
+
+#[tokio::test]
+async fn a_pod_whose_network_could_not_be_released_keeps_its_namespace_for_the_next_try() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let (plugin, busy) = (node.root.path().join("bin/quiet"), node.root.path().join("busy"));
+    let script = fs::read_to_string(&plugin).unwrap();
+    let refuse = format!("[ $CNI_COMMAND = DEL ] && [ -e {} ] && exit 1\nexit 0\n", busy.display());
+    fs::write(&plugin, format!("{script}{refuse}")).unwrap();
+    fs::write(&busy, "").unwrap();
+    let fails = Fault::Status(500, "no start".to_owned());
+    node.docker.inject(Rule::new("POST /containers/*/start", fails));
+    let sandboxes = node.start().await;
+    let error = sandboxes.run(spec("busy", false)).await.unwrap_err();
+    assert!(error.to_string().contains("cleaning up"), "{error}");
+    let mut pins = fs::read_dir(node.root.path().join("run/netns")).unwrap();
+    let pin = pins.next().expect("unpinned before its network was released").unwrap();
+    fs::remove_file(&busy).unwrap();
+    sandboxes.remove(pin.file_name().to_str().unwrap()).await.unwrap();
+    assert!(node.holds_no_namespace());
+    assert!(is_empty(&node.root.path().join("state/sandboxes")));
 }
 
 #[tokio::test]
