@@ -32,11 +32,14 @@ mod machine;
 mod many;
 mod metrics;
 mod mounts;
+#[path = "../it/support/nri_plugin.rs"]
+mod nri_plugin;
 mod oci_edits;
 #[path = "../it/support/old_client.rs"]
 mod old_client;
 mod oom;
 mod pinned_images;
+mod plugins;
 mod pods;
 mod port_forward;
 mod power;
@@ -217,6 +220,10 @@ const STORIES: &[(&str, Story)] = stories![
     mounts::of_every_source,
     mounts::impossible,
     oci_edits::arrive,
+    plugins::told_of_whole_lives,
+    plugins::that_change_containers,
+    plugins::that_refuse,
+    plugins::that_hang,
     user_namespaces::of_a_pod,
     user_namespaces::whatever_is_killed,
     user_namespaces::killed_at_random_moments,

@@ -1,11 +1,7 @@
 //! NRI plugins: what they are told and in which order, what they refuse and change, and what becomes
 //! of those that fail.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use dockbridge::{config::settings::NriSettings, model::network::NetworkMode, wire::nri};
 use prost::Message;
@@ -14,7 +10,7 @@ use tonic::Code;
 use crate::support::{
     bridge::{Bridge, Node, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
-    nri_plugin::{Plugin, Reply, Told},
+    nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
 /// A server with plugins.
@@ -33,29 +29,11 @@ async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
     (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
 }
 
-async fn logger(socket: &Path) -> Plugin {
-    let plugin = Plugin::connect(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await;
-    plugin.until("Synchronize").await;
-    plugin
-}
-
-/// A plugin that refuses the first call of a method; it knows what there is.
-async fn guard(socket: &Path, method: &'static str) -> Plugin {
-    let refused = AtomicBool::new(false);
-    let reply = move |told: &Told| {
-        let first = told.method == method && !refused.swap(true, Ordering::SeqCst);
-        if first { Reply::No("not today") } else { Reply::Yes(Vec::new()) }
-    };
-    let plugin = Plugin::connect(socket, ("10", "guard"), reply).await;
-    plugin.until("Synchronize").await;
-    plugin
-}
-
 #[tokio::test]
 async fn a_pods_life_is_told_in_order() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = logger(&socket).await;
+    let plugin = Plugin::logger(&socket).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     bridge.start_container(&main).await.unwrap();
@@ -91,7 +69,7 @@ async fn a_pods_life_is_told_in_order() {
 async fn an_end_without_a_call_is_told() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = logger(&socket).await;
+    let plugin = Plugin::logger(&socket).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     bridge.start_container(&main).await.unwrap();
@@ -106,7 +84,7 @@ async fn an_end_without_a_call_is_told() {
 async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = guard(&socket, "RunPodSandbox").await;
+    let plugin = Plugin::guard(&socket, "RunPodSandbox").await;
     let refused = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unknown);
     let text = "the NRI plugin 10-guard refused RunPodSandbox: not today";
@@ -121,7 +99,7 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
 async fn a_refused_container_leaves_nothing_and_may_be_tried_again() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = guard(&socket, "CreateContainer").await;
+    let plugin = Plugin::guard(&socket, "CreateContainer").await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
     assert!(refused.message().contains("refused CreateContainer: not today"), "{refused}");
@@ -137,7 +115,7 @@ async fn a_plugin_that_connects_late_is_told_what_there_is() {
     let (bridge, socket) = start(&docker, &[]).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
-    let plugin = logger(&socket).await;
+    let plugin = Plugin::logger(&socket).await;
     bridge.start_container(&main).await.unwrap();
     plugin.until("PostStartContainer").await;
     plugin.forget();
@@ -155,11 +133,10 @@ async fn a_plugin_that_does_not_answer_is_dropped_and_may_come_back() {
         "RunPodSandbox" => Reply::Silence,
         _ => Reply::Yes(Vec::new()),
     };
-    let plugin = Plugin::connect(&socket, ("10", "silent"), silent).await;
-    plugin.until("Synchronize").await;
+    let plugin = Plugin::synchronised(&socket, ("10", "silent"), silent).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     plugin.ended.await.unwrap();
-    let plugin = logger(&socket).await;
+    let plugin = Plugin::logger(&socket).await;
     bridge.remove_pod(&id).await.unwrap();
     plugin.until("RemovePodSandbox").await;
     bridge.clear(&docker).await;
@@ -172,9 +149,8 @@ async fn without_a_required_plugin_there_is_no_pod() {
     let refused = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("not connected: 10-logger, quota"), "{refused}");
-    let _logger = logger(&socket).await;
-    let quota = Plugin::connect(&socket, ("20", "quota"), |_| Reply::Yes(Vec::new())).await;
-    quota.until("Synchronize").await;
+    let _logger = Plugin::logger(&socket).await;
+    let _quota = Plugin::synchronised(&socket, ("20", "quota"), |_| Reply::Yes(Vec::new())).await;
     while bridge.run(&pod("p")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -195,23 +171,13 @@ fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
 }
 
-/// Answers CreateContainer so.
-fn adjusts(adjust: nri::ContainerAdjustment) -> impl Fn(&Told) -> Reply + Send + 'static {
-    let answer = nri::CreateContainerResponse { adjust: Some(adjust), ..Default::default() };
-    move |told| match told.method.as_str() {
-        "CreateContainer" => Reply::Yes(answer.encode_to_vec()),
-        _ => Reply::Yes(Vec::new()),
-    }
-}
-
 /// Why a container cannot be made with these plugins; nothing of it is left.
 async fn refused(plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>) -> String {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let mut connected = Vec::new();
     for (index, name, reply) in plugins {
-        let plugin = Plugin::connect(&socket, (index, name), reply).await;
-        plugin.until("Synchronize").await;
+        let plugin = Plugin::synchronised(&socket, (index, name), reply).await;
         connected.push(plugin);
     }
     let id = bridge.run(&pod("p")).await.unwrap();
@@ -261,8 +227,7 @@ async fn plugins_change_limits_in_answers_and_by_themselves() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let reply = adjusts(of_shares(512));
-    let mut plugin = Plugin::connect(&socket, ("10", "shares"), reply).await;
-    plugin.until("Synchronize").await;
+    let mut plugin = Plugin::synchronised(&socket, ("10", "shares"), reply).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     let shares = |docker: &FakeDockerd| -> Vec<serde_json::Value> {

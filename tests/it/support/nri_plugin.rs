@@ -2,7 +2,10 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,8 @@ pub(crate) struct Told {
     pub(crate) pod: String,
     pub(crate) container: String,
     pub(crate) id: String,
+    /// The whole message.
+    pub(crate) payload: Vec<u8>,
 }
 
 /// What a plugin answers to a call.
@@ -71,6 +76,32 @@ impl Plugin {
         plugin
     }
 
+    /// Connects one that only listens; it knows what there is.
+    pub(crate) async fn logger(socket: &Path) -> Self {
+        Self::synchronised(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await
+    }
+
+    /// Connects one that refuses the first call of a method; it knows what there is.
+    pub(crate) async fn guard(socket: &Path, method: &'static str) -> Self {
+        let refused = AtomicBool::new(false);
+        let reply = move |told: &Told| {
+            let first = told.method == method && !refused.swap(true, Ordering::SeqCst);
+            if first { Reply::No("not today") } else { Reply::Yes(Vec::new()) }
+        };
+        Self::synchronised(socket, ("10", "guard"), reply).await
+    }
+
+    /// Connects one, and waits until it knows what there is.
+    pub(crate) async fn synchronised(
+        socket: &Path,
+        name: (&str, &str),
+        reply: impl Fn(&Told) -> Reply + Send + 'static,
+    ) -> Self {
+        let plugin = Self::connect(socket, name, reply).await;
+        plugin.until("Synchronize").await;
+        plugin
+    }
+
     /// Calls the runtime.
     pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
         self.calls.send((method, message.encode_to_vec())).await.unwrap();
@@ -95,6 +126,17 @@ impl Plugin {
 
     pub(crate) fn forget(&self) {
         self.told.lock().unwrap().clear();
+    }
+}
+
+/// Answers CreateContainer so.
+pub(crate) fn adjusts(
+    adjust: nri::ContainerAdjustment,
+) -> impl Fn(&Told) -> Reply + Send + 'static {
+    let answer = nri::CreateContainerResponse { adjust: Some(adjust), ..Default::default() };
+    move |told| match told.method.as_str() {
+        "CreateContainer" => Reply::Yes(answer.encode_to_vec()),
+        _ => Reply::Yes(Vec::new()),
     }
 }
 
@@ -159,7 +201,8 @@ fn call_of(request: &Request) -> Told {
     };
     let (pod, container) = (about.pod.unwrap_or_default(), about.container.unwrap_or_default());
     let id = if container.id.is_empty() { pod.id } else { container.id };
-    Told { method: request.method.clone(), pod: pod.name, container: container.name, id }
+    let (method, payload) = (request.method.clone(), request.payload.clone());
+    Told { method, pod: pod.name, container: container.name, id, payload }
 }
 
 async fn send(stream: &mut UnixStream, channel: u32, id: u32, kind: u8, payload: &[u8]) {

@@ -1,6 +1,9 @@
 //! The setting of one story: its own directories, a dockbridge, the engine.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
     bridge::{Bridge, Folders},
@@ -48,6 +51,20 @@ impl Stage {
     /// A dockbridge that uses the engine's own network, with further flags.
     pub(crate) async fn told(world: &World, story: &str, flags: &[&str]) -> Outcome<Self> {
         Self::set(world, story, ("docker", &world.docker), flags).await
+    }
+
+    /// A dockbridge that connects pods by CNI and serves NRI plugins, and their socket.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
+        let root = world.root.join("tmp").join(story);
+        let socket = root.join("run/nri/nri.sock");
+        let (at, none) = (socket.display().to_string(), root.join("none").display().to_string());
+        let flags = [
+            ["--nri", "on", "--nri-socket", &at, "--nri-plugin-dir", &none],
+            ["--nri-config-dir", &none, "--nri-request-timeout", "1s", "--log-level", "debug"],
+        ];
+        let stage = Self::set(world, story, ("cni", &world.docker), &flags.concat()).await?;
+        Ok((stage, socket))
     }
 
     /// A dockbridge as on a node: it connects pods by CNI, and its log tells what matters.

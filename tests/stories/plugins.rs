@@ -1,0 +1,207 @@
+//! NRI plugins beside a real engine: what they are told over whole lives and a crash of dockbridge, what
+//! they change in a container, and pods whose plugin refuses or hangs.
+
+use std::{fs, path::Path, time::Duration};
+
+use dockbridge::wire::nri;
+use prost::Message as _;
+
+use crate::nri_plugin::{Plugin, Reply, Told, adjusts};
+use crate::support::{
+    failure::{Outcome, ensure, ensure_eq},
+    patience::Looks,
+    stage::Stage,
+    world::World,
+};
+
+/// Two containers, of which one ends by itself. Whoever connects after dockbridge was killed knows what
+/// there is, and is told the rest.
+pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
+    let (mut stage, socket) = Stage::with_plugins(&world, "nri_lives").await?;
+    let plugin = Plugin::logger(&socket).await;
+    let pod = stage.recipes.pod("p");
+    let sandbox = stage.cri.run(&pod).await?;
+    let containers = [stage.recipes.sleeper("main"), stage.recipes.container("short", "exit 3")];
+    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    plugin.until("StopContainer").await;
+    let begin = ["Configure", "Synchronize", "RunPodSandbox"];
+    ensure_eq!(plugin.methods(), [&begin[..], &MADE, &MADE, &["StopContainer"]].concat());
+    let told = plugin.told.lock().unwrap().clone();
+    for (place, name) in [(3..8, "main"), (8..14, "short")] {
+        let about: Vec<&str> = told[place].iter().map(|told| told.container.as_str()).collect();
+        ensure!(about.iter().all(|about| *about == name), "{about:?} of {name}");
+    }
+
+    stage.cri = stage.bridge.crash().await?;
+    plugin.ended.await?;
+    let plugin = Plugin::logger(&socket).await;
+    let known = plugin.told.lock().unwrap()[1].payload.clone();
+    let known = nri::SynchronizeRequest::decode(known.as_slice())?;
+    ensure_eq!(known.pods.iter().map(|pod| &pod.id).collect::<Vec<_>>(), [&sandbox]);
+    let state = |id: &String| {
+        known.containers.iter().find(|known| known.id == *id).map(nri::Container::state)
+    };
+    ensure_eq!(state(&ids[0]), Some(nri::ContainerState::ContainerRunning));
+    ensure_eq!(state(&ids[1]), Some(nri::ContainerState::ContainerStopped));
+
+    plugin.forget();
+    stage.cri.stop_container(&ids[0], 5).await?;
+    stage.cri.remove_container(&ids[0]).await?;
+    stage.cri.end(&sandbox).await?;
+    let rest = plugin.told.lock().unwrap().clone();
+    let rest: Vec<_> = rest.iter().map(|told| (told.method.as_str(), told.id.as_str())).collect();
+    let expected = [
+        ("StopContainer", ids[0].as_str()),
+        ("RemoveContainer", &ids[0]),
+        ("StopPodSandbox", &sandbox),
+        ("RemoveContainer", &ids[1]),
+        ("RemovePodSandbox", &sandbox),
+    ];
+    ensure_eq!(rest, expected);
+    stage.leaves_nothing().await
+}
+
+/// A limit is changed on every engine; the rest by dockbridge's OCI runtime, and by name not without it.
+pub(crate) async fn that_change_containers(world: World) -> Outcome {
+    let (stage, socket) = Stage::with_plugins(&world, "nri_changes").await?;
+    let pod = stage.recipes.pod("p");
+    let sandbox = stage.cri.run(&pod).await?;
+    let plugin = Plugin::synchronised(&socket, ("10", "limits"), adjusts(of_memory())).await;
+    let id = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("limited")]).await?.remove(0);
+    let v1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+    let line = format!("cat {v1} 2>/dev/null || cat /sys/fs/cgroup/memory.max");
+    ensure_eq!(stage.engine.inside(&id, &line).await?, (48 << 20).to_string());
+    drop(plugin);
+
+    let all = adjusts(of_everything(&stage.folders.shared));
+    let plugin = Plugin::synchronised(&socket, ("20", "all"), all).await;
+    let main = stage.recipes.sleeper("main");
+    match stage.cri.create(&sandbox, &main, &pod).await {
+        Ok(id) if world.has_oci_runtime => {
+            stage.cri.start(&id).await?;
+            has_everything(&stage, &id).await?;
+        }
+        Err(refused) if !world.has_oci_runtime => {
+            let text = refused.to_string();
+            ensure!(text.contains("NRI plugin 20-all: ") && text.contains("env[A]"), "{text}");
+            ensure_eq!(stage.engine.containers().await?.len(), 2, "the pause and one container");
+        }
+        other => ensure!(false, "{other:?}, the runtime: {}", world.has_oci_runtime),
+    }
+    drop(plugin);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+fn of_memory() -> nri::ContainerAdjustment {
+    let limit = Some(nri::OptionalInt64 { value: 48 << 20 });
+    let memory = Some(nri::LinuxMemory { limit, ..Default::default() });
+    let resources = Some(nri::LinuxResources { memory, ..Default::default() });
+    let linux = nri::LinuxContainerAdjustment { resources, ..Default::default() };
+    nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
+}
+
+fn of_everything(shared: &Path) -> nri::ContainerAdjustment {
+    let hooked = format!("touch {}", shared.join("hooked").display());
+    let hook = nri::Hook {
+        path: "/bin/sh".to_owned(),
+        args: ["sh", "-c", &hooked].map(str::to_owned).to_vec(),
+        ..Default::default()
+    };
+    let mount = nri::Mount {
+        destination: "/plugin".to_owned(),
+        r#type: "bind".to_owned(),
+        source: shared.display().to_string(),
+        options: ["bind", "ro"].map(str::to_owned).to_vec(),
+    };
+    let sysctl = [("kernel.shm_rmid_forced".to_owned(), "1".to_owned())];
+    let linux = nri::LinuxContainerAdjustment {
+        sysctl: sysctl.into_iter().collect(),
+        ..Default::default()
+    };
+    nri::ContainerAdjustment {
+        mounts: vec![mount],
+        env: vec![nri::KeyValue { key: "A".to_owned(), value: "b".to_owned() }],
+        hooks: Some(nri::Hooks { create_runtime: vec![hook], ..Default::default() }),
+        rlimits: vec![nri::PosixRlimit { r#type: "RLIMIT_NOFILE".to_owned(), hard: 99, soft: 77 }],
+        linux: Some(linux),
+        ..Default::default()
+    }
+}
+
+async fn has_everything(stage: &Stage, id: &str) -> Outcome {
+    ensure!(stage.folders.shared.join("hooked").exists(), "the hook was not run");
+    fs::write(stage.folders.shared.join("word"), "the plugin's")?;
+    for (line, said) in [
+        ("tr '\\0' '\\n' </proc/1/environ | grep '^A='", "A=b"),
+        ("cat /plugin/word", "the plugin's"),
+        ("touch /plugin/more 2>&1 | grep -c 'Read-only'", "1"),
+        ("grep -c 'open files *77 *99' /proc/1/limits", "1"),
+        ("cat /proc/sys/kernel/shm_rmid_forced", "1"),
+    ] {
+        let found = stage.engine.inside(id, &format!("{line} || true")).await?;
+        ensure_eq!(found, said, "{line}");
+    }
+    Ok(())
+}
+
+/// The call fails, leaves nothing in the engine, and may be made again.
+pub(crate) async fn that_refuse(world: World) -> Outcome {
+    let (stage, socket) = Stage::with_plugins(&world, "nri_refuse").await?;
+    let pod = stage.recipes.pod("p");
+    let plugin = Plugin::guard(&socket, "RunPodSandbox").await;
+    let refused = stage.cri.run(&pod).await.expect_err("the plugin refuses").to_string();
+    ensure!(refused.contains("10-guard refused RunPodSandbox: not today"), "{refused}");
+    ensure!(stage.engine.containers().await?.is_empty(), "something is left");
+    let sandbox = stage.cri.run(&pod).await?;
+    drop(plugin);
+
+    let plugin = Plugin::guard(&socket, "CreateContainer").await;
+    let main = stage.recipes.sleeper("main");
+    let refused = stage.cri.create(&sandbox, &main, &pod).await;
+    let refused = refused.expect_err("the plugin refuses").to_string();
+    ensure!(refused.contains("10-guard refused CreateContainer: not today"), "{refused}");
+    ensure_eq!(stage.engine.containers().await?, [sandbox.as_str()]);
+    drop(plugin);
+
+    let plugin = Plugin::guard(&socket, "StartContainer").await;
+    let id = stage.cri.create(&sandbox, &main, &pod).await?;
+    let refused = stage.cri.start(&id).await.expect_err("the plugin refuses").to_string();
+    ensure!(refused.contains("10-guard refused StartContainer: not today"), "{refused}");
+    stage.cri.start(&id).await?;
+    drop(plugin);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// It is disconnected, and the calls go on without it.
+pub(crate) async fn that_hang(world: World) -> Outcome {
+    let (stage, socket) = Stage::with_plugins(&world, "nri_hang").await?;
+    for method in ["RunPodSandbox", "CreateContainer", "StopContainer"] {
+        let silent = move |told: &Told| match told.method == method {
+            true => Reply::Silence,
+            false => Reply::Yes(Vec::new()),
+        };
+        let plugin = Plugin::synchronised(&socket, ("10", "silent"), silent).await;
+        let pod = stage.recipes.pod(&method.to_lowercase());
+        let sandbox = stage.cri.run(&pod).await?;
+        stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
+        stage.cri.end(&sandbox).await?;
+        plugin.ended.await?;
+    }
+    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    let told = "did not answer";
+    while fs::read_to_string(stage.bridge.log())?.matches(told).count() < 3 {
+        ensure!(looks.again().await, "the log does not tell that plugins hang");
+    }
+    stage.leaves_nothing().await
+}
+
+/// What is told of a container that is made and started.
+const MADE: [&str; 5] = [
+    "CreateContainer",
+    "ValidateContainerAdjustment",
+    "PostCreateContainer",
+    "StartContainer",
+    "PostStartContainer",
+];
