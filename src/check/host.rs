@@ -9,7 +9,7 @@ use super::{
     finding::{Finding, Findings},
     kubelet::{self, Kubelet},
     node::{self, Modules, Packets},
-    paths,
+    paths, plugins,
     runtimes::{self, Others},
     server,
     subject::Subject,
@@ -88,6 +88,7 @@ fn local(
     let limits = server.map_or("/proc/self/limits".to_owned(), |pid| format!("/proc/{pid}/limits"));
     let limits = fs::read_to_string(limits).unwrap_or_default();
     findings.push(node::descriptors(&limits, most.unwrap_or(node::USUAL_PODS)));
+    findings.extend(plugins::examine(&settings.nri, engine));
     findings.extend(runtimes::judge(&Others::read()));
     findings.push(paths::listen(&settings.listen));
     findings.push(paths::directory(Subject::State, "--state-dir", &settings.state_dir));

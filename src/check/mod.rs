@@ -20,6 +20,7 @@ mod engine;
 mod kubelet;
 mod node;
 mod paths;
+mod plugins;
 mod runtimes;
 mod server;
 

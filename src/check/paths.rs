@@ -78,7 +78,7 @@ pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
 }
 
 /// Creates and removes a directory in it, or in the nearest one above it that exists.
-fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
+pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
     let place = existing.unwrap_or(Path::new("/")).to_owned();
     let probe = place.join(format!(".dockbridge-check-{}", process::id()));

@@ -11,6 +11,8 @@ pub enum Subject {
     Cgroup,
     /// Whether Docker has dockbridge's OCI runtime, and what it makes possible.
     OciRuntime,
+    /// NRI plugins: their socket, their directory, and what they may change.
+    Nri,
     /// Whether pods survive a restart of Docker.
     LiveRestore,
     /// Space where Docker keeps images and layers.
@@ -47,10 +49,11 @@ pub enum Subject {
 
 impl Subject {
     /// All of them, in the order of the report.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Engine,
         Self::Cgroup,
         Self::OciRuntime,
+        Self::Nri,
         Self::LiveRestore,
         Self::Disk,
         Self::Confinement,
@@ -75,6 +78,7 @@ impl Subject {
             Self::Engine => "engine",
             Self::Cgroup => "cgroup",
             Self::OciRuntime => "oci runtime",
+            Self::Nri => "nri",
             Self::LiveRestore => "live-restore",
             Self::Disk => "disk",
             Self::Confinement => "confinement",

@@ -17,13 +17,13 @@ use super::{
     capability, cni, engine,
     finding::{Finding, Findings, Severity},
     node::Packets,
-    paths,
+    paths, plugins,
     pod::{self, PodError},
     server,
     subject::Subject,
 };
 use crate::{
-    config::settings::CniSettings,
+    config::settings::{CniSettings, NriSettings},
     host::{error::HostError, lock::Holder},
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
@@ -92,6 +92,54 @@ fn the_engines_dockbridge_runtime_is_told() {
     }
     let other = EngineInfo { default_runtime: "crun".to_owned(), ..with("/bin/sh") };
     assert_eq!(told(&other).severity, Severity::Warn);
+}
+
+#[test]
+fn nri_plugins_are_judged_where_they_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (plugins, configurations) = (path("plugins"), path("conf.d"));
+    fs::create_dir_all(&plugins).unwrap();
+    fs::create_dir_all(&configurations).unwrap();
+    for (name, mode) in [
+        ("10-good", 0o755),
+        ("20-open", 0o777),
+        ("bad", 0o755),
+        ("30-text", 0o644),
+        ("40-conf", 0o755),
+    ] {
+        fs::write(plugins.join(name), "").unwrap();
+        fs::set_permissions(plugins.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(configurations.join("conf.conf"), [0xff]).unwrap();
+    fs::write(path("file"), "").unwrap();
+    let settings = NriSettings {
+        enabled: true,
+        socket: path("nri/nri.sock"),
+        plugin_dir: plugins,
+        config_dir: configurations,
+        required: ["good", "20-open", "quota"].map(str::to_owned).to_vec(),
+        ..NriSettings::default()
+    };
+    let told = |settings: &NriSettings| Findings(plugins::examine(settings, Some(&info())));
+    let text = told(&settings).to_string();
+    for expected in [
+        "nri.sock; started from",
+        "plugins: 10-good, 20-open\n",
+        "/bad is not started: its index is not two digits",
+        "/30-text is not started: it is not executable",
+        "/40-conf is not started: ",
+        "conf.conf is not UTF-8",
+        "/20-open may be changed by others than root",
+        "required and not installed: quota",
+        "plugins can change limits only: ",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("is not a socket"), "{text}");
+    let taken = NriSettings { socket: path("file"), ..settings.clone() };
+    assert!(told(&taken).to_string().contains("/file exists and is not a socket"));
+    assert_eq!(told(&NriSettings { enabled: false, ..settings }), Findings::default());
 }
 
 #[test]

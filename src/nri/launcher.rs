@@ -2,6 +2,7 @@
 //! pair. One that ends is started again, after longer and longer pauses.
 
 use std::{
+    ffi::OsStr,
     io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -17,7 +18,10 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{plugin::check_name, service::Shared, session::Started};
-use crate::host::{file, plugin_process::PluginProcess};
+use crate::{
+    config::settings::NriSettings,
+    host::{file, plugin_process::PluginProcess},
+};
 
 impl Shared {
     /// Starts all plugins of the directory, and keeps them running.
@@ -48,32 +52,13 @@ impl Shared {
     }
 
     fn read(&self, path: PathBuf) -> Option<(PathBuf, Started)> {
-        let file = path.file_name()?.to_str()?;
-        let (index, name) = file.split_once('-').unwrap_or(("", file));
-        let read = check_name(index, name).and_then(|()| self.configuration(index, name));
-        match read {
-            Ok(config) => {
-                let (index, name) = (index.to_owned(), name.to_owned());
-                Some((path, Started { index, name, config }))
-            }
+        match installed(&self.settings, &path) {
+            Ok(started) => Some((path, started)),
             Err(error) => {
                 warn!(plugin = %path.display(), error, "not starting an NRI plugin");
                 None
             }
         }
-    }
-
-    /// Its own file, or that of its name whatever the index.
-    fn configuration(&self, index: &str, name: &str) -> Result<String, String> {
-        for file in [format!("{index}-{name}.conf"), format!("{name}.conf")] {
-            let path = self.settings.config_dir.join(file);
-            let read = file::read_if_present(&path, LONGEST_CONFIGURATION);
-            if let Some(bytes) = read.map_err(|error| error.to_string())? {
-                let not_text = |_| format!("{} is not UTF-8", path.display());
-                return String::from_utf8(bytes).map_err(not_text);
-            }
-        }
-        Ok(String::new())
     }
 
     async fn keep_running(self: &Arc<Self>, path: PathBuf, started: Started) {
@@ -111,7 +96,33 @@ impl Shared {
     }
 }
 
-fn is_executable(path: &Path) -> bool {
+/// What a file of the directory is started as, and otherwise why it is not.
+///
+/// # Errors
+/// Its name, or its configuration.
+pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<Started, String> {
+    let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
+    let (index, name) = file.split_once('-').unwrap_or(("", file));
+    check_name(index, name)?;
+    let config = configuration(&settings.config_dir, index, name)?;
+    Ok(Started { index: index.to_owned(), name: name.to_owned(), config })
+}
+
+/// Its own file, or that of its name whatever the index.
+fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, String> {
+    for file in [format!("{index}-{name}.conf"), format!("{name}.conf")] {
+        let path = directory.join(file);
+        let read = file::read_if_present(&path, LONGEST_CONFIGURATION);
+        if let Some(bytes) = read.map_err(|error| error.to_string())? {
+            let not_text = |_| format!("{} is not UTF-8", path.display());
+            return String::from_utf8(bytes).map_err(not_text);
+        }
+    }
+    Ok(String::new())
+}
+
+/// Other files of the directory are not started.
+pub(crate) fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
 

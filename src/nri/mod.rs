@@ -19,7 +19,7 @@ mod follower;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod hooks;
-mod launcher;
+pub(crate) mod launcher;
 mod listener;
 pub mod metrics;
 mod mux;

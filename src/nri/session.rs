@@ -24,9 +24,9 @@ use crate::{
 
 /// A plugin that dockbridge started: its file says who it is.
 #[derive(Clone, Debug)]
-pub(super) struct Started {
-    pub(super) index: String,
-    pub(super) name: String,
+pub(crate) struct Started {
+    pub(crate) index: String,
+    pub(crate) name: String,
     /// Its configuration file.
     pub(super) config: String,
 }

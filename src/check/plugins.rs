@@ -1,0 +1,103 @@
+//! NRI plugins: can they connect, which are started, and can all that they ask for be done?
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::{finding::Finding, paths, subject::Subject};
+use crate::{
+    config::settings::NriSettings,
+    model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER},
+    nri::launcher::{installed, is_executable},
+};
+
+/// What is found when plugins are served; nothing when they are not.
+pub(super) fn examine(settings: &NriSettings, engine: Option<&EngineInfo>) -> Vec<Finding> {
+    if !settings.enabled {
+        return Vec::new();
+    }
+    let (mut findings, mut started) = (Vec::new(), Vec::new());
+    for path in files(&settings.plugin_dir) {
+        match judge(settings, &path) {
+            Ok(name) => started.push(name),
+            Err(why) => {
+                let seen = format!("{} is not started: {why}", path.display());
+                findings.push(Finding::warn(Subject::Nri, seen, MEND_PLUGIN));
+            }
+        }
+        findings.extend(exposed(&path));
+    }
+    findings.extend(exposed(&settings.plugin_dir));
+    findings.extend(socket(&settings.socket));
+    findings.extend(missing(settings, &started));
+    if let Some(Err(reason)) = engine.map(|engine| engine.edits_runtime(DEFAULT_HANDLER)) {
+        let seen = format!("plugins can change limits only: {reason}");
+        findings.push(Finding::warn(Subject::Nri, seen, SETUP));
+    }
+    let started = if started.is_empty() { "none".to_owned() } else { started.join(", ") };
+    let (socket, directory) = (settings.socket.display(), settings.plugin_dir.display());
+    let seen = format!("plugins connect to {socket}; started from {directory}: {started}");
+    findings.insert(0, Finding::ok(Subject::Nri, seen));
+    findings
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| !path.is_dir()).collect();
+    paths.sort();
+    paths
+}
+
+fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {
+    if !is_executable(path) {
+        return Err("it is not executable".to_owned());
+    }
+    installed(settings, path).map(|plugin| format!("{}-{}", plugin.index, plugin.name))
+}
+
+/// A plugin runs as root.
+fn exposed(path: &Path) -> Option<Finding> {
+    let facts = path.metadata().ok()?;
+    if facts.uid() == 0 && facts.mode() & 0o022 == 0 {
+        return None;
+    }
+    let seen = format!("{} may be changed by others than root", path.display());
+    Some(Finding::warn(Subject::Nri, seen, PROTECT))
+}
+
+fn socket(path: &Path) -> Option<Finding> {
+    let seen = match path.symlink_metadata() {
+        Ok(entry) if entry.file_type().is_socket() => return None,
+        Ok(_) => format!("{} exists and is not a socket", path.display()),
+        Err(_) => {
+            let (place, error) = paths::try_writing(path.parent()?).err()?;
+            format!("no socket can be created in {}: {error}", place.display())
+        }
+    };
+    Some(Finding::warn(Subject::Nri, seen, OTHER_SOCKET))
+}
+
+fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
+    let is_there = |wanted: &&String| {
+        let named = |full: &String| full.split_once('-').is_some_and(|(_, name)| name == *wanted);
+        started.iter().any(|full| full == *wanted || named(full))
+    };
+    let missing: Vec<&str> =
+        (settings.required.iter()).filter(|name| !is_there(name)).map(String::as_str).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let seen = format!("required and not installed: {}", missing.join(", "));
+    Some(Finding::warn(Subject::Nri, seen, CONNECT))
+}
+
+const MEND_PLUGIN: &str =
+    "see the directories --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
+const PROTECT: &str = "chown root and chmod go-w: plugins run as root and decide over every pod";
+const OTHER_SOCKET: &str =
+    "run as root, or choose another path with --nri-socket: no plugin can connect there";
+const CONNECT: &str = "install it, or see that it connects by itself: no pod starts before that";
+const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime, which does the rest";
