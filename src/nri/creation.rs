@@ -1,11 +1,14 @@
 //! Pods and containers that are being made. They are in the store, because Docker has them, but no
-//! plugin has agreed to them yet: lists do not show them, and a plugin that connects now is not told
+//! plugin has agreed to them yet: no answer shows them, and a plugin that connects now is not told
 //! of them twice.
 
 use std::{
     collections::HashMap,
+    future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use tokio::sync::watch;
 
 use crate::model::{
     container::ContainerMetadata,
@@ -23,7 +26,27 @@ pub(super) enum Identity {
 
 /// Everything that is being made. Clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Creations(Arc<Mutex<State>>);
+pub(super) struct Creations {
+    state: Arc<Mutex<State>>,
+    revealed: watch::Sender<()>,
+}
+
+/// Wakes who follows what is shown.
+#[derive(Debug, Default)]
+pub struct Reveals(Option<watch::Receiver<()>>);
+
+impl Reveals {
+    /// Waits until something is shown that was hidden; for ever where nothing ever is.
+    pub async fn next(&mut self) {
+        let changed = match &mut self.0 {
+            Some(revealed) => revealed.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            pending::<()>().await;
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,7 +72,10 @@ pub struct Creation {
 
 impl Drop for Creation {
     fn drop(&mut self) {
-        self.creations.state().pending.remove(&self.identity);
+        let ended = self.creations.state().pending.remove(&self.identity);
+        if ended.is_some_and(|pending| pending.hidden) {
+            self.creations.revealed.send_replace(());
+        }
     }
 }
 
@@ -89,20 +115,29 @@ impl Creations {
         self.state().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
-    /// Whether lists leave the pod out.
+    /// Whether there may be anything to leave out.
+    pub(super) fn hide_anything(&self) -> bool {
+        self.state().pending.values().any(|pending| pending.hidden)
+    }
+
+    pub(super) fn reveals(&self) -> Reveals {
+        Reveals(Some(self.revealed.subscribe()))
+    }
+
+    /// Whether answers leave the pod out.
     pub(super) fn hides_pod(&self, record: &SandboxRecord) -> bool {
         let state = self.state();
         !state.pending.is_empty() && state.hides(&Identity::pod(record))
     }
 
-    /// Whether lists leave the container out.
+    /// Whether answers leave the container out.
     pub(super) fn hides_container(&self, record: &ContainerRecord) -> bool {
         let state = self.state();
         !state.pending.is_empty() && state.hides(&Identity::container(record))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    creation::{Creation, Creations, Identity},
+    creation::{Creation, Creations, Identity, Reveals},
     error::NriError,
     hooks::NriHooks,
     metrics::NriMetrics,
@@ -123,14 +123,24 @@ impl Nri {
         Ok(Some(shared.creations.begin(identity)))
     }
 
-    /// Whether lists and statuses leave the pod out, because plugins are asked about it.
-    pub fn hides_pod(&self, record: &SandboxRecord) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.creations.hides_pod(record))
+    /// What callers see of it: nothing that plugins are being asked about.
+    pub fn shown(&self, now: Arc<Snapshot>) -> Arc<Snapshot> {
+        let Some(shared) = &self.0 else { return now };
+        let creations = &shared.creations;
+        if !creations.hide_anything() {
+            return now;
+        }
+        now.without(|pod| creations.hides_pod(pod), |one| creations.hides_container(one))
     }
 
-    /// Whether lists and statuses leave the container out, because plugins are asked about it.
-    pub fn hides_container(&self, record: &ContainerRecord) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.creations.hides_container(record))
+    /// Tells when something is shown that was hidden.
+    pub fn reveals(&self) -> Reveals {
+        self.0.as_ref().map(|shared| shared.creations.reveals()).unwrap_or_default()
+    }
+
+    /// Whether callers do not see the pod, because plugins are asked about it.
+    pub fn hides_pod(&self, record: &SandboxRecord) -> bool {
+        self.0.as_ref().is_some_and(|shared| shared.creations.hides_pod(record))
     }
 }
 

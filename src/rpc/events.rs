@@ -99,7 +99,7 @@ impl Events {
         let now = self.store.snapshot();
         let (sender, events) = broadcast::channel(QUEUED_SNAPSHOTS);
         *tracking = Some(Tracking {
-            tracker: ChangeTracker::new(&now),
+            tracker: ChangeTracker::new(&self.shown(&now)),
             now: Arc::clone(&now),
             events: sender,
         });
@@ -109,10 +109,12 @@ impl Events {
 
     /// Sends events until the last listener has left.
     async fn follow(self, mut last: Arc<Snapshot>) {
+        let mut reveals = self.containers.nri().reveals();
         loop {
             let newer = self.store.when(|now| (!Arc::ptr_eq(now, &last)).then_some(()));
             let more = tokio::select! {
                 more = newer => more.is_some(),
+                () = reveals.next() => true,
                 () = self.leaving.cancelled() => false,
             };
             let mut tracking = self.tracking.lock().await;
@@ -134,8 +136,8 @@ impl Events {
         // The kubelet takes the time of an event for the time of the state in it.
         let at = Nanos(clock::nanos());
         let now = self.store.snapshot();
-        let changes = tracking.tracker.changes(&now);
-        let shown = self.inspected(&now, &changes).await;
+        let changes = tracking.tracker.changes(&self.shown(&now));
+        let shown = self.shown(&self.inspected(&now, &changes).await);
         let mut events = Vec::new();
         for change in changes {
             let pod = pod(&shown, &change.sandbox, &self.containers).await;
@@ -147,6 +149,11 @@ impl Events {
             // The last listener may have left meanwhile.
             let _ = tracking.events.send(EncodedEvents(events.into()));
         }
+    }
+
+    /// What plugins are still asked about is told when they agreed.
+    fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.containers.nri().shown(Arc::clone(now))
     }
 
     /// The kubelet takes an event for a status of the whole pod, so all its containers are inspected

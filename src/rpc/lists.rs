@@ -25,9 +25,7 @@ impl RuntimeRpc {
         let filter = parse::filter::sandbox_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.sandboxes.of(now.sandboxes());
-        let nri = self.containers.nri();
-        let shown = all.iter().filter(|item| !nri.hides_pod(&item.record));
-        let asked = shown.filter(|item| filter.matches(&item.record));
+        let asked = all.iter().filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
@@ -39,9 +37,7 @@ impl RuntimeRpc {
         let filter = parse::filter::container_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.containers.of(now.containers());
-        let nri = self.containers.nri();
-        let shown = all.iter().filter(|item| !nri.hides_container(&item.record));
-        let asked = shown.filter(|item| filter.matches(&item.record));
+        let asked = all.iter().filter(|item| filter.matches(&item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 

@@ -67,9 +67,10 @@ pub struct RuntimeRpc {
 }
 
 impl RuntimeRpc {
-    /// The current snapshot, or why there is none yet.
+    /// The current snapshot as callers see it, or why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        self.store.synced(SYNC_TIMEOUT).await.map_err(failed)
+        let now = self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
+        Ok(self.containers.nri().shown(now))
     }
 
     /// A snapshot in which this container, or this pod with all its containers, was inspected. If the engine does not answer, the state of its list is used.
@@ -158,8 +159,7 @@ impl RuntimeService for RuntimeRpc {
         // The kubelet takes it for the age of the answer: it must not be younger than that.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
-        let shown = now.sandbox(&id).filter(|found| !self.containers.nri().hides_pod(found));
-        let sandbox = shown.ok_or_else(|| missing("sandbox", &id))?;
+        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
@@ -273,9 +273,7 @@ impl RuntimeService for RuntimeRpc {
         let request = request.into_inner();
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let now = self.inspected(&id).await?;
-        let nri = self.containers.nri();
-        let shown = now.container(&id).filter(|found| !nri.hides_container(found));
-        let container = shown.ok_or_else(|| missing("container", &id))?;
+        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
         let status = render::container::status(&view(&now, container, &self.containers).await);
         let info = info.unwrap_or_default();

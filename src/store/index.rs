@@ -34,6 +34,12 @@ impl<T: Dated> Index<T> {
         Self { by_id, newest }
     }
 
+    /// The others; none when all are.
+    pub(super) fn without(&self, left_out: impl Fn(&T) -> bool) -> Option<Vec<Arc<T>>> {
+        let others: Vec<_> = self.by_id.iter().filter(|one| !left_out(one)).cloned().collect();
+        (others.len() < self.by_id.len()).then_some(others)
+    }
+
     pub(super) fn newest(&self) -> &[Arc<T>] {
         &self.newest
     }

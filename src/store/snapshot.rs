@@ -44,6 +44,27 @@ impl Snapshot {
         }
     }
 
+    /// The same without some pods and containers.
+    pub fn without(
+        self: Arc<Self>,
+        pod: impl Fn(&SandboxRecord) -> bool,
+        container: impl Fn(&ContainerRecord) -> bool,
+    ) -> Arc<Self> {
+        match (self.sandboxes.without(pod), self.containers.all.without(container)) {
+            (None, None) => self,
+            (pods, containers) => {
+                let mut less = Self::clone(&self);
+                if let Some(pods) = pods {
+                    less.sandboxes = Arc::new(Index::new(pods));
+                }
+                if let Some(containers) = containers {
+                    less.containers = Arc::new(Containers::new(containers));
+                }
+                Arc::new(less)
+            }
+        }
+    }
+
     /// Whether the engine has listed its containers since this process began: then all of them are
     /// shown, some perhaps only as the list has them ([`Process::Listed`]).
     pub const fn is_synced(&self) -> bool {

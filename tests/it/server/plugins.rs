@@ -1,20 +1,38 @@
 //! NRI plugins: what they are told and in which order, what they refuse and change, and what becomes
 //! of those that fail.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use dockbridge::{config::settings::NriSettings, model::network::NetworkMode, wire::nri};
+use dockbridge::{
+    config::settings::NriSettings,
+    model::network::NetworkMode,
+    wire::{
+        cri::{self, ContainerEventType as Kind},
+        nri,
+    },
+};
+use futures_util::FutureExt as _;
 use prost::Message;
+use tokio::sync::Notify;
 use tonic::Code;
 
 use crate::support::{
-    bridge::{Bridge, Node, container, docker, pod},
+    bridge::{Bridge, LONG, Node, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
 /// A server with plugins.
 async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
+    start_within(docker, required, Duration::from_millis(500)).await
+}
+
+/// Likewise; they have so long to answer.
+async fn start_within(
+    docker: &FakeDockerd,
+    required: &[&str],
+    request_timeout: Duration,
+) -> (Bridge, PathBuf) {
     let mut node = Node::new();
     let socket = node.path("nri/nri.sock");
     node.nri = NriSettings {
@@ -23,7 +41,7 @@ async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
         plugin_dir: node.path("plugins"),
         config_dir: node.path("plugins.d"),
         registration_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_millis(500),
+        request_timeout,
         required: required.iter().map(|&name| name.to_owned()).collect(),
     };
     (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
@@ -139,6 +157,53 @@ async fn a_plugin_that_does_not_answer_is_dropped_and_may_come_back() {
     let plugin = Plugin::logger(&socket).await;
     bridge.remove_pod(&id).await.unwrap();
     plugin.until("RemovePodSandbox").await;
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn nobody_sees_what_plugins_are_asked_about() {
+    let docker = docker().await;
+    let (bridge, socket) = start_within(&docker, &[], LONG).await;
+    let permitted = Arc::new(Notify::new());
+    let held = Arc::clone(&permitted);
+    let reply = move |told: &Told| match told.method.as_str() {
+        "RunPodSandbox" | "CreateContainer" => Reply::Held(Arc::clone(&held)),
+        _ => Reply::Yes(Vec::new()),
+    };
+    let plugin = Plugin::synchronised(&socket, ("10", "slow"), reply).await;
+    let mut runtime = bridge.runtime.clone();
+    let events = runtime.get_container_events(cri::GetEventsRequest {}).await;
+    let mut events = events.unwrap().into_inner();
+
+    let config = pod("p");
+    let (run, ()) = tokio::join!(bridge.run(&config), async {
+        plugin.until("RunPodSandbox").await;
+        assert!(bridge.pods().await.unwrap().is_empty());
+        let request = cri::ListPodSandboxStatsRequest::default();
+        let stats = bridge.runtime.clone().list_pod_sandbox_stats(request).await.unwrap();
+        assert!(stats.into_inner().stats.is_empty());
+        assert!(events.message().now_or_never().is_none(), "an event of a hidden pod");
+        permitted.notify_one();
+    });
+    let id = run.unwrap();
+    for kind in [Kind::ContainerCreatedEvent, Kind::ContainerStartedEvent] {
+        let event = events.message().await.unwrap().unwrap();
+        assert_eq!((event.container_id.as_str(), event.container_event_type()), (&*id, kind));
+    }
+
+    let main = container("main");
+    let (create, ()) = tokio::join!(bridge.create(&id, &main, &config), async {
+        plugin.until("CreateContainer").await;
+        assert!(bridge.containers().await.unwrap().is_empty());
+        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.clone(), verbose: false };
+        let status = bridge.runtime.clone().pod_sandbox_status(request).await.unwrap();
+        assert!(status.into_inner().containers_statuses.is_empty());
+        assert!(events.message().now_or_never().is_none(), "an event of a hidden container");
+        permitted.notify_one();
+    });
+    let event = events.message().await.unwrap().unwrap();
+    assert_eq!(event.container_event_type(), Kind::ContainerCreatedEvent);
+    assert_eq!(event.container_id, create.unwrap());
     bridge.clear(&docker).await;
 }
 

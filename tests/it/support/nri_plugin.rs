@@ -14,7 +14,7 @@ use prost::Message;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::JoinHandle,
 };
 
@@ -37,6 +37,9 @@ pub(crate) enum Reply {
     Yes(Vec<u8>),
     /// An error.
     No(&'static str),
+    /// Yes, once it is told to.
+    #[allow(dead_code, reason = "each program of tests has other plugins")]
+    Held(Arc<Notify>),
     /// Nothing at all.
     Silence,
 }
@@ -186,6 +189,10 @@ async fn serve(
             Reply::No(message) => {
                 let status = Status { code: 2, message: message.to_owned() };
                 Response { status: Some(status), payload: Vec::new() }
+            }
+            Reply::Held(permitted) => {
+                permitted.notified().await;
+                Response { status: None, payload: Vec::new() }
             }
             Reply::Silence => continue,
         };
