@@ -1,5 +1,6 @@
 //! ttrpc, the protocol of both connections: ten bytes of header (length, stream, type, flags) and a
-//! protobuf message. Only single requests and single responses are used by NRI.
+//! protobuf message. Only single requests and single responses are used by NRI. Why it is our own:
+//! docs/decisions/0034.
 
 use prost::Message as _;
 

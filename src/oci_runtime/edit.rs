@@ -109,6 +109,9 @@ fn edit_mounts(
     edits: &OciEdits,
     mounted: &Mounted,
 ) -> Result<(), OciRuntimeError> {
+    if mounted.sources.is_empty() && edits.mounts.iter().all(|edit| edit.options.is_empty()) {
+        return Ok(());
+    }
     let top = document.as_object_mut().ok_or_else(|| not_a("an object", "document"))?;
     let mounts = list(top, "mounts")?;
     for (index, source) in &mounted.sources {
