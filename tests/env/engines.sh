@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 
 main() {
-    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|mirror}
+    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|fuzzer|mirror}
     case $name in
         bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
         patchelf) unpack patchelf bookworm patchelf ;;

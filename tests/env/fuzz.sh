@@ -48,16 +48,24 @@ build() {
 }
 
 run() {
-    local seconds=${TIME:-600} target bad=0 targets=("$@") all
-    all=$("$fuzzer" --list)
-    [ $# -gt 0 ] || mapfile -t targets <<<"$all"
-    for target in "${targets[@]}"; do
-        grep -qxF -- "$target" <<<"$all" || { echo "no target $target; there are: $(xargs <<<"$all")" >&2 && return 2; }
-    done
+    local seconds=${TIME:-600} target bad=0 targets=("$@")
+    [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
+    # libFuzzer reads other texts as 0, which is for ever.
+    [[ $seconds =~ ^[1-9][0-9]{0,8}$ ]] || { echo "TIME=$seconds is no number of seconds" >&2 && return 2; }
+    known "${targets[@]}" || return 2
     printf '%-16s %8s %14s %10s %10s %8s %s\n' target seconds executions 'per second' coverage inputs findings
     for target in "${targets[@]}"; do one "$target" "$seconds" || bad=1; done
     [ "$bad" = 0 ] || printf 'findings are below %s; read one with: tests/env/fuzz.sh replay TARGET FILE\n' "$place/findings"
     return "$bad"
+}
+
+# known TARGET…: fails for the first that is none, and tells which there are.
+known() {
+    local target all
+    all=$("$fuzzer" --list)
+    for target in "$@"; do
+        grep -qxF -- "$target" <<<"$all" || { echo "no target $target; there are: $(xargs <<<"$all")" >&2 && return 1; }
+    done
 }
 
 # one TARGET SECONDS: a row of the table; fails with a finding.
@@ -91,14 +99,18 @@ dictionary() {
 }
 
 replay() {
-    local target=${1:?a target}
+    # Without a file libFuzzer would begin to fuzz, for ever.
+    [ $# -ge 2 ] || { echo "usage: fuzz.sh replay TARGET FILE…" >&2 && return 2; }
+    local target=$1
     shift
+    known "$target" || return 2
     RUST_BACKTRACE=1 "$fuzzer" "--target=$target" -timeout=10 -rss_limit_mb=2048 "$@"
 }
 
 keep() {
     local target targets=("$@") fresh file
     [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
+    known "${targets[@]}" || return 2
     for target in "${targets[@]}"; do
         fresh=$place/kept/$target
         mkdir -p "$place/corpus/$target" "$committed/$target"

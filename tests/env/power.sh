@@ -29,6 +29,13 @@ power() {
         esac
     done
     [ $# = 2 ] || die "the programs are needed (see --help)"
+    case $engine in
+        bookworm | trixie | sid) ;;
+        *) die "unknown engine: $engine (bookworm, trixie, sid)" ;;
+    esac
+    [[ $cuts =~ ^[1-9][0-9]{0,5}$ ]] || die "not a number of cuts: $cuts"
+    # bash draws from 32 bits.
+    [[ $seed =~ ^(0|[1-9][0-9]{0,8})$ ]] || die "not a seed: $seed (a number of at most nine digits)"
     [ "$(id -u)" = 0 ] || die "must be root: a root file system is made"
     install_missing
     printf 'power: seed %s\n' "$seed"
@@ -50,11 +57,8 @@ prepare() {
     strip -o "$room/bin/dockbridge" "$2"
     strip -o "$room/bin/stories" "$3"
     carried=("$here" "$room/bin")
-    case $1 in
-        bookworm) ;;
-        trixie | sid) carried+=("$("$here/engines.sh" "$1")") ;;
-        *) die "unknown engine: $1 (bookworm, trixie, sid)" ;;
-    esac
+    # The guest's own engine is bookworm's.
+    [ "$1" = bookworm ] || carried+=("$("$here/engines.sh" "$1")")
     mke2fs -q -t ext4 -E root_owner=0:0 "$room/kept.img" 4G >/dev/null
     truncate -s 4M "$room/notes.img"
     more=(-drive "file=$room/kept.img,format=raw,if=virtio,cache=writeback"

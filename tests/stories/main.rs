@@ -264,6 +264,11 @@ fn main() -> ExitCode {
     if let Some(until) = asked.power {
         return between_cuts(&world, &until);
     }
+    let unknown = asked.unknown();
+    if !unknown.is_empty() {
+        println!("stories: none has {unknown:?} in its name; --list shows all");
+        return ExitCode::FAILURE;
+    }
     println!("stories: {} on engine {}", chosen.len(), world.engine);
     let outcomes = chosen.iter().map(|(name, story)| (*name, tell(&world, name, *story)));
     let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
@@ -345,7 +350,17 @@ impl Asked {
     }
 
     fn wants(&self, story: &str) -> bool {
-        let hit = |name: &String| if self.exact { story == name } else { story.contains(name) };
+        let hit = |name: &String| self.hits(name, story);
         (self.names.is_empty() || self.names.iter().any(hit)) && !self.skip.iter().any(hit)
+    }
+
+    /// Names that no story has: whoever gave them would take a run of nothing for a success.
+    fn unknown(&self) -> Vec<&str> {
+        let exists = |name: &str| STORIES.iter().any(|(story, _)| self.hits(name, story));
+        self.names.iter().map(String::as_str).filter(|name| !exists(name)).collect()
+    }
+
+    fn hits(&self, name: &str, story: &str) -> bool {
+        if self.exact { story == name } else { story.contains(name) }
     }
 }

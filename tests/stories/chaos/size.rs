@@ -1,8 +1,8 @@
 //! How much chaos there is: `make test` has a minute for it, `make chaos` gives more.
 
-use std::{env, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use crate::support::stage;
+use crate::support::{stage, stated::stated};
 
 /// What the story is told to be.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +19,9 @@ impl Size {
     /// As the environment says, else a small one.
     pub(crate) fn stated() -> Self {
         Self {
-            callers: stated("DOCKBRIDGE_CHAOS_CALLERS", 4),
-            kills: stated("DOCKBRIDGE_CHAOS_KILLS", 10),
-            faults: stated("DOCKBRIDGE_CHAOS_FAULTS", 4),
+            callers: stated("DOCKBRIDGE_CHAOS_CALLERS").unwrap_or(4),
+            kills: stated("DOCKBRIDGE_CHAOS_KILLS").unwrap_or(10),
+            faults: stated("DOCKBRIDGE_CHAOS_FAULTS").unwrap_or(4),
         }
     }
 
@@ -29,11 +29,6 @@ impl Size {
     pub(crate) fn patience(self) -> Duration {
         stage::PATIENCE + KILL.saturating_mul(self.kills) + FAULT.saturating_mul(self.faults)
     }
-}
-
-fn stated<T: FromStr>(name: &str, usual: T) -> T {
-    let Ok(text) = env::var(name) else { return usual };
-    text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not a number"))
 }
 
 const KILL: Duration = Duration::from_secs(5);

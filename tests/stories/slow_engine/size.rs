@@ -1,9 +1,9 @@
 //! How much the story of everything has of everything: `make test` has no time for a full node,
 //! which has 60 pods, is restarted 20 times, and waits up to 8 seconds for an inspect.
 
-use std::{env, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use crate::support::stage;
+use crate::support::{stage, stated::stated};
 
 /// What the story is told to be.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,9 @@ impl Size {
     pub(crate) fn stated() -> Self {
         Self {
             // One of them hangs and another fails.
-            pods: stated("DOCKBRIDGE_SLOW_PODS", 8).max(2),
-            restarts: stated("DOCKBRIDGE_SLOW_RESTARTS", 3),
-            longest: Duration::from_secs(stated("DOCKBRIDGE_SLOW_SECONDS", 2)),
+            pods: stated("DOCKBRIDGE_SLOW_PODS").unwrap_or(8).max(2),
+            restarts: stated("DOCKBRIDGE_SLOW_RESTARTS").unwrap_or(3),
+            longest: Duration::from_secs(stated("DOCKBRIDGE_SLOW_SECONDS").unwrap_or(2)),
         }
     }
 
@@ -33,10 +33,6 @@ impl Size {
         let round = ROUND + self.longest * 4;
         stage::PATIENCE + POD.saturating_mul(pods) + round.saturating_mul(self.restarts)
     }
-}
-
-fn stated<T: FromStr>(name: &str, usual: T) -> T {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 /// To make a pod and to take it down.

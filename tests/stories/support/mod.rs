@@ -25,6 +25,7 @@ pub(crate) mod samples;
 pub(crate) mod slow_proxy;
 pub(crate) mod spdy;
 pub(crate) mod stage;
+pub(crate) mod stated;
 pub(crate) mod upgrade;
 pub(crate) mod websocket;
 pub(crate) mod world;

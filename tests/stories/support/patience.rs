@@ -8,6 +8,8 @@ use std::{
 
 use tokio::time::sleep;
 
+use super::stated::stated;
+
 /// `usual`, lengthened for slow machines.
 pub(crate) fn patient(usual: Duration) -> Duration {
     usual * *FACTOR
@@ -46,7 +48,4 @@ impl Looks {
     }
 }
 
-static FACTOR: LazyLock<u32> = LazyLock::new(|| {
-    let stated = std::env::var("DOCKBRIDGE_WORLD_PATIENCE").ok();
-    stated.and_then(|text| text.parse().ok()).unwrap_or(1)
-});
+static FACTOR: LazyLock<u32> = LazyLock::new(|| stated("DOCKBRIDGE_WORLD_PATIENCE").unwrap_or(1));

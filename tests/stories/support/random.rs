@@ -2,10 +2,11 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
+use super::stated::stated;
+
 /// Draws from the seed in `STORY_SEED`, else from one of its own.
 pub(crate) fn seeded() -> StdRng {
-    let seed = std::env::var("STORY_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| rand::rng().random());
+    let seed = stated("STORY_SEED").unwrap_or_else(|| rand::rng().random());
     println!("  STORY_SEED={seed}");
     StdRng::seed_from_u64(seed)
 }
