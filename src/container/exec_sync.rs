@@ -79,31 +79,42 @@ impl Containers {
         }
     }
 
-    /// Ends what commands of a killed dockbridge left; twice, since the engine may have been about
-    /// to begin one. The store is synced.
+    /// Ends what commands of a killed dockbridge left. The store is synced. One whose container
+    /// cannot be inspected holds up no other.
     pub async fn end_left_commands(&self) {
-        let left = self.command_records.left();
-        if left.is_empty() || !self.end_left(&left).await {
-            return;
+        let left = self.command_records.left().into_iter();
+        let ended = left.map(async |one| {
+            if self.end_left(&one).await {
+                self.command_records.forget(one).await;
+            }
+        });
+        join_all(ended).await;
+    }
+
+    /// Ends what is left of one; twice, since the engine may have been about to begin it, then as long
+    /// as the engine begins it. Returns whether nothing is left; else its record stays for the next
+    /// dockbridge.
+    async fn end_left(&self, one: &AbandonedCommand) -> bool {
+        if !self.end_processes(one).await {
+            return false;
         }
-        tokio::select! {
-            () = sleep(BEGUN_SINCE) => {}
-            // The records stay for the next dockbridge.
-            () = self.leaving.cancelled() => return,
-        }
-        if self.end_left(&left).await {
-            self.command_records.forget(left).await;
+        loop {
+            tokio::select! {
+                () = sleep(BEGUN_SINCE) => {}
+                () = self.leaving.cancelled() => return false,
+            }
+            if !self.end_processes(one).await {
+                return false;
+            }
+            // Asked after the look for its processes: what began between them is found by the next.
+            if !one.goes_on(&self.engine).await {
+                return true;
+            }
         }
     }
 
-    /// Whether nothing is left of any. One whose container cannot be inspected holds up no other.
-    async fn end_left(&self, left: &[AbandonedCommand]) -> bool {
-        let ended = left.iter().map(async |one| self.end_one_left(one).await);
-        join_all(ended).await.into_iter().all(|ended| ended)
-    }
-
-    /// Whether nothing is left of it.
-    async fn end_one_left(&self, one: &AbandonedCommand) -> bool {
+    /// Whether none is left of it.
+    async fn end_processes(&self, one: &AbandonedCommand) -> bool {
         let id = one.container();
         // One that cannot be inspected is known from the list.
         let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
@@ -175,6 +186,7 @@ impl Run {
                 return caller.answer_with(Err(error.into()));
             }
         };
+        command_record.is_exec(exec.id()).await;
         // Never abandoned halfway: what the engine may have started must be known to be ended. Started
         // even when the caller has gone: the engine keeps an unstarted exec as long as its container.
         let connection = match exec.start().await {

@@ -2,12 +2,12 @@
 //!
 //! A marker in a process's environment alone is no proof: what a finished command left running on
 //! purpose has one, too. So each marker has a file while its command is under way, and what is
-//! found at a start is what a killed server left. The directory is one server's alone. Nothing is
-//! synced: files outlive their process, and processes do not outlive the machine.
+//! found at a start is what a killed server left. It has the engine's id for it, too: as long as the
+//! engine is starting it, no process bears the marker yet. The directory is one server's alone. Nothing
+//! is synced: files outlive their process, and processes do not outlive the machine.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -21,6 +21,7 @@ use super::{
     process_lookup::{ProcessFinder, beside},
 };
 use crate::{
+    engine::client::Engine,
     host::{error::HostError, file},
     model::record::ContainerRecord,
 };
@@ -37,6 +38,7 @@ pub struct CommandRecords {
 #[derive(Debug)]
 pub struct CommandRecord {
     variable: String,
+    container: String,
     file: PathBuf,
 }
 
@@ -45,15 +47,15 @@ pub struct CommandRecord {
 pub struct AbandonedCommand {
     container: String,
     number: String,
+    /// The engine's id for it; empty if none was noted.
+    exec: String,
 }
 
 impl CommandRecords {
     /// Those kept below `place`, and what a server before this one left there.
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
-        let left = names
-            .filter_map(|entry| AbandonedCommand::named(entry.file_name().to_str()?))
-            .collect();
+        let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
         if let Err(error) = file::ensure_directory(&place, MODE) {
             warn!(%error, "cannot record running exec commands; after a crash of dockbridge they would go on running");
         }
@@ -65,11 +67,9 @@ impl CommandRecords {
     pub async fn begin(&self, container: &str, number: u128) -> CommandRecord {
         let number = format!("{number:032x}");
         let file = self.place.join(format!("{container}.{number}"));
-        let record = CommandRecord { variable: format!("{MARKER}={number}"), file: file.clone() };
-        let noted = spawn_blocking(move || note(&file)).await.map_err(io::Error::other);
-        if let Err(error) = noted.and_then(|noted| noted) {
-            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would go on running");
-        }
+        let container = container.to_owned();
+        let record = CommandRecord { variable: format!("{MARKER}={number}"), container, file };
+        record.note("").await;
         record
     }
 
@@ -78,12 +78,11 @@ impl CommandRecords {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Nothing is left of these.
-    pub async fn forget(&self, left: Vec<AbandonedCommand>) {
-        for one in left {
-            let file = self.place.join(format!("{}.{}", one.container, one.number));
-            CommandRecord { variable: String::new(), file }.done().await;
-        }
+    /// Nothing is left of this one.
+    pub async fn forget(&self, left: AbandonedCommand) {
+        let AbandonedCommand { container, number, .. } = left;
+        let file = self.place.join(format!("{container}.{number}"));
+        CommandRecord { variable: String::new(), container, file }.done().await;
     }
 }
 
@@ -91,6 +90,20 @@ impl CommandRecord {
     /// `NAME=value` for the environment of the command.
     pub fn variable(&self) -> &str {
         &self.variable
+    }
+
+    /// Notes the engine's id for it, before the engine is asked to start it.
+    pub async fn is_exec(&self, id: &str) {
+        self.note(id).await;
+    }
+
+    async fn note(&self, exec: &str) {
+        let (file, exec) = (self.file.clone(), exec.to_owned());
+        let noted = spawn_blocking(move || note(&file, &exec)).await.map_err(io::Error::other);
+        if let Err(error) = noted.and_then(|noted| noted) {
+            let container = &self.container;
+            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would go on running");
+        }
     }
 
     /// All processes of the command have ended, or the remaining ones may go on.
@@ -127,30 +140,52 @@ impl AbandonedCommand {
         Ok(())
     }
 
-    /// The parts of a file name.
-    fn named(name: &str) -> Option<Self> {
-        let (container, number) = name.split_once('.')?;
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    /// Whether the engine has taken it up and not ended it: a process of it may be there, or come yet.
+    /// So it is, too, while the engine does not say.
+    pub async fn goes_on(&self, engine: &Engine) -> bool {
+        // An id that is none would name another address of the engine.
+        if self.exec.len() != 64 || !is_hexadecimal(&self.exec) {
+            return false;
+        }
+        match engine.inspect_exec(&self.exec).await {
+            Ok(state) => state.running,
+            Err(error) => !error.is_not_found(),
+        }
+    }
+
+    /// From a file name, and from what the file has.
+    fn read(file: &Path) -> Option<Self> {
+        let (container, number) = file.file_name()?.to_str()?.split_once('.')?;
         let whole = container.len() == 64 && number.len() == 32;
-        (whole && digits(container) && digits(number))
-            .then(|| Self { container: container.to_owned(), number: number.to_owned() })
+        if !(whole && is_hexadecimal(container) && is_hexadecimal(number)) {
+            return None;
+        }
+        let (container, number) = (container.to_owned(), number.to_owned());
+        let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
+        Some(Self { container, number, exec: String::from_utf8(exec).unwrap_or_default() })
     }
 }
 
-/// Makes an empty file, in a directory that is made again if somebody has deleted it.
-fn note(record: &Path) -> io::Result<()> {
-    let made = match (File::create(record), record.parent()) {
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Writes a record, in a directory that is made again if somebody has deleted it.
+fn note(record: &Path, exec: &str) -> io::Result<()> {
+    match (fs::write(record, exec), record.parent()) {
         (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
             file::ensure_directory(place, MODE).map_err(|error| error.source)?;
-            File::create(record)
+            fs::write(record, exec)
         }
-        (made, _) => made,
-    };
-    made.map(drop)
+        (written, _) => written,
+    }
 }
 
 /// The variable by which processes that left every other trace behind are found.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
+
+/// In bytes; an id has 64.
+const LARGEST_RECORD: u64 = 4096;
 
 /// Of the directory: others need not know which commands run.
 const MODE: u32 = 0o700;
@@ -167,6 +202,7 @@ mod tests {
         let records = CommandRecords::open(place.clone());
         let done = records.begin(&one, 1).await;
         let open = records.begin(&two, 2).await;
+        open.is_exec("e2").await;
         assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
         assert!(records.left().is_empty());
         done.done().await;
@@ -176,10 +212,11 @@ mod tests {
         let next = CommandRecords::open(place.clone());
         let left = next.left();
         let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
-        assert_eq!(left, [AbandonedCommand { container: two.clone(), number }]);
+        let exec = "e2".to_owned();
+        assert_eq!(left, [AbandonedCommand { container: two.clone(), number, exec }]);
         assert!(next.left().is_empty(), "returned once");
         assert_eq!(left[0].container(), two);
-        next.forget(left).await;
+        next.forget(left[0].clone()).await;
         assert!(CommandRecords::open(place).left().is_empty());
     }
 
@@ -199,6 +236,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let record = CommandRecords::open(file.join("below")).begin("c", 3).await;
+        record.is_exec("e").await;
         assert!(record.variable().starts_with("DOCKBRIDGE_EXEC="));
         record.done().await;
     }

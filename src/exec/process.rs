@@ -84,6 +84,11 @@ impl Exec {
         Ok(Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) })
     }
 
+    /// The engine's id for it.
+    pub fn id(&self) -> &str {
+        &self.shared.id
+    }
+
     /// Starts it and connects to it, once.
     ///
     /// # Errors

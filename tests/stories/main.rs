@@ -143,6 +143,7 @@ const STORIES: &[(&str, Story)] = stories![
     execs::a_thousand_out_of_time,
     stalls::of_the_engine,
     stalls::of_containerd,
+    stalls::over_a_crash,
     streams::exec::in_every_way,
     streams::exec::half_closed,
     streams::exec::two_outputs,

@@ -33,6 +33,33 @@ pub(crate) async fn of_containerd(world: World) -> Outcome {
     set.clear().await
 }
 
+/// The container's shim stands still while dockbridge is killed, and goes on long after the next one
+/// began: that one ends the command which begins then.
+pub(crate) async fn over_a_crash(world: World) -> Outcome {
+    let mut set = Set::up(&world, "stall_over_a_crash").await?;
+    let shim = set.shim().await?;
+    kill(shim, Signal::SIGSTOP)?;
+    let outcome = crash_while_it_begins(&mut set).await;
+    kill(shim, Signal::SIGCONT)?;
+    outcome?;
+    set.nothing_is_left().await?;
+    let log = fs::read_to_string(set.stage.bridge.log())?;
+    ensure!(log.contains("that an earlier dockbridge left running"), "no command began");
+    set.clear().await
+}
+
+/// Longer than a start may take that a dockbridge before it had asked for.
+async fn crash_while_it_begins(set: &mut Set) -> Outcome {
+    let (cri, container) = (set.stage.cri.clone(), set.container.clone());
+    let call = tokio::spawn(async move { cri.exec_sync(&container, &["sleep", "8888"], 0).await });
+    let log = set.stage.bridge.log().to_owned();
+    until(|| Ok(fs::read_to_string(&log)?.contains("engine answered call=start exec"))).await?;
+    set.stage.cri = set.stage.bridge.crash().await?;
+    ensure!(call.await?.is_err(), "a killed dockbridge answered");
+    sleep(Duration::from_secs(15)).await;
+    Ok(())
+}
+
 /// A command with a second, and a user of a terminal who leaves, while a process is stopped.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome {
     // Promised before: nobody asks the engine for that.
@@ -54,6 +81,15 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome {
 }
 
 impl Set {
+    /// The parent of the container's main process.
+    async fn shim(&self) -> Outcome<Pid> {
+        let pid = ["inspect", "-f", "{{.State.Pid}}", &self.container];
+        let pid = self.stage.engine.docker(&pid).await?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
+    }
+
     /// Waits until nothing of the stories' commands runs, and none is noted as one that may.
     async fn nothing_is_left(&self) -> Outcome {
         let marks = self.stage.folders.state.join("execs");

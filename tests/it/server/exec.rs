@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use crate::support::{
     bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
     fake_dockerd::{
-        exec::{Script, Step},
+        exec::{Exec, Script, Step},
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
     },
@@ -269,6 +269,34 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     std::fs::write(&mark, "").unwrap();
     docker.inject(Rule::new(&format!("GET /containers/{other}/json"), Fault::StalledHeaders));
     let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    ended(|| !mark.exists()).await;
+}
+
+/// The engine may take longer to start a command than a new dockbridge needs to look twice: its
+/// mark stays as long as the engine starts it.
+#[tokio::test]
+async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
+    let (docker, bridge, id) = set().await;
+    let node = bridge.stop().await;
+    let (exec, mark) = ("e".repeat(64), node.path("state/execs").join(format!("{id}.{:032x}", 7)));
+    std::fs::write(&mark, &exec).unwrap();
+    let starting = Exec {
+        id: exec.clone(),
+        container: id,
+        body: serde_json::Value::Null,
+        script: Script { pid: 0, ..Script::endless([]) },
+        begun: true,
+        running: true,
+        exit_code: None,
+        size: None,
+    };
+    docker.world(|world| world.execs.push(starting));
+    docker.forget_requests();
+    let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let looks = || asked(&docker).iter().filter(|call| call.contains(&exec)).count();
+    ended(|| looks() > 1).await;
+    assert!(mark.exists());
+    docker.world(|world| world.execs.clear());
     ended(|| !mark.exists()).await;
 }
 
