@@ -53,14 +53,14 @@ pub struct Events {
 
 /// The events of one snapshot, rendered.
 #[derive(Clone, Debug)]
-struct EncodedEvents(Arc<[cri::ContainerEventResponse]>);
+struct RenderedEvents(Arc<[cri::ContainerEventResponse]>);
 
 /// The last snapshot, and the queue to the listeners.
 #[derive(Debug)]
 struct Tracking {
     tracker: ChangeTracker,
     now: Arc<Snapshot>,
-    events: broadcast::Sender<EncodedEvents>,
+    events: broadcast::Sender<RenderedEvents>,
 }
 
 impl Events {
@@ -90,7 +90,7 @@ impl Events {
     }
 
     /// What happened before now is sent to the other listeners first.
-    async fn join(&self) -> broadcast::Receiver<EncodedEvents> {
+    async fn join(&self) -> broadcast::Receiver<RenderedEvents> {
         let mut tracking = self.tracking.lock().await;
         if let Some(tracking) = &mut *tracking {
             self.advance(tracking).await;
@@ -147,7 +147,7 @@ impl Events {
         tracking.now = now;
         if !events.is_empty() {
             // The last listener may have left meanwhile.
-            let _ = tracking.events.send(EncodedEvents(events.into()));
+            let _ = tracking.events.send(RenderedEvents(events.into()));
         }
     }
 
@@ -174,7 +174,7 @@ impl Events {
 
 /// The stream of one listener.
 fn listener_stream(
-    events: broadcast::Receiver<EncodedEvents>,
+    events: broadcast::Receiver<RenderedEvents>,
     listening: GaugeGuard,
 ) -> impl stream::Stream<Item = Result<cri::ContainerEventResponse, Status>> + Send {
     let listener = Some((events, VecDeque::new(), listening));
@@ -182,7 +182,7 @@ fn listener_stream(
         let (mut events, mut waiting, listening) = listener?;
         while waiting.is_empty() {
             match events.recv().await {
-                Ok(EncodedEvents(newer)) => waiting.extend(newer.iter().cloned()),
+                Ok(RenderedEvents(newer)) => waiting.extend(newer.iter().cloned()),
                 Err(RecvError::Closed) => return None,
                 Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
             }
@@ -227,12 +227,12 @@ mod tests {
     use super::*;
     use crate::telemetry::metric::Gauge;
 
-    fn events(names: &[&str]) -> EncodedEvents {
+    fn events(names: &[&str]) -> RenderedEvents {
         let event = |name: &&str| cri::ContainerEventResponse {
             container_id: (*name).to_owned(),
             ..Default::default()
         };
-        EncodedEvents(names.iter().map(event).collect())
+        RenderedEvents(names.iter().map(event).collect())
     }
 
     #[tokio::test]
