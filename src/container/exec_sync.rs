@@ -175,18 +175,15 @@ impl Caller {
 impl Run {
     async fn through(self, mut caller: Caller) {
         let command_record =
-            self.command_records.begin(self.container.id.as_str(), rand::random()).await;
+            self.command_records.record(self.container.id.as_str(), rand::random());
         let command = &self.spec.command;
         let variable = command_record.variable().to_owned();
         let making = Exec::make_marked(&self.engine, &self.container, command, variable).await;
         let exec = match making {
             Ok(exec) => exec,
-            Err(error) => {
-                command_record.done().await;
-                return caller.answer_with(Err(error.into()));
-            }
+            Err(error) => return caller.answer_with(Err(error.into())),
         };
-        command_record.is_exec(exec.id()).await;
+        command_record.write(exec.id()).await;
         // Never abandoned halfway: what the engine may have started must be known to be ended. Started
         // even when the caller has gone: the engine keeps an unstarted exec as long as its container.
         let connection = match exec.start().await {

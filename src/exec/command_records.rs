@@ -47,7 +47,7 @@ pub struct CommandRecord {
 pub struct AbandonedCommand {
     container: String,
     number: String,
-    /// The engine's id for it; empty if none was noted.
+    /// The engine's id for it; empty in the records of older versions.
     exec: String,
 }
 
@@ -62,15 +62,13 @@ impl CommandRecords {
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
 
-    /// Notes that a command begins in this container, under a number like no other's. One that
-    /// cannot be noted may run, too.
-    pub async fn begin(&self, container: &str, number: u128) -> CommandRecord {
+    /// The record of a command that is to run in this container, under a number like no other's. It is
+    /// on disk from [`CommandRecord::write`] on.
+    pub fn record(&self, container: &str, number: u128) -> CommandRecord {
         let number = format!("{number:032x}");
         let file = self.place.join(format!("{container}.{number}"));
         let container = container.to_owned();
-        let record = CommandRecord { variable: format!("{MARKER}={number}"), container, file };
-        record.note("").await;
-        record
+        CommandRecord { variable: format!("{MARKER}={number}"), container, file }
     }
 
     /// What a killed server left; returned once.
@@ -92,15 +90,12 @@ impl CommandRecord {
         &self.variable
     }
 
-    /// Notes the engine's id for it, before the engine is asked to start it.
-    pub async fn is_exec(&self, id: &str) {
-        self.note(id).await;
-    }
-
-    async fn note(&self, exec: &str) {
+    /// Writes it, with the engine's id for the command: before the engine is asked to start it, since
+    /// nothing of it runs earlier. A command whose record cannot be written may run, too.
+    pub async fn write(&self, exec: &str) {
         let (file, exec) = (self.file.clone(), exec.to_owned());
-        let noted = spawn_blocking(move || note(&file, &exec)).await.map_err(io::Error::other);
-        if let Err(error) = noted.and_then(|noted| noted) {
+        let written = spawn_blocking(move || write(&file, &exec)).await.map_err(io::Error::other);
+        if let Err(error) = written.and_then(|written| written) {
             let container = &self.container;
             warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would go on running");
         }
@@ -171,7 +166,7 @@ fn is_hexadecimal(text: &str) -> bool {
 }
 
 /// Writes a record, in a directory that is made again if somebody has deleted it.
-fn note(record: &Path, exec: &str) -> io::Result<()> {
+fn write(record: &Path, exec: &str) -> io::Result<()> {
     match (fs::write(record, exec), record.parent()) {
         (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
             file::ensure_directory(place, MODE).map_err(|error| error.source)?;
@@ -200,9 +195,10 @@ mod tests {
         let place = root.path().join("execs");
         let (one, two) = ("a".repeat(64), "b".repeat(64));
         let records = CommandRecords::open(place.clone());
-        let done = records.begin(&one, 1).await;
-        let open = records.begin(&two, 2).await;
-        open.is_exec("e2").await;
+        let done = records.record(&one, 1);
+        done.write("e1").await;
+        let open = records.record(&two, 2);
+        open.write("e2").await;
         assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
         assert!(records.left().is_empty());
         done.done().await;
@@ -226,7 +222,7 @@ mod tests {
         let place = root.path().join("state/execs");
         let records = CommandRecords::open(place.clone());
         fs::remove_dir_all(root.path().join("state")).unwrap();
-        records.begin(&"a".repeat(64), 1).await;
+        records.record(&"a".repeat(64), 1).write("e").await;
         assert_eq!(CommandRecords::open(place).left().len(), 1);
     }
 
@@ -235,8 +231,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        let record = CommandRecords::open(file.join("below")).begin("c", 3).await;
-        record.is_exec("e").await;
+        let record = CommandRecords::open(file.join("below")).record("c", 3);
+        record.write("e").await;
         assert!(record.variable().starts_with("DOCKBRIDGE_EXEC="));
         record.done().await;
     }
