@@ -163,7 +163,7 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
     Ok(())
 }
 
-/// Waits for work that outlived its client_timeouts.
+/// Waits for work whose callers have gone.
 async fn drain(tracker: &TaskTracker) {
     tracker.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
@@ -203,7 +203,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// Others may connect to a socket there that permits it.
 const RUN_MODE: u32 = 0o755;
-/// How long work that outlived its client_timeouts may take at the end.
+/// How long work whose callers have gone may take at the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -28,7 +28,7 @@
 //! | where a repeated RunPodSandbox joins | [`sandbox::run`] |
 //! | what Docker is asked for | [`translate::plan`] |
 //! | what a status shows | [`translate::observe`], [`translate::render`] |
-//! | which gRPC code an error of the engine becomes | `engine::error_response`, [`engine::error`], [`error`] |
+//! | which gRPC code an error of the engine becomes | `engine::error_response`, [`engine::error`], `rpc::status` |
 //! | a seccomp, AppArmor or SELinux option | `translate::plan::security_options`; a profile is read by [`container::gather`] |
 //! | when a container counts as OOMKilled | [`store::oom`] |
 //! | log files of containers | [`logs`]; where one resumes after a kill: [`logs::json_file_tailer`] |

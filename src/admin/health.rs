@@ -1,5 +1,5 @@
-//! Whether it lives, and whether pods can run: two questions with two audiences. A process that
-//! lives must not be restarted because Docker is away.
+//! `/healthz`: whether this process works. `/readyz`: whether pods can run. They differ because a
+//! process that works must not be restarted while Docker is down.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ pub struct Deadlines {
     pub plugins: Duration,
     /// How often leftovers of containers that are gone are removed.
     pub sweep_every: Duration,
-    /// Of silent client_timeouts.
+    /// Of clients that send nothing.
     pub client_timeouts: ClientTimeouts,
 }
 

@@ -1,6 +1,6 @@
 //! Read-write locks by name, created on demand and dropped with their last guard.
 //!
-//! Verbs that need a pod to stay as it is (create a container in it) read-lock the pod; verbs
+//! Calls that need a pod to stay as it is (create a container in it) read-lock the pod; calls
 //! that change it (run, stop, remove) write-lock it. tokio's lock is fair, so a writer waits
 //! for those before it and goes before those after it.
 

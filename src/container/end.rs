@@ -1,6 +1,6 @@
 //! Ending a main process for certain; workloads and pauses end alike.
 //!
-//! An answer of the engine is not the end yet: verbs return when the store shows it.
+//! An answer of the engine is not the end yet: calls return when the store shows it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a container verb.
+//! Errors of container calls.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// A container verb failed. Cheap to clone: several callers may wait for one task.
+/// A container call failed. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum ContainerError {
     /// No such container among the pods'.

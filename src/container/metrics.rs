@@ -9,7 +9,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of container verbs. Clones count together.
+/// The metrics of container calls. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,

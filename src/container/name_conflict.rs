@@ -1,8 +1,8 @@
 //! Creating a container whose name may be taken.
 //!
-//! Docker's names outlive crashes: a create that we never heard the end of, a dead attempt, or
-//! an entry in the engine's name index that no longer leads anywhere. Each has its way out, so
-//! that no pod needs a human to start.
+//! A crash can leave a name taken: by a container whose create was not answered, by one of a failed
+//! attempt, or by an entry of the engine's name index without a container. Each case is resolved
+//! here, so that no operator has to.
 
 use rand::Rng;
 use tracing::warn;

@@ -1,9 +1,9 @@
 //! `resolv.conf`, `hosts` and `hostname` of a pod, for containers to bind.
 //!
-//! A sandbox without an engine network gets none of them from every engine, so they are ours,
-//! right from the first instruction of a container and with nothing to rewrite later. They
-//! follow from the specification and the pod's addresses alone: a lost state directory heals
-//! at the next create.
+//! Not every engine makes them for a sandbox without an engine network, so dockbridge does. They are
+//! complete before a container starts and are not rewritten later. They depend only on the
+//! specification and the pod's addresses: after the state directory was lost, the next create
+//! makes them again.
 
 use std::{
     io,
@@ -113,7 +113,7 @@ fn write_once(path: &Path, text: &str) -> io::Result<()> {
     replace_for(Readers::Everyone, path, bytes, Durability::Written).map_err(io::Error::other)
 }
 
-/// What a pod without DNS wishes sees: the host's file, or an empty one.
+/// What a pod without DNS settings sees: the host's file, or an empty one.
 async fn host_resolv_conf() -> String {
     let empty = || resolv_conf(&DnsConfig::default());
     tokio::fs::read_to_string("/etc/resolv.conf").await.unwrap_or_else(|_| empty())

@@ -1,5 +1,5 @@
-//! The images mounted into a container, made ready before its create and locks until the store
-//! shows it: from then on its document says that they are needed.
+//! The images mounted into a container: prepared before its create, and locked until the store shows
+//! the container. From then on its document says that they are needed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,8 +27,8 @@ pub(super) struct Volumes {
 }
 
 impl Containers {
-    /// Makes the image volumes of a container ready; whoever does not come to a container
-    /// [lets them go](Self::release_volumes).
+    /// Makes the image volumes of a container ready. A caller that then fails to create the container
+    /// [releases them](Self::release_volumes).
     pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
@@ -54,18 +54,18 @@ impl Containers {
         Ok(volumes)
     }
 
-    /// Takes away what a container that did not come about needed alone.
+    /// Releases what only a container needed that was not created after all.
     pub(super) async fn release_volumes(&self, volumes: Volumes) {
         self.release_images(volumes.locks.unlock()).await;
     }
 
-    /// Takes away what a container that is gone needed alone.
+    /// Releases what only a container needed that is gone.
     pub(super) async fn release_mounted(&self, mounted: &[MountedImage]) {
         self.release_images(unpacked(mounted)).await;
     }
 
-    /// Sees to it that the folders a container was made of are there while the answer lives: a
-    /// reboot takes them away.
+    /// Mounts the image directories of a container again if they are gone, as after a reboot. They stay
+    /// until the returned locks are dropped.
     pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
@@ -92,7 +92,7 @@ impl Containers {
         }
     }
 
-    /// What stays behind goes with the next sweep.
+    /// What cannot be released now is released by the next sweep.
     async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.image_files.release(&image).await {

@@ -1,6 +1,6 @@
 //! Which processes belong to one started in a container: decided from facts, without I/O.
 //!
-//! No single trace holds. A child's parent is known until the parent ends; a session until
+//! No single sign is reliable. A child's parent is known until the parent ends; a session until
 //! a process begins its own; the output pipe until it is redirected; the marker in the environment
 //! until it is cleared. A process that shows one of them belongs, and so do its children. A process
 //! that was there before, or is not in the container, never does.

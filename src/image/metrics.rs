@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The metrics of the image verbs. Clones count together.
+/// The metrics of image calls. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct ImageMetrics {
     pulls: Operations<1>,

@@ -39,7 +39,7 @@ impl Default for WaitLimits {
     }
 }
 
-/// Repolls when everything is written.
+/// Returns when everything is written.
 ///
 /// # Errors
 /// It takes too long.
@@ -65,7 +65,7 @@ pub(super) async fn completion(
     }
 }
 
-/// Repolls when the CRI file is there.
+/// Returns when the CRI file is there.
 ///
 /// # Errors
 /// It takes too long.

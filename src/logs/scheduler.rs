@@ -9,8 +9,8 @@
 //!                       └──────────────── wake ◀───────────────────────────────┘
 //! ```
 //!
-//! Polls are taken in the order of the wishes, and who wants another one stands at the end: a
-//! container that writes without end costs the others nothing but their share. No clock, no I/O.
+//! Polls are started in the order in which they were queued, and a log that wants another one is queued
+//! behind the others: a container that writes without end delays them by one poll each. No clock, no I/O.
 
 use std::{
     cmp::Reverse,

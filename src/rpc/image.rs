@@ -19,7 +19,7 @@ use crate::{
 /// The image service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct ImageRpc {
-    /// Image verbs.
+    /// Image calls.
     pub images: Images,
     /// What containers use.
     pub stats: Stats,

@@ -1,4 +1,4 @@
-//! What every RPC gets: a span, one line in the log when it fails, a net under its panics, and
+//! What every RPC gets: a span, one line in the log when it fails, an error instead of a panic, and
 //! the right code where the transport refused the message before we saw it, and an answer by the
 //! caller's deadline.
 

@@ -1,5 +1,5 @@
-//! The unix socket: made with the right mode, never stolen from a living server, taken away at
-//! the end.
+//! The unix socket: made with the right mode, never taken from a server that answers,
+//! removed at the end.
 
 use std::{
     fs::Permissions,

@@ -1,4 +1,4 @@
-//! The items of each list, in one place: a list and its streamed twin answer the same items, for the
+//! The items of each list, in one place: a list and its streamed form answer the same items, for the
 //! same filters, of one snapshot.
 //!
 //! Items of pods and containers come from [`super::encoded_lists`], others are rendered one by one as

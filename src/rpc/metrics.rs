@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The metrics of the edge. Clones count together.
+/// The metrics of RPCs. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,

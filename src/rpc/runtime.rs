@@ -36,9 +36,9 @@ use crate::{
 /// The runtime service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct RuntimeRpc {
-    /// Pod verbs.
+    /// Pod calls.
     pub sandboxes: Sandboxes,
-    /// Container verbs.
+    /// Container calls.
     pub containers: Containers,
     /// Exec, attach and port-forward.
     pub streaming: Streaming,

@@ -34,7 +34,7 @@ pub const fn code(kind: Kind) -> Code {
     }
 }
 
-/// A failed verb as kubelet sees it.
+/// A failed call as kubelet sees it.
 pub fn failed<E: Into<Failure>>(error: E) -> Status {
     let Failure { kind, text } = error.into();
     status(kind, text)

@@ -8,7 +8,7 @@ use tokio::sync::OwnedRwLockWriteGuard;
 
 use crate::error::chain;
 
-/// Releases of what a verb has acquired so far.
+/// Releases of what a call has acquired so far.
 #[derive(Default)]
 pub struct Undo {
     steps: Vec<Release>,
@@ -47,7 +47,7 @@ impl Undo {
         failures
     }
 
-    /// The verb succeeded: nothing is released.
+    /// The call succeeded: nothing is released.
     pub fn keep(self) {
         drop(self.steps);
     }

@@ -1,4 +1,5 @@
-//! A stream, once HTTP is over: the right protocol for the right purpose.
+//! After the HTTP upgrade: runs exec, attach or port-forward over the protocol that was agreed, SPDY or
+//! WebSocket.
 
 use std::{sync::Arc, time::Duration};
 

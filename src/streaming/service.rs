@@ -1,4 +1,4 @@
-//! What the RPCs leave for a client that is still to come, and what its stream will need.
+//! Exec, Attach and PortForward: each keeps a request under a token and answers the URL with the token.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,7 +23,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// The verbs behind Exec, Attach and PortForward. Clones share everything.
+/// The service behind Exec, Attach and PortForward. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Streaming {
     pub(super) engine: Engine,

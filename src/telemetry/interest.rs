@@ -1,15 +1,16 @@
-//! Whether anybody wants a line or a span is remembered by each place in the code that makes one.
+//! tracing caches at each log or span call site whether it is enabled: the caches are reset when the
+//! log level or the trace collector changes.
 
 use std::sync::{Mutex, PoisonError};
 
 use tracing::callsite;
 
-/// Lets every place ask again. To be called after each change of what is wanted.
+/// Resets the caches. To be called after each change of what is enabled.
 ///
 /// One at a time: of two at once, the earlier could write last, and what it read may be outdated.
-pub(super) fn ask_again() {
-    let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn reset() {
+    let _alone = RESETTING.lock().unwrap_or_else(PoisonError::into_inner);
     callsite::rebuild_interest_cache();
 }
 
-static ASKING: Mutex<()> = Mutex::new(());
+static RESETTING: Mutex<()> = Mutex::new(());

@@ -74,7 +74,7 @@ impl LogControl {
     /// is about.
     pub fn set(&self, format: Format, level: LevelFilter) {
         self.0.store(Arc::new(Chosen { format, allowed: allowed(level) }));
-        interest::ask_again();
+        interest::reset();
     }
 }
 

@@ -123,7 +123,7 @@ impl SpanRecorder {
     fn record(&self, recording: Option<Recording>) {
         let is_on = recording.is_some();
         if self.0.swap(recording.map(Arc::new)).is_some() != is_on {
-            interest::ask_again();
+            interest::reset();
         }
     }
 

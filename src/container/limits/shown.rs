@@ -87,7 +87,7 @@ fn shares(requested: i64, kernel: Option<CpuWeight>) -> i64 {
     }
 }
 
-/// A list that was wished for; what everybody may use is no limit.
+/// A list that was requested; without a request all CPUs or nodes are no limit.
 fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
         Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {

@@ -1,4 +1,4 @@
-//! Where a log begins without a position, and what is left when the engine was quicker.
+//! Tests: where a log resumes without a saved position, or when the engine has removed files.
 
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 

@@ -1,4 +1,4 @@
-//! Exec and attach, once HTTP is over: the same five streams to the client on either transport,
+//! Exec and attach, after the HTTP upgrade: the same five streams to the client on either transport,
 //! and an engine's connection behind them.
 
 pub mod channels;

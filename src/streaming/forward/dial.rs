@@ -60,7 +60,7 @@ struct Sockets {
     second: io::Result<TcpSocket>,
 }
 
-/// The thread inside ends with this call: a port that swallows the question must not hold one.
+/// The thread inside ends with this call: a port whose packets are dropped must not keep a thread.
 fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
     let open = || Ok(Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() });
     match place {
@@ -87,6 +87,6 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     Ok(stream)
 }
 
-/// A loopback answers at once, unless a filter swallows the question.
+/// A loopback answers at once, unless a packet filter drops the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

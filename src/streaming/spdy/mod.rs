@@ -1,7 +1,7 @@
 //! SPDY/3.1, as much of it as Kubernetes speaks: framing and streams over one connection.
 //!
 //! Imports nothing of ours: it could be a crate. `frame`, `header` and `decode` are pure;
-//! `connection` runs `read` and `write` on one task; `stream` is what its users hold.
+//! `connection` runs `frame_reader` and `frame_writer` on one task; `stream` is what its users hold.
 //!
 //! What Kubernetes' peers do not do is not here: we open no streams, and windows are ignored.
 //! Back-pressure is TCP's: when a reader lags, the connection stops reading.

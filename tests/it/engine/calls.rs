@@ -168,7 +168,7 @@ async fn a_stop_may_take_its_grace() {
         world.container_mut(&id).unwrap().takes_to_stop = Duration::from_secs(60);
         id
     });
-    // Longer than the time_limit for other calls.
+    // Longer than the time limit of other calls.
     engine(&docker).stop_container(&id, Duration::from_millis(1700)).await.unwrap();
     assert_eq!(docker.matching("POST /containers/*/stop")[0].query["t"], "2");
     assert_eq!(docker.world(|world| world.container(&id).unwrap().exit_code), 137);

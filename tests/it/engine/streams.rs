@@ -117,7 +117,7 @@ async fn a_message_without_end_is_not_kept() {
 async fn a_silent_stream_is_waited_for() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
-    // Longer than any time_limit of these tests.
+    // Longer than any time limit of these tests.
     let silence = tokio::time::timeout(Duration::from_secs(2), events.next()).await;
     assert!(silence.is_err());
     docker.world(|world| world.emit("container", "start", "aaa", &json!({})));

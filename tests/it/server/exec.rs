@@ -332,7 +332,7 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     let message =
         cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
     let mut request = tonic::Request::new(message);
-    // Below the engine's own time_limit, and with room for the answer on a busy machine.
+    // Below the time limit of engine calls, and with room for the answer on a busy machine.
     request.set_timeout(TIMEOUT * 9 / 10);
     let error = bridge.runtime.clone().exec_sync(request).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");

@@ -165,7 +165,7 @@ impl Bridge {
         Self::start_within(node, docker, network, TIMEOUT).await
     }
 
-    /// A server on a node, as a process in these environment would run it.
+    /// A server on a node, as a process in this environment would run it.
     pub(crate) async fn start_in(
         mut environment: Environment,
         node: Node,

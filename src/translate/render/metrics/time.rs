@@ -1,4 +1,4 @@
-//! When it began, and when it was last there.
+//! Start time of a container, and when it was last seen.
 
 use super::table::{Row, Subject, rows};
 use crate::model::time::Nanos;
