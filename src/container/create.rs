@@ -76,7 +76,7 @@ impl Containers {
         spec: ContainerSpec,
         volumes: &Volumes,
     ) -> Result<ContainerId, ContainerError> {
-        let creation = self.nri.make_container(&sandbox.id, &spec.metadata).await?;
+        let creation = self.nri.begin_container(&sandbox.id, &spec.metadata).await?;
         let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         make_mount_sources(&plan).await?;
         match self.logs.prepare(&plan.document.spec).await {

@@ -22,13 +22,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    mux::{Channel, Demux, Garbage, frames},
+    mux::{Channel, Demux, ProtocolError, frames},
     ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status},
 };
 
-/// Why a connection is no more.
+/// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Closed {
+pub(super) enum CloseReason {
     /// The plugin has ended, or has closed it.
     #[error("the plugin closed the connection")]
     ByPlugin,
@@ -37,10 +37,10 @@ pub(super) enum Closed {
     Socket(String),
     /// What it sent is not NRI.
     #[error("{0}")]
-    Garbage(#[from] Garbage),
+    Protocol(#[from] ProtocolError),
     /// It sends calls faster than they can be done.
     #[error("it sent more than {WAITING_REQUESTS} requests that were not answered yet")]
-    Flood,
+    TooManyRequests,
     /// It does not answer.
     #[error("it did not answer {method} within {limit:?}")]
     Timeout {
@@ -51,10 +51,13 @@ pub(super) enum Closed {
     },
     /// It broke a rule of NRI.
     #[error("{0}")]
-    Misbehaved(String),
-    /// We do not need it any more.
+    Violation(String),
+    /// What the plugin has to know is not known yet.
+    #[error("Docker has not listed its containers yet")]
+    NotReady,
+    /// dockbridge ends.
     #[error("dockbridge ends")]
-    ByUs,
+    Shutdown,
 }
 
 /// Why a call has no answer.
@@ -73,7 +76,7 @@ pub(super) enum CallError {
     TooLong(usize),
     /// There is no connection any more.
     #[error(transparent)]
-    Closed(#[from] Closed),
+    Closed(#[from] CloseReason),
 }
 
 /// A call of the plugin to us.
@@ -91,7 +94,7 @@ pub(super) struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Mutex<Waiting>>,
     closed: CancellationToken,
-    reason: Arc<OnceLock<Closed>>,
+    reason: Arc<OnceLock<CloseReason>>,
 }
 
 /// The calls that have no answer yet.
@@ -142,7 +145,7 @@ impl Connection {
             self.send(Channel::Plugin, &envelope).await;
             answer.await.ok()
         };
-        // A handler that minds the limit answers at its very end.
+        // A plugin that keeps the limit may answer just at its end.
         let answered = tokio::select! {
             answered = time::timeout(limit + LATE_ANSWER, exchange) => answered,
             () = self.closed.cancelled() => Ok(None),
@@ -150,7 +153,7 @@ impl Connection {
         match answered {
             Ok(Some(response)) => self.decoded(response),
             Ok(None) => Err(self.reason().into()),
-            Err(_) => Err(self.close(Closed::Timeout { method, limit }).into()),
+            Err(_) => Err(self.close(CloseReason::Timeout { method, limit }).into()),
         }
     }
 
@@ -160,7 +163,7 @@ impl Connection {
                 Err(CallError::Refused { code, message })
             }
             _ => A::decode(response.payload.as_slice())
-                .map_err(|_| self.close(Garbage::Message.into()).into()),
+                .map_err(|_| self.close(ProtocolError::Message.into()).into()),
         }
     }
 
@@ -174,7 +177,7 @@ impl Connection {
     }
 
     /// Ends it. The first reason counts, and is returned.
-    pub(super) fn close(&self, reason: Closed) -> Closed {
+    pub(super) fn close(&self, reason: CloseReason) -> CloseReason {
         let first = self.reason.get_or_init(|| reason).clone();
         self.closed.cancel();
         self.lock().answers.clear();
@@ -182,7 +185,7 @@ impl Connection {
     }
 
     /// Waits for its end.
-    pub(super) async fn closed(&self) -> Closed {
+    pub(super) async fn closed(&self) -> CloseReason {
         self.closed.cancelled().await;
         self.reason()
     }
@@ -192,8 +195,8 @@ impl Connection {
         self.closed.is_cancelled()
     }
 
-    fn reason(&self) -> Closed {
-        self.reason.get().cloned().unwrap_or(Closed::ByPlugin)
+    fn reason(&self) -> CloseReason {
+        self.reason.get().cloned().unwrap_or(CloseReason::ByPlugin)
     }
 
     /// A new stream, odd as the caller's are.
@@ -245,7 +248,7 @@ impl Connection {
                 () = self.closed.cancelled() => return,
             };
             let closed = match read {
-                Ok(0) => Closed::ByPlugin,
+                Ok(0) => CloseReason::ByPlugin,
                 Err(error) => of_socket(&error),
                 Ok(length) => match incoming.take(buffer.get(..length).unwrap_or_default()) {
                     Ok(()) => continue,
@@ -278,7 +281,7 @@ impl<'a> Reader<'a> {
         Self { connection, requests, demux, answers, calls, last_call: 0 }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
         let Self { connection, requests, demux, answers, calls, last_call } = self;
         let mut flooded = false;
         demux.push(bytes, |channel, piece| match channel {
@@ -289,20 +292,20 @@ impl<'a> Reader<'a> {
                 Ok(())
             }),
         })?;
-        if flooded { Err(Closed::Flood) } else { Ok(()) }
+        if flooded { Err(CloseReason::TooManyRequests) } else { Ok(()) }
     }
 }
 
 impl Connection {
-    /// An answer; one that nobody waits for is a second one, or an invention.
-    fn answered(&self, envelope: &Envelope) -> Result<(), Garbage> {
+    /// An answer; one to no open call is an error.
+    fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;
-        let unexpected = || Garbage::Unexpected { kind: *kind, stream: *stream };
+        let unexpected = || ProtocolError::Unexpected { kind: *kind, stream: *stream };
         if *kind != RESPONSE {
             return Err(unexpected());
         }
         let answer = self.lock().answers.remove(stream).ok_or_else(unexpected)?;
-        let response = Response::decode(payload.as_slice()).map_err(|_| Garbage::Message)?;
+        let response = Response::decode(payload.as_slice()).map_err(|_| ProtocolError::Message)?;
         // The caller may have given up a moment ago.
         let _ = answer.send(response);
         Ok(())
@@ -310,20 +313,20 @@ impl Connection {
 }
 
 /// A call: streams are odd and ascend.
-fn call_of(envelope: &Envelope, last: &mut u32) -> Result<Incoming, Garbage> {
+fn call_of(envelope: &Envelope, last: &mut u32) -> Result<Incoming, ProtocolError> {
     let Envelope { kind, stream, payload } = envelope;
     if *kind != REQUEST || stream % 2 == 0 || *stream <= *last {
-        return Err(Garbage::Unexpected { kind: *kind, stream: *stream });
+        return Err(ProtocolError::Unexpected { kind: *kind, stream: *stream });
     }
     *last = *stream;
-    let request = Request::decode(payload.as_slice()).map_err(|_| Garbage::Message)?;
+    let request = Request::decode(payload.as_slice()).map_err(|_| ProtocolError::Message)?;
     Ok(Incoming { stream: *stream, request })
 }
 
-fn of_socket(error: &io::Error) -> Closed {
+fn of_socket(error: &io::Error) -> CloseReason {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Closed::ByPlugin,
-        _ => Closed::Socket(error.to_string()),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => CloseReason::ByPlugin,
+        _ => CloseReason::Socket(error.to_string()),
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Creations {
     revealed: watch::Sender<()>,
 }
 
-/// Wakes who follows what is shown.
+/// Tells when something that was hidden is shown.
 #[derive(Debug, Default)]
 pub struct Reveals(Option<watch::Receiver<()>>);
 

@@ -1,10 +1,10 @@
-//! What happens without a call: containers end by themselves, and are removed behind our back.
+//! Ends and removals without a CRI call, e.g. by `docker rm`: seen in the store, told to plugins.
 
 use std::sync::Arc;
 
 use super::{
+    lifecycle::Stage,
     service::{Plugins, Shared},
-    told::Stage,
 };
 use crate::store::snapshot::Snapshot;
 
@@ -37,14 +37,15 @@ impl Shared {
             self.stop_container(plugins, &id).await;
         }
         let gone = |id: &&String| now.container(id).is_none();
-        let lost: Vec<String> = plugins.told.containers.keys().filter(gone).cloned().collect();
+        let lost: Vec<String> =
+            plugins.lifecycles.containers.keys().filter(gone).cloned().collect();
         for id in lost {
             self.remove_container(plugins, &id).await;
         }
         let gone = |id: &&String| now.sandbox(id).is_none();
-        let lost: Vec<String> = plugins.told.pods.keys().filter(gone).cloned().collect();
+        let lost: Vec<String> = plugins.lifecycles.pods.keys().filter(gone).cloned().collect();
         for id in lost {
-            for container in plugins.told.containers_of(&id) {
+            for container in plugins.lifecycles.containers_of(&id) {
                 self.remove_container(plugins, &container).await;
             }
             self.remove_pod(plugins, &id).await;
@@ -56,14 +57,14 @@ impl Shared {
 /// Containers that have ended, and keep the latest record of the others.
 fn ended(plugins: &mut Plugins, now: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
-    for (id, known) in &mut plugins.told.containers {
+    for (id, known) in &mut plugins.lifecycles.containers {
         let Some(record) = now.container(id) else { continue };
         known.record = Arc::clone(record);
         if known.stage == Stage::Alive && record.process.has_ended() {
             found.push(id.clone());
         }
     }
-    for (id, known) in &mut plugins.told.pods {
+    for (id, known) in &mut plugins.lifecycles.pods {
         if let Some(record) = now.sandbox(id) {
             known.record = Arc::clone(record);
         }

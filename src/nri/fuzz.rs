@@ -2,7 +2,7 @@
 //! never fill the memory.
 
 use super::{
-    mux::{Channel, Demux, Garbage, MESSAGE_HEADER, MESSAGE_LIMIT, frames},
+    mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},
     ttrpc::{Decoder, Envelope},
 };
 use crate::fuzz::portions;
@@ -19,7 +19,9 @@ pub(crate) fn frames_of_plugins(bytes: &[u8]) {
     }
 }
 
-fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<(Channel, Envelope)>, Garbage> {
+fn read<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<(Channel, Envelope)>, ProtocolError> {
     let (mut demux, mut answers, mut calls) =
         (Demux::default(), Decoder::default(), Decoder::default());
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! What plugins ask of containers, and what is told of them: known to modules that are above this one.
+//! Callbacks to `container`, which is above this module: what plugins may do to containers, and which
+//! limits they are shown.
 
 use std::fmt;
 
@@ -9,10 +10,10 @@ use crate::model::{
     resources::{PodResources, Resources},
 };
 
-/// The functions of the modules above.
+/// The callbacks.
 #[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
 pub struct NriHooks {
-    /// Changes the limits of a container; why that failed.
+    /// Changes the limits of a container; returns why that failed.
     pub update:
         Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
     /// Stops a container, as its pod would.

@@ -17,21 +17,30 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{plugin::check_name, service::Shared, session::Started};
+use super::{plugin::check_name, service::Shared};
 use crate::{
     config::settings::NriSettings,
     host::{file, plugin_process::PluginProcess},
 };
 
+/// A plugin in the directory: the name of its file says who it is.
+#[derive(Clone, Debug)]
+pub(crate) struct InstalledPlugin {
+    pub(crate) index: String,
+    pub(crate) name: String,
+    /// Its configuration file.
+    pub(super) config: String,
+}
+
 impl Shared {
     /// Starts all plugins of the directory, and keeps them running.
     pub(super) async fn launch_all(self: &Arc<Self>) {
         let found = self.installed();
-        join_all(found.into_iter().map(|(path, started)| self.keep_running(path, started))).await;
+        join_all(found.into_iter().map(|(path, plugin)| self.keep_running(path, plugin))).await;
     }
 
     /// The plugins of the directory, in their order.
-    fn installed(&self) -> Vec<(PathBuf, Started)> {
+    fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
@@ -51,9 +60,9 @@ impl Shared {
             .collect()
     }
 
-    fn read(&self, path: PathBuf) -> Option<(PathBuf, Started)> {
+    fn read(&self, path: PathBuf) -> Option<(PathBuf, InstalledPlugin)> {
         match installed(&self.settings, &path) {
-            Ok(started) => Some((path, started)),
+            Ok(plugin) => Some((path, plugin)),
             Err(error) => {
                 warn!(plugin = %path.display(), error, "not starting an NRI plugin");
                 None
@@ -61,11 +70,11 @@ impl Shared {
         }
     }
 
-    async fn keep_running(self: &Arc<Self>, path: PathBuf, started: Started) {
+    async fn keep_running(self: &Arc<Self>, path: PathBuf, plugin: InstalledPlugin) {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            if let Err(error) = self.run(&path, &started).await {
+            if let Err(error) = self.run(&path, &plugin).await {
                 let error = error.to_string();
                 warn!(plugin = %path.display(), error, "cannot start an NRI plugin; retrying");
             }
@@ -80,32 +89,32 @@ impl Shared {
     }
 
     /// Runs it until its connection ends; then it is killed.
-    async fn run(self: &Arc<Self>, path: &Path, started: &Started) -> io::Result<()> {
+    async fn run(self: &Arc<Self>, path: &Path, plugin: &InstalledPlugin) -> io::Result<()> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let socket = UnixStream::from_std(ours)?;
         let environment = [
-            ("NRI_PLUGIN_NAME", started.name.as_str()),
-            ("NRI_PLUGIN_IDX", started.index.as_str()),
+            ("NRI_PLUGIN_NAME", plugin.name.as_str()),
+            ("NRI_PLUGIN_IDX", plugin.index.as_str()),
             ("NRI_PLUGIN_SOCKET", "3"),
         ];
         let _process = PluginProcess::start(path, &environment, theirs)?;
         info!(plugin = %path.display(), "NRI plugin started");
-        Arc::clone(self).session(socket, Some(started.clone())).await;
+        Arc::clone(self).session(socket, Some(plugin.clone())).await;
         Ok(())
     }
 }
 
-/// What a file of the directory is started as, and otherwise why it is not.
+/// The plugin that a file of the directory is.
 ///
 /// # Errors
-/// Its name, or its configuration.
-pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<Started, String> {
+/// Why it is not started: its name, or its configuration.
+pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
     check_name(index, name)?;
     let config = configuration(&settings.config_dir, index, name)?;
-    Ok(Started { index: index.to_owned(), name: name.to_owned(), config })
+    Ok(InstalledPlugin { index: index.to_owned(), name: name.to_owned(), config })
 }
 
 /// Its own file, or that of its name whatever the index.

@@ -23,14 +23,14 @@ impl Shared {
     }
 
     async fn listen(self: Arc<Self>) {
-        let (path, mut told) = (self.settings.socket.clone(), false);
+        let (path, mut is_logged) = (self.settings.socket.clone(), false);
         let listener = loop {
             match bind(&path).await {
                 Ok(listener) => break listener,
-                Err(error) if !told => {
+                Err(error) if !is_logged => {
                     let error = chain(&error);
                     warn!(socket = %path.display(), error, "cannot serve NRI plugins; retrying");
-                    told = true;
+                    is_logged = true;
                 }
                 Err(_) => {}
             }
@@ -40,18 +40,18 @@ impl Shared {
             }
         };
         info!(socket = %path.display(), "serving NRI plugins");
-        let room = Arc::new(Semaphore::new(MOST_PLUGINS));
+        let free = Arc::new(Semaphore::new(MOST_PLUGINS));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = self.leaving.cancelled() => break,
             };
-            match (accepted, Arc::clone(&room).try_acquire_owned()) {
-                (Ok((socket, _)), Ok(place)) => {
+            match (accepted, Arc::clone(&free).try_acquire_owned()) {
+                (Ok((socket, _)), Ok(permit)) => {
                     let session = Arc::clone(&self).session(socket, None);
                     self.tracker.spawn(async move {
                         session.await;
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 (Ok(_), Err(_)) => {

@@ -16,7 +16,7 @@ use crate::telemetry::{
 pub struct NriMetrics {
     calls: Arc<Mutex<BTreeMap<(String, &'static str), Calls>>>,
     pub(super) connected: Gauge,
-    dropped: Family<Counter, 1>,
+    disconnects: Family<Counter, 1>,
 }
 
 /// The calls of one kind to one plugin.
@@ -42,9 +42,9 @@ impl NriMetrics {
         }
     }
 
-    /// A plugin was dropped.
-    pub(super) fn dropped(&self, reason: &'static str) {
-        self.dropped.with([reason]).inc();
+    /// The connection of a plugin ended.
+    pub(super) fn disconnected(&self, reason: &'static str) {
+        self.disconnects.with([reason]).inc();
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, &'static str), Calls>> {
@@ -60,10 +60,10 @@ impl RegisterMetrics for NriMetrics {
             &self.connected,
         );
         registry.register_family(
-            "dockbridge_nri_plugins_dropped_total",
+            "dockbridge_nri_plugin_disconnects_total",
             &["reason"],
-            "NRI plugins whose connection ended, by the reason",
-            &self.dropped,
+            "Connections of NRI plugins that ended, by the reason",
+            &self.disconnects,
         );
         let calls = self.clone();
         registry.register_fn(

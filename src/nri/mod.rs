@@ -1,30 +1,31 @@
 //! NRI, the Node Resource Interface: plugins that are told of pods and containers, and may change them.
 //!
 //! ```text
-//! plugin ◀─socket─▶ connection (mux, ttrpc) ─▶ session: register, configure, synchronise, updates
+//! plugin ◀─socket─▶ connection (mux, ttrpc) ─▶ session: register, configure, synchronise, requests
 //!                                                  │
-//! sandbox | container ──▶ calls, in the order of the plugins' indices ──▶ merged answer
-//! store ──▶ follower: containers that end or vanish by themselves
+//! sandbox | container ──▶ events, in the order of the plugins' indices ──▶ merged answer
+//! store ──▶ follower: containers that end or are removed without a CRI call
 //! ```
 //!
-//! One event is told at a time, so that plugins see one order. A plugin that fails is dropped, and
-//! may come back. Start at [`service::Nri`]; without a connected plugin every call returns at once.
+//! One event at a time is sent, so that all plugins see the same order. A plugin that fails is
+//! disconnected and may connect again. Start at [`service::Nri`]; without a connected plugin every call returns at once.
 
-mod admission;
-pub mod calls;
 mod connection;
+mod container_updates;
+mod create_container;
 pub mod creation;
 pub mod error;
+mod events;
 mod follower;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod hooks;
 pub(crate) mod launcher;
+mod lifecycle;
 mod listener;
 pub mod metrics;
 mod mux;
 mod plugin;
 pub mod service;
 mod session;
-mod told;
 mod ttrpc;

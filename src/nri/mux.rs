@@ -31,7 +31,7 @@ impl Channel {
 
 /// The bytes are not what the protocol says.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Garbage {
+pub(super) enum ProtocolError {
     /// A connection that NRI does not have.
     #[error("it sent a frame of connection {0}, which NRI does not have")]
     Connection(u32),
@@ -64,8 +64,8 @@ impl Demux {
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
-        mut deliver: impl FnMut(Channel, &[u8]) -> Result<(), Garbage>,
-    ) -> Result<(), Garbage> {
+        mut deliver: impl FnMut(Channel, &[u8]) -> Result<(), ProtocolError>,
+    ) -> Result<(), ProtocolError> {
         while !bytes.is_empty() {
             let Some((channel, left)) = self.frame else {
                 let (more, rest) = bytes.split_at(bytes.len().min(HEADER - self.header.len()));
@@ -83,14 +83,14 @@ impl Demux {
     }
 
     /// The frame that begins with a complete header. One without payload is over at once.
-    fn begun(&mut self) -> Result<Option<(Channel, usize)>, Garbage> {
+    fn begun(&mut self) -> Result<Option<(Channel, usize)>, ProtocolError> {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();
         let (id, length) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-        let channel = Channel::of(id).ok_or(Garbage::Connection(id))?;
-        let size = usize::try_from(length).map_err(|_| Garbage::Length(length))?;
+        let channel = Channel::of(id).ok_or(ProtocolError::Connection(id))?;
+        let size = usize::try_from(length).map_err(|_| ProtocolError::Length(length))?;
         if size > MESSAGE_LIMIT + MESSAGE_HEADER {
-            return Err(Garbage::Length(length));
+            return Err(ProtocolError::Length(length));
         }
         Ok((size > 0).then_some((channel, size)))
     }

@@ -9,7 +9,7 @@ use prost::Message;
 use tracing::warn;
 
 use super::{
-    connection::{CallError, Closed, Connection},
+    connection::{CallError, CloseReason, Connection},
     metrics::NriMetrics,
     ttrpc::{UNIMPLEMENTED, UNKNOWN},
 };
@@ -29,7 +29,7 @@ pub(super) struct Plugin {
 
 /// What an event is about: a pod, or a container with its pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Subject {
+pub(super) struct EventSubject {
     pub(super) pod: Option<nri::PodSandbox>,
     pub(super) container: Option<nri::Container>,
 }
@@ -80,16 +80,16 @@ impl Plugin {
     pub(super) async fn tell(
         &self,
         event: Event,
-        subject: &Subject,
+        subject: &EventSubject,
         limit: Duration,
         metrics: &NriMetrics,
     ) -> Answer<nri::Empty> {
-        let Subject { pod, container } = subject.clone();
+        let EventSubject { pod, container } = subject.clone();
         // All of these requests have the pod in field 1 and the container in field 2.
         let request = nri::StartContainerRequest { pod, container };
         match self.ask(event, &request, limit, metrics).await {
             Answer::Refused { code: UNIMPLEMENTED, .. } => {
-                let Subject { pod, container } = subject.clone();
+                let EventSubject { pod, container } = subject.clone();
                 let change = nri::StateChangeEvent { event: event.into(), pod, container };
                 self.call("StateChange", &change, limit, metrics).await
             }
@@ -162,16 +162,17 @@ pub(super) const fn method(event: Event) -> &'static str {
     }
 }
 
-/// Why a plugin was dropped, in one word.
-pub(super) const fn word(reason: &Closed) -> &'static str {
+/// The reason as a label of metrics.
+pub(super) const fn label(reason: &CloseReason) -> &'static str {
     match reason {
-        Closed::ByPlugin => "closed",
-        Closed::Socket(_) => "socket",
-        Closed::Garbage(_) => "garbage",
-        Closed::Flood => "flood",
-        Closed::Timeout { .. } => "timeout",
-        Closed::Misbehaved(_) => "misbehaved",
-        Closed::ByUs => "shutdown",
+        CloseReason::ByPlugin => "closed",
+        CloseReason::Socket(_) => "socket",
+        CloseReason::Protocol(_) => "protocol_error",
+        CloseReason::TooManyRequests => "too_many_requests",
+        CloseReason::Timeout { .. } => "timeout",
+        CloseReason::Violation(_) => "violation",
+        CloseReason::NotReady => "not_ready",
+        CloseReason::Shutdown => "shutdown",
     }
 }
 

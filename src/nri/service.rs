@@ -13,9 +13,9 @@ use super::{
     creation::{Creation, Creations, Identity, Reveals},
     error::NriError,
     hooks::NriHooks,
+    lifecycle::Lifecycles,
     metrics::NriMetrics,
-    plugin::{Plugin, Subject},
-    told::Told,
+    plugin::{EventSubject, Plugin},
 };
 use crate::{
     config::settings::NriSettings,
@@ -54,7 +54,7 @@ pub(super) struct Shared {
 pub(super) struct Plugins {
     /// In the order in which they are asked.
     pub(super) connected: Vec<Arc<Plugin>>,
-    pub(super) told: Told,
+    pub(super) lifecycles: Lifecycles,
 }
 
 impl Nri {
@@ -99,23 +99,23 @@ impl Nri {
     ///
     /// # Errors
     /// A required plugin is not connected.
-    pub async fn make_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, NriError> {
-        self.make(Identity::Pod(metadata.clone())).await
+    pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, NriError> {
+        self.begin(Identity::Pod(metadata.clone())).await
     }
 
     /// Begins to make a container.
     ///
     /// # Errors
-    /// As [`Self::make_pod`].
-    pub async fn make_container(
+    /// As [`Self::begin_pod`].
+    pub async fn begin_container(
         &self,
         pod: &SandboxId,
         metadata: &ContainerMetadata,
     ) -> Result<Option<Creation>, NriError> {
-        self.make(Identity::Container(pod.clone(), metadata.clone())).await
+        self.begin(Identity::Container(pod.clone(), metadata.clone())).await
     }
 
-    async fn make(&self, identity: Identity) -> Result<Option<Creation>, NriError> {
+    async fn begin(&self, identity: Identity) -> Result<Option<Creation>, NriError> {
         let Some(shared) = &self.0 else { return Ok(None) };
         if !shared.settings.required.is_empty() {
             shared.require(&shared.plugins().await.connected)?;
@@ -174,14 +174,18 @@ impl Shared {
     }
 
     /// A pod for plugins.
-    pub(super) fn of_pod(&self, now: &Snapshot, record: &SandboxRecord) -> Subject {
-        Subject { pod: Some(pod(&self.pod_view(now, record))), container: None }
+    pub(super) fn pod_subject(&self, now: &Snapshot, record: &SandboxRecord) -> EventSubject {
+        EventSubject { pod: Some(pod(&self.pod_view(now, record))), container: None }
     }
 
     /// A container for plugins, with its pod as far as it is known.
-    pub(super) fn of_container(&self, now: &Snapshot, record: &ContainerRecord) -> Subject {
+    pub(super) fn container_subject(
+        &self,
+        now: &Snapshot,
+        record: &ContainerRecord,
+    ) -> EventSubject {
         let pod = now.sandbox(record.document.sandbox.as_str());
-        Subject {
+        EventSubject {
             pod: pod.map(|record| self.pod_view(now, record)).as_ref().map(self::pod),
             container: Some(container(&self.container_view(now, record))),
         }

@@ -8,103 +8,95 @@ use tokio::{net::UnixStream, sync::mpsc, time};
 use tracing::{info, warn};
 
 use super::{
-    connection::{Closed, Connection, Incoming},
+    connection::{CloseReason, Connection, Incoming},
+    container_updates::RequestedUpdates,
     creation::Identity,
-    plugin::{ALL_EVENTS, Answer, Plugin, check_name, sort, word},
+    launcher::InstalledPlugin,
+    lifecycle::{Lifecycles, Stage},
+    mux::ProtocolError,
+    plugin::{ALL_EVENTS, Answer, Plugin, check_name, label, sort},
     service::Shared,
-    told::Stage,
     ttrpc::{FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN},
 };
 use crate::{
     model::record::SandboxState,
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
-    translate::{parse::adjustment::update as limits, render},
+    translate::render,
     wire::nri,
 };
 
-/// A plugin that dockbridge started: its file says who it is.
-#[derive(Clone, Debug)]
-pub(crate) struct Started {
-    pub(crate) index: String,
-    pub(crate) name: String,
-    /// Its configuration file.
-    pub(super) config: String,
-}
-
-/// Updates and evictions that a plugin asked for.
-pub(super) struct Wishes {
-    pub(super) plugin: String,
-    pub(super) updates: Vec<nri::ContainerUpdate>,
-    pub(super) evictions: Vec<nri::ContainerEviction>,
-}
-
 impl Shared {
     /// Serves a plugin until its connection ends.
-    pub(super) async fn session(self: Arc<Self>, socket: UnixStream, started: Option<Started>) {
+    pub(super) async fn session(
+        self: Arc<Self>,
+        socket: UnixStream,
+        installed: Option<InstalledPlugin>,
+    ) {
         let (connection, mut calls) = Connection::open(socket);
         let ended = tokio::select! {
-            ended = self.served(&connection, &mut calls, started) => ended,
+            ended = self.serve_plugin(&connection, &mut calls, installed) => ended,
             () = self.leaving.cancelled() => {
-                // Only a goodbye: whatever the plugin says, this is the end.
-                let _ = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, GOODBYE).await;
-                Closed::ByUs
+                // Whatever the plugin answers, the connection ends.
+                let _ = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SHUTDOWN_TIMEOUT).await;
+                CloseReason::Shutdown
             }
         };
         let reason = connection.close(ended);
-        self.metrics.dropped(word(&reason));
+        self.metrics.disconnected(label(&reason));
         let mut plugins = self.plugins().await;
         self.sweep(&mut plugins);
     }
 
-    async fn served(
+    async fn serve_plugin(
         self: &Arc<Self>,
         connection: &Connection,
         calls: &mut mpsc::Receiver<Incoming>,
-        started: Option<Started>,
-    ) -> Closed {
-        let plugin = match self.admitted(connection, calls, started).await {
+        installed: Option<InstalledPlugin>,
+    ) -> CloseReason {
+        let plugin = match self.set_up(connection, calls, installed).await {
             Ok(plugin) => plugin,
             Err(reason) => {
                 let reason = connection.close(reason);
-                warn!(error = %reason, "an NRI plugin was not admitted");
+                warn!(error = %reason, "cannot set up an NRI plugin; closing its connection");
                 return reason;
             }
         };
         let name = plugin.full_name();
         info!(plugin = name, "NRI plugin connected and synchronised");
-        let reason = self.updates(&plugin, calls).await;
+        let reason = self.serve_requests(&plugin, calls).await;
         let error = reason.to_string();
         match reason {
-            Closed::ByPlugin => info!(plugin = name, "NRI plugin disconnected"),
-            _ => warn!(plugin = name, error, "NRI plugin dropped"),
+            CloseReason::ByPlugin => info!(plugin = name, "NRI plugin disconnected"),
+            _ => warn!(plugin = name, error, "NRI plugin disconnected after a failure"),
         }
         reason
     }
 
-    async fn admitted(
+    /// Registers, configures and synchronises a plugin.
+    async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
         calls: &mut mpsc::Receiver<Incoming>,
-        started: Option<Started>,
-    ) -> Result<Arc<Plugin>, Closed> {
+        installed: Option<InstalledPlugin>,
+    ) -> Result<Arc<Plugin>, CloseReason> {
         let limit = self.settings.registration_timeout;
-        let registering = time::timeout(limit, registered(connection, calls)).await;
-        let late = || Closed::Timeout { method: "RegisterPlugin", limit };
+        let registering = time::timeout(limit, registration(connection, calls)).await;
+        let late = || CloseReason::Timeout { method: "RegisterPlugin", limit };
         let (index, name) = registering.map_err(|_| late())??;
-        let (index, name, config) = match started {
-            // Its file says who it is.
-            Some(Started { index, name, config }) => (index, name, config),
+        let (index, name, config) = match installed {
+            // The name of its file counts, whatever it registers as.
+            Some(InstalledPlugin { index, name, config }) => (index, name, config),
             None => (index, name, String::new()),
         };
         let mut plugin = Plugin { index, name, events: 0, connection: connection.clone() };
-        plugin.events = self.configured(&plugin, config).await?;
+        plugin.events = self.configure(&plugin, config).await?;
         let plugin = Arc::new(plugin);
-        self.synchronised(&plugin).await?;
+        self.add(&plugin).await?;
         Ok(plugin)
     }
 
-    /// The events that the plugin wants.
-    async fn configured(&self, plugin: &Plugin, config: String) -> Result<i32, Closed> {
+    /// Configures the plugin; returns the events that it wants.
+    async fn configure(&self, plugin: &Plugin, config: String) -> Result<i32, CloseReason> {
         let limit = self.settings.request_timeout;
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let request = nri::ConfigureRequest {
@@ -116,7 +108,7 @@ impl Shared {
             nri_version: NRI_VERSION.to_owned(),
         };
         let answer: nri::ConfigureResponse =
-            self.first(plugin, "Configure", &request, limit).await?;
+            self.call_required(plugin, "Configure", &request, limit).await?;
         // No events mean all. Those that we do not know will not happen: a newer plugin works with
         // the rest.
         let events = if answer.events == 0 { ALL_EVENTS } else { answer.events };
@@ -132,41 +124,45 @@ impl Shared {
     }
 
     /// Tells the plugin what there is; from then on it is asked about everything.
-    async fn synchronised(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), Closed> {
+    async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let mut plugins = self.plugins().await;
         // Before the store is read: what is made from now on is asked about.
         self.creations.set_asking(true);
-        let admitted = self.synchronise(plugin, &mut plugins.told).await;
-        if admitted.is_ok() {
+        let updates = self.synchronise(plugin, &mut plugins.lifecycles).await;
+        if updates.is_ok() {
             plugins.connected.push(Arc::clone(plugin));
             sort(&mut plugins.connected);
         }
         self.sweep(&mut plugins);
         drop(plugins);
-        self.carry_out(vec![(plugin.full_name(), admitted?, Vec::new())]);
+        self.carry_out(RequestedUpdates {
+            plugin: plugin.full_name(),
+            updates: updates?,
+            evictions: Vec::new(),
+        });
         Ok(())
     }
 
     async fn synchronise(
         &self,
         plugin: &Plugin,
-        told: &mut super::told::Told,
-    ) -> Result<Vec<nri::ContainerUpdate>, Closed> {
-        let unready = |_| Closed::Misbehaved("Docker has not listed its containers yet".to_owned());
-        let now = self.store.synced(SYNC_TIMEOUT).await.map_err(unready)?;
-        let (pods, containers) = self.existing(&now, told);
+        lifecycles: &mut Lifecycles,
+    ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
+        let synced = self.store.synced(SYNC_TIMEOUT).await;
+        let now = synced.map_err(|_| CloseReason::NotReady)?;
+        let (pods, containers) = self.existing(&now, lifecycles);
         let limit = self.settings.registration_timeout.max(self.settings.request_timeout);
         let mut portions = portions(pods, containers).into_iter().peekable();
         while let Some(mut portion) = portions.next() {
             portion.more = portions.peek().is_some();
             let answer: nri::SynchronizeResponse =
-                self.first(plugin, "Synchronize", &portion, limit).await?;
+                self.call_required(plugin, "Synchronize", &portion, limit).await?;
             if !portion.more {
                 return Ok(answer.update);
             }
             if !answer.more || !answer.update.is_empty() {
                 let reason = "it does not take the state of this node in several portions";
-                return Err(Closed::Misbehaved(reason.to_owned()));
+                return Err(CloseReason::Violation(reason.to_owned()));
             }
         }
         Ok(Vec::new())
@@ -176,7 +172,7 @@ impl Shared {
     fn existing(
         &self,
         now: &Snapshot,
-        told: &mut super::told::Told,
+        lifecycles: &mut Lifecycles,
     ) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
         let mut found = (Vec::new(), Vec::new());
         for record in now.sandboxes().iter().rev() {
@@ -184,9 +180,9 @@ impl Shared {
                 continue;
             }
             found.0.push(render::nri::pod(&self.pod_view(now, record)));
-            if !told.pods.contains_key(record.id.as_str()) {
+            if !lifecycles.pods.contains_key(record.id.as_str()) {
                 let is_ready = record.state() == SandboxState::Ready;
-                told.add_pod(record, if is_ready { Stage::Alive } else { Stage::Stopped });
+                lifecycles.add_pod(record, if is_ready { Stage::Alive } else { Stage::Stopped });
             }
         }
         for record in now.containers().iter().rev() {
@@ -194,37 +190,38 @@ impl Shared {
                 continue;
             }
             found.1.push(render::nri::container(&self.container_view(now, record)));
-            if !told.containers.contains_key(record.id.as_str()) {
+            if !lifecycles.containers.contains_key(record.id.as_str()) {
                 let has_ended = record.process.has_ended();
-                told.add_container(record, if has_ended { Stage::Stopped } else { Stage::Alive });
+                lifecycles
+                    .add_container(record, if has_ended { Stage::Stopped } else { Stage::Alive });
             }
         }
         found
     }
 
-    /// A call without which there is no plugin.
-    async fn first<A: Message + Default>(
+    /// A call that the plugin must answer to stay connected.
+    async fn call_required<A: Message + Default>(
         &self,
         plugin: &Plugin,
         method: &'static str,
         request: &impl Message,
         limit: Duration,
-    ) -> Result<A, Closed> {
+    ) -> Result<A, CloseReason> {
         match plugin.call(method, request, limit, &self.metrics).await {
             Answer::Done(answer) => Ok(answer),
             Answer::Refused { message, .. } => {
-                Err(Closed::Misbehaved(format!("it refused {method}: {message}")))
+                Err(CloseReason::Violation(format!("it refused {method}: {message}")))
             }
             Answer::None => Err(plugin.connection.closed().await),
         }
     }
 
-    /// What the plugin asks for by itself.
-    async fn updates(
+    /// Answers what the plugin asks for by itself, until its connection ends.
+    async fn serve_requests(
         self: &Arc<Self>,
         plugin: &Plugin,
         calls: &mut mpsc::Receiver<Incoming>,
-    ) -> Closed {
+    ) -> CloseReason {
         let connection = &plugin.connection;
         loop {
             let Incoming { stream, request } = tokio::select! {
@@ -235,7 +232,7 @@ impl Shared {
                 reason = connection.closed() => return reason,
             };
             if request.service == RUNTIME_SERVICE && request.method == "RegisterPlugin" {
-                return Closed::Misbehaved("it registered twice".to_owned());
+                return CloseReason::Violation("it registered twice".to_owned());
             }
             let answer = self.answer_to(plugin, &request).await;
             connection.answer(stream, answer).await;
@@ -249,7 +246,7 @@ impl Shared {
         let decoded = nri::UpdateContainersRequest::decode(request.payload.as_slice());
         let asked = decoded.map_err(|_| refusal(INVALID_ARGUMENT, "cannot be decoded"))?;
         let failed = self
-            .wished(Wishes {
+            .update_containers(RequestedUpdates {
                 plugin: plugin.full_name(),
                 updates: asked.update,
                 evictions: asked.evict,
@@ -260,71 +257,13 @@ impl Shared {
             Err(error) => Err(refusal(UNKNOWN, &error)),
         }
     }
-
-    /// Does what a plugin asked for in an answer, beside the call that asked.
-    pub(super) fn carry_out(
-        self: &Arc<Self>,
-        wishes: Vec<(String, Vec<nri::ContainerUpdate>, Vec<nri::ContainerEviction>)>,
-    ) {
-        for (plugin, updates, evictions) in wishes {
-            if updates.is_empty() && evictions.is_empty() {
-                continue;
-            }
-            let (shared, wishes) = (Arc::clone(self), Wishes { plugin, updates, evictions });
-            self.tracker.spawn(async move {
-                // What failed is in the log.
-                let _ = shared.wished(wishes).await;
-            });
-        }
-    }
-
-    /// Changes and stops containers as a plugin asks for. Returns the updates that failed, and an error
-    /// when one of them may not.
-    pub(super) async fn wished(&self, wishes: Wishes) -> Result<Vec<nri::ContainerUpdate>, String> {
-        let Wishes { plugin, updates, evictions } = wishes;
-        let Some(hooks) = self.hooks.get() else { return Ok(updates) };
-        let mut failed = Vec::new();
-        for eviction in evictions {
-            let (container, reason) = (eviction.container_id, eviction.reason);
-            info!(plugin, container, reason, "an NRI plugin evicts a container");
-            if let Err(error) = (hooks.stop)(container.clone()).await {
-                warn!(
-                    plugin,
-                    container, error, "cannot stop a container that an NRI plugin evicts"
-                );
-            }
-        }
-        let mut error = None;
-        for update in updates {
-            let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
-            let container = update.container_id.clone();
-            let is_there = self.store.snapshot().container(&container).is_some();
-            let (Some(asked), true) = (asked, is_there) else { continue };
-            let done = match limits(asked) {
-                Ok(limits) => (hooks.update)(container.clone(), limits).await,
-                Err(error) => Err(error.to_string()),
-            };
-            let Err(cause) = done else { continue };
-            warn!(
-                plugin,
-                container,
-                error = cause,
-                "cannot change the limits of a container as an NRI plugin asks for"
-            );
-            if !update.ignore_failure {
-                error.get_or_insert(format!("container {container}: {cause}"));
-            }
-            failed.push(update);
-        }
-        error.map_or(Ok(failed), Err)
-    }
 }
 
 /// Waits for the plugin's first call; it says index and name.
-async fn registered(
+async fn registration(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,
-) -> Result<(String, String), Closed> {
+) -> Result<(String, String), CloseReason> {
     loop {
         let call = tokio::select! {
             call = calls.recv() => call,
@@ -339,10 +278,10 @@ async fn registered(
             continue;
         }
         let decoded = nri::RegisterPluginRequest::decode(request.payload.as_slice());
-        let asked = decoded.map_err(|_| Closed::Garbage(super::mux::Garbage::Message))?;
+        let asked = decoded.map_err(|_| CloseReason::Protocol(ProtocolError::Message))?;
         if let Err(reason) = check_name(&asked.plugin_idx, &asked.plugin_name) {
             connection.answer(stream, Err(refusal(INVALID_ARGUMENT, &reason))).await;
-            return Err(Closed::Misbehaved(reason));
+            return Err(CloseReason::Violation(reason));
         }
         connection.answer(stream, Ok(Vec::new())).await;
         return Ok((asked.plugin_idx, asked.plugin_name));
@@ -389,8 +328,8 @@ fn refusal(code: i32, message: &str) -> Status {
 const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
 /// The release of NRI whose interface this is.
 const NRI_VERSION: &str = "v0.12.0";
-/// How long a plugin may take to take leave.
-const GOODBYE: Duration = Duration::from_millis(500);
+/// How long a plugin may take to answer Shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes of a portion: less than a message may have, with room for what is around it.
 const PORTION: usize = 3 << 20;
 /// What an item needs besides itself, at most.

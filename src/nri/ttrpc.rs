@@ -4,7 +4,7 @@
 
 use prost::Message as _;
 
-use super::mux::{Garbage, MESSAGE_HEADER as HEADER, MESSAGE_LIMIT};
+use super::mux::{MESSAGE_HEADER as HEADER, MESSAGE_LIMIT, ProtocolError};
 
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -95,8 +95,8 @@ impl Decoder {
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
-        mut deliver: impl FnMut(Envelope) -> Result<(), Garbage>,
-    ) -> Result<(), Garbage> {
+        mut deliver: impl FnMut(Envelope) -> Result<(), ProtocolError>,
+    ) -> Result<(), ProtocolError> {
         loop {
             let wanted = self.wanted()?;
             let (more, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
@@ -120,15 +120,15 @@ impl Decoder {
     }
 
     /// How long the buffer must be for the next step: a header, or a header with its payload.
-    fn wanted(&self) -> Result<usize, Garbage> {
+    fn wanted(&self) -> Result<usize, ProtocolError> {
         let [a, b, c, d, ..] = *self.buffer.as_slice() else { return Ok(HEADER) };
         if self.buffer.len() < HEADER {
             return Ok(HEADER);
         }
         let length = u32::from_be_bytes([a, b, c, d]);
-        let size = usize::try_from(length).map_err(|_| Garbage::Length(length))?;
+        let size = usize::try_from(length).map_err(|_| ProtocolError::Length(length))?;
         if size > MESSAGE_LIMIT {
-            return Err(Garbage::Length(length));
+            return Err(ProtocolError::Length(length));
         }
         Ok(HEADER + size)
     }

@@ -17,7 +17,7 @@ impl Sandboxes {
         &self,
         spec: &SandboxSpec,
     ) -> Result<Option<Creation>, SandboxError> {
-        Ok(self.nri().make_pod(&spec.metadata).await.map_err(ContainerError::from)?)
+        Ok(self.nri().begin_pod(&spec.metadata).await.map_err(ContainerError::from)?)
     }
 
     /// Asks plugins about a pod that was built.

@@ -44,7 +44,7 @@ async fn received(socket: &mut UnixStream) -> (u32, Vec<u8>) {
     (connection, payload)
 }
 
-async fn closed_by(bytes: &[u8]) -> Closed {
+async fn closed_by(bytes: &[u8]) -> CloseReason {
     let (connection, _incoming, mut plugin) = connected();
     plugin.write_all(bytes).await.unwrap();
     time::timeout(SOON, connection.closed()).await.unwrap()
@@ -118,7 +118,7 @@ async fn a_long_message_is_split_as_plugins_in_go_read_it() {
     assert_eq!(first.len(), 4096);
     assert_eq!(first.len() + rest.len(), 10 + usize::try_from(length).unwrap());
     drop(plugin);
-    assert_eq!(calling.await.unwrap(), Err(Closed::ByPlugin.into()));
+    assert_eq!(calling.await.unwrap(), Err(CloseReason::ByPlugin.into()));
 }
 
 #[tokio::test]
@@ -132,22 +132,23 @@ async fn what_is_too_long_is_not_sent() {
 
 #[tokio::test]
 async fn garbage_closes_the_connection() {
-    let unexpected = |kind, stream| Closed::Garbage(Garbage::Unexpected { kind, stream });
-    let of = Closed::Garbage;
-    let cases: [(&str, Vec<u8>, Closed); 9] = [
-        ("another connection", frame(3, b"x"), of(Garbage::Connection(3))),
-        ("http", b"GET / HTTP/1.1\r\n\r\n".to_vec(), of(Garbage::Connection(0x4745_5420))),
+    let unexpected =
+        |kind, stream| CloseReason::Protocol(ProtocolError::Unexpected { kind, stream });
+    let of = CloseReason::Protocol;
+    let cases: [(&str, Vec<u8>, CloseReason); 9] = [
+        ("another connection", frame(3, b"x"), of(ProtocolError::Connection(3))),
+        ("http", b"GET / HTTP/1.1\r\n\r\n".to_vec(), of(ProtocolError::Connection(0x4745_5420))),
         (
             "a frame without end",
             [2_u32, u32::MAX].map(u32::to_be_bytes).concat(),
-            of(Garbage::Length(u32::MAX)),
+            of(ProtocolError::Length(u32::MAX)),
         ),
-        ("a message without end", frame(2, &[0xff; 10]), of(Garbage::Length(u32::MAX))),
+        ("a message without end", frame(2, &[0xff; 10]), of(ProtocolError::Length(u32::MAX))),
         ("an answer that nobody waits for", frame(1, &message(1, 2, b"")), unexpected(2, 1)),
         ("a call where answers belong", frame(1, &message(1, 1, b"")), unexpected(1, 1)),
         ("stream data", frame(2, &message(1, 3, b"")), unexpected(3, 1)),
         ("an even stream", frame(2, &message(2, 1, b"")), unexpected(1, 2)),
-        ("no protobuf", frame(2, &message(1, 1, &[0xff])), of(Garbage::Message)),
+        ("no protobuf", frame(2, &message(1, 1, &[0xff])), of(ProtocolError::Message)),
     ];
     for (what, bytes, expected) in cases {
         assert_eq!(closed_by(&bytes).await, expected, "{what}");
@@ -158,7 +159,7 @@ async fn garbage_closes_the_connection() {
 async fn a_stream_is_not_used_twice() {
     let call = frame(2, &message(5, 1, b""));
     let twice = [call.as_slice(), &call].concat();
-    let reason = Closed::Garbage(Garbage::Unexpected { kind: 1, stream: 5 });
+    let reason = CloseReason::Protocol(ProtocolError::Unexpected { kind: 1, stream: 5 });
     assert_eq!(closed_by(&twice).await, reason);
 }
 
@@ -170,7 +171,7 @@ async fn a_second_answer_closes_the_connection() {
     let answer = frame(1, &message(1, 2, b""));
     plugin.write_all(&[answer.as_slice(), &answer].concat()).await.unwrap();
     let reason = time::timeout(SOON, connection.closed()).await.unwrap();
-    assert_eq!(reason, Closed::Garbage(Garbage::Unexpected { kind: 2, stream: 1 }));
+    assert_eq!(reason, CloseReason::Protocol(ProtocolError::Unexpected { kind: 2, stream: 1 }));
     let _ = calling.await.unwrap();
 }
 
@@ -178,14 +179,14 @@ async fn a_second_answer_closes_the_connection() {
 async fn a_flood_of_calls_closes_the_connection() {
     let calls: Vec<u8> =
         (0..40).flat_map(|call| frame(2, &message(2 * call + 1, 1, b""))).collect();
-    assert_eq!(closed_by(&calls).await, Closed::Flood);
+    assert_eq!(closed_by(&calls).await, CloseReason::TooManyRequests);
 }
 
 #[tokio::test]
 async fn a_plugin_that_does_not_answer_is_dropped() {
     let (connection, _incoming, _plugin) = connected();
     let limit = Duration::from_millis(50);
-    let reason = Closed::Timeout { method: "Shutdown", limit };
+    let reason = CloseReason::Timeout { method: "Shutdown", limit };
     let answer = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, limit).await;
     assert_eq!(answer, Err(reason.clone().into()));
     assert_eq!(connection.closed().await, reason);
@@ -197,7 +198,7 @@ async fn a_plugin_that_does_not_read_is_dropped() {
     let long = nri::ConfigureRequest { config: "x".repeat(3 << 20), ..Default::default() };
     let limit = Duration::from_millis(50);
     let answer = connection.call::<nri::Empty>("Configure", &long, limit).await;
-    assert_eq!(answer, Err(Closed::Timeout { method: "Configure", limit }.into()));
+    assert_eq!(answer, Err(CloseReason::Timeout { method: "Configure", limit }.into()));
 }
 
 #[tokio::test]
@@ -210,6 +211,6 @@ async fn the_end_of_a_plugin_ends_its_calls() {
         })
     };
     drop(plugin);
-    assert_eq!(calling.await.unwrap(), Err(Closed::ByPlugin.into()));
+    assert_eq!(calling.await.unwrap(), Err(CloseReason::ByPlugin.into()));
     assert!(incoming.recv().await.is_none());
 }

@@ -9,11 +9,12 @@ use prost::Message;
 use tracing::warn;
 
 use super::{
+    container_updates::{ALL_PLUGINS, RequestedUpdates},
     creation::{Creation, Identity},
     error::NriError,
-    plugin::{Answer, Plugin, Subject, method},
+    lifecycle::{Lifecycles, Stage},
+    plugin::{Answer, EventSubject, Plugin, method},
     service::{Nri, Plugins, Shared},
-    told::Stage,
 };
 use crate::{
     model::{
@@ -40,8 +41,8 @@ impl Nri {
     ) -> Result<(), NriError> {
         let Some(shared) = self.asked_about(creation) else { return Ok(()) };
         let mut plugins = shared.plugins().await;
-        plugins.told.add_pod(record, Stage::Alive);
-        let subject = shared.of_pod(&shared.store.snapshot(), record);
+        plugins.lifecycles.add_pod(record, Stage::Alive);
+        let subject = shared.pod_subject(&shared.store.snapshot(), record);
         let agreed = shared.propose(&plugins, Event::RunPodSandbox, &subject).await;
         if agreed.is_err() {
             shared.stop_pod(&mut plugins, record.id.as_str()).await;
@@ -60,10 +61,10 @@ impl Nri {
         record: &SandboxRecord,
         newer: &PodResources,
     ) -> Result<(), NriError> {
-        let Some(shared) = self.asking().await else { return Ok(()) };
+        let Some(shared) = self.connected().await else { return Ok(()) };
         let plugins = shared.plugins().await;
         let request = nri::UpdatePodSandboxRequest {
-            pod: shared.of_pod(&shared.store.snapshot(), record).pod,
+            pod: shared.pod_subject(&shared.store.snapshot(), record).pod,
             overhead_linux_resources: newer.overhead.as_ref().map(render::nri::limits),
             linux_resources: newer.resources.as_ref().map(render::nri::limits),
         };
@@ -77,17 +78,17 @@ impl Nri {
 
     /// Limits of a pod have changed.
     pub async fn pod_updated(&self, record: &SandboxRecord) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let plugins = shared.plugins().await;
-        let subject = shared.of_pod(&shared.store.snapshot(), record);
+        let subject = shared.pod_subject(&shared.store.snapshot(), record);
         shared.announce(&plugins, Event::PostUpdatePodSandbox, &subject).await;
     }
 
     /// All containers of a pod have ended, and it will.
     pub async fn stop_pod(&self, id: &str) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
-        for container in plugins.told.containers_of(id) {
+        for container in plugins.lifecycles.containers_of(id) {
             shared.stop_container(&mut plugins, &container).await;
         }
         shared.stop_pod(&mut plugins, id).await;
@@ -96,9 +97,9 @@ impl Nri {
 
     /// A pod is gone.
     pub async fn remove_pod(&self, id: &str) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
-        for container in plugins.told.containers_of(id) {
+        for container in plugins.lifecycles.containers_of(id) {
             shared.remove_container(&mut plugins, &container).await;
         }
         shared.remove_pod(&mut plugins, id).await;
@@ -110,15 +111,15 @@ impl Nri {
     /// # Errors
     /// A plugin refuses.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), NriError> {
-        let Some(shared) = self.asking().await else { return Ok(()) };
+        let Some(shared) = self.connected().await else { return Ok(()) };
         if record.process.is_running() {
             return Ok(());
         }
         let mut plugins = shared.plugins().await;
-        let subject = shared.of_container(&shared.store.snapshot(), record);
+        let subject = shared.container_subject(&shared.store.snapshot(), record);
         let agreed = shared.propose(&plugins, Event::StartContainer, &subject).await;
         if agreed.is_ok() {
-            plugins.told.set_stage(record.id.as_str(), Stage::Starting);
+            plugins.lifecycles.set_stage(record.id.as_str(), Stage::Starting);
         }
         shared.sweep(&mut plugins);
         agreed
@@ -126,23 +127,23 @@ impl Nri {
 
     /// A container was made.
     pub async fn container_created(&self, record: &ContainerRecord) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let plugins = shared.plugins().await;
-        let subject = shared.of_container(&shared.store.snapshot(), record);
+        let subject = shared.container_subject(&shared.store.snapshot(), record);
         shared.announce(&plugins, Event::PostCreateContainer, &subject).await;
     }
 
     /// A container was started, or could not be. Its end is not told before.
     pub async fn container_started(&self, id: &str, runs: bool) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
         let now = shared.store.snapshot();
-        if !plugins.told.set_stage(id, Stage::Alive) {
+        if !plugins.lifecycles.set_stage(id, Stage::Alive) {
             return;
         }
         let Some(record) = now.container(id) else { return };
         if runs {
-            let subject = shared.of_container(&now, record);
+            let subject = shared.container_subject(&now, record);
             shared.announce(&plugins, Event::PostStartContainer, &subject).await;
         }
         if record.process.has_ended() {
@@ -153,11 +154,11 @@ impl Nri {
 
     /// Limits of a container have changed.
     pub async fn container_updated(&self, id: &str) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let plugins = shared.plugins().await;
         let now = shared.store.snapshot();
         let Some(record) = now.container(id) else { return };
-        let subject = shared.of_container(&now, record);
+        let subject = shared.container_subject(&now, record);
         shared.announce(&plugins, Event::PostUpdateContainer, &subject).await;
     }
 
@@ -170,9 +171,10 @@ impl Nri {
         record: &ContainerRecord,
         asked: Resources,
     ) -> Result<Resources, NriError> {
-        let Some(shared) = self.asking().await else { return Ok(asked) };
+        let Some(shared) = self.connected().await else { return Ok(asked) };
         let plugins = shared.plugins().await;
-        let Subject { pod, container } = shared.of_container(&shared.store.snapshot(), record);
+        let EventSubject { pod, container } =
+            shared.container_subject(&shared.store.snapshot(), record);
         let (mut owners, mut updates) = (Owners::default(), Updates::default());
         let mut evictions = Vec::new();
         for plugin in &plugins.connected {
@@ -196,13 +198,14 @@ impl Nri {
             asked = asked.updated(&update(limits).map_err(AdjustmentError::from)?);
         }
         let others = others.into_iter().cloned().collect();
-        shared.carry_out(vec![("all".to_owned(), others, evictions)]);
+        let plugin = ALL_PLUGINS.to_owned();
+        shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
         Ok(asked)
     }
 
     /// A container has ended.
     pub async fn stop_container(&self, id: &str) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
         shared.stop_container(&mut plugins, id).await;
         shared.sweep(&mut plugins);
@@ -210,18 +213,18 @@ impl Nri {
 
     /// A container is gone.
     pub async fn remove_container(&self, id: &str) {
-        let Some(shared) = self.asking().await else { return };
+        let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
         shared.remove_container(&mut plugins, id).await;
         shared.sweep(&mut plugins);
     }
 
     /// The plugins, if there is one.
-    pub(super) async fn asking(&self) -> Option<&Arc<Shared>> {
+    pub(super) async fn connected(&self) -> Option<&Arc<Shared>> {
         let shared = self.shared()?;
         match shared.plugins_now() {
             Some(plugins) if plugins.connected.is_empty() => None,
-            // Somebody is told of something: then there is one, or will be.
+            // Plugins are being called, or one is being set up.
             _ => Some(shared),
         }
     }
@@ -239,7 +242,7 @@ impl Shared {
         &self,
         plugins: &Plugins,
         event: Event,
-        subject: &Subject,
+        subject: &EventSubject,
     ) -> Result<(), NriError> {
         for plugin in &plugins.connected {
             let limit = self.settings.request_timeout;
@@ -251,7 +254,7 @@ impl Shared {
     }
 
     /// Tells all plugins of what is done already.
-    pub(super) async fn announce(&self, plugins: &Plugins, event: Event, subject: &Subject) {
+    pub(super) async fn announce(&self, plugins: &Plugins, event: Event, subject: &EventSubject) {
         for plugin in &plugins.connected {
             let limit = self.settings.request_timeout;
             let answer = plugin.tell(event, subject, limit, &self.metrics).await;
@@ -287,32 +290,36 @@ impl Shared {
     }
 
     async fn stop_pod(&self, plugins: &mut Plugins, id: &str) {
-        let Some(known) = plugins.told.stop_pod(id) else { return };
+        let Some(known) = plugins.lifecycles.stop_pod(id) else { return };
         let now = self.store.snapshot();
-        let subject = self.of_pod(&now, now.sandbox(id).unwrap_or(&known));
+        let subject = self.pod_subject(&now, now.sandbox(id).unwrap_or(&known));
         self.announce(plugins, Event::StopPodSandbox, &subject).await;
     }
 
     pub(super) async fn remove_pod(&self, plugins: &mut Plugins, id: &str) {
         self.stop_pod(plugins, id).await;
-        let Some(known) = plugins.told.pods.remove(id) else { return };
-        let subject = self.of_pod(&self.store.snapshot(), &known.record);
+        let Some(known) = plugins.lifecycles.pods.remove(id) else { return };
+        let subject = self.pod_subject(&self.store.snapshot(), &known.record);
         self.announce(plugins, Event::RemovePodSandbox, &subject).await;
     }
 
     pub(super) async fn stop_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
-        let Some(known) = plugins.told.stop_container(id) else { return };
+        let Some(known) = plugins.lifecycles.stop_container(id) else { return };
         let now = self.store.snapshot();
-        let Subject { pod, container } =
-            self.of_container(&now, now.container(id).unwrap_or(&known));
+        let EventSubject { pod, container } =
+            self.container_subject(&now, now.container(id).unwrap_or(&known));
         let request = nri::StopContainerRequest { pod, container };
-        let mut others = Vec::new();
+        let mut requested = Vec::new();
         for plugin in &plugins.connected {
             let answer: Answer<nri::StopContainerResponse> =
                 self.ask(plugin, Event::StopContainer, &request).await;
             match answer {
                 Answer::Done(answer) => {
-                    others.push((plugin.full_name(), answer.update, Vec::new()));
+                    requested.push(RequestedUpdates {
+                        plugin: plugin.full_name(),
+                        updates: answer.update,
+                        evictions: Vec::new(),
+                    });
                 }
                 Answer::Refused { message, .. } => {
                     note_refusal(plugin, Event::StopContainer, &message);
@@ -320,13 +327,13 @@ impl Shared {
                 Answer::None => {}
             }
         }
-        self.carry_out(others);
+        requested.into_iter().for_each(|updates| self.carry_out(updates));
     }
 
     pub(super) async fn remove_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
         self.stop_container(plugins, id).await;
-        let Some(known) = plugins.told.containers.remove(id) else { return };
-        let subject = self.of_container(&self.store.snapshot(), &known.record);
+        let Some(known) = plugins.lifecycles.containers.remove(id) else { return };
+        let subject = self.container_subject(&self.store.snapshot(), &known.record);
         self.announce(plugins, Event::RemoveContainer, &subject).await;
     }
 
@@ -342,7 +349,7 @@ impl Shared {
         self.metrics.connected.set(i64::try_from(many).unwrap_or(i64::MAX));
         if many == 0 {
             self.creations.set_asking(false);
-            plugins.told = super::told::Told::default();
+            plugins.lifecycles = Lifecycles::default();
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{
+    container_updates::{ALL_PLUGINS, RequestedUpdates},
     creation::Creation,
     error::NriError,
-    plugin::{Answer, Plugin, Subject, method},
+    lifecycle::Stage,
+    plugin::{Answer, EventSubject, Plugin, method},
     service::{Nri, Plugins, Shared},
-    told::Stage,
 };
 use crate::{
     model::{adjustment::Adjustment, record::ContainerRecord},
@@ -18,7 +19,7 @@ use crate::{
 impl Nri {
     /// Whether a plugin is connected that may change a new container.
     pub async fn may_adjust(&self) -> bool {
-        let Some(shared) = self.asking().await else { return false };
+        let Some(shared) = self.connected().await else { return false };
         let plugins = shared.plugins().await;
         plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
@@ -35,28 +36,29 @@ impl Nri {
     ) -> Result<Option<Adjustment>, NriError> {
         let Some(shared) = self.asked_about(creation) else { return Ok(None) };
         let mut plugins = shared.plugins().await;
-        if plugins.told.containers.contains_key(record.id.as_str()) {
+        if plugins.lifecycles.containers.contains_key(record.id.as_str()) {
             return Ok(None);
         }
-        plugins.told.add_container(record, Stage::Alive);
-        let admitted = shared.admit(&plugins, record).await;
-        if admitted.is_err() {
+        plugins.lifecycles.add_container(record, Stage::Alive);
+        let agreed = shared.ask_to_create(&plugins, record).await;
+        if agreed.is_err() {
             shared.remove_container(&mut plugins, record.id.as_str()).await;
         }
         shared.sweep(&mut plugins);
-        admitted.map(Some)
+        agreed.map(Some)
     }
 }
 
 impl Shared {
-    async fn admit(
+    async fn ask_to_create(
         self: &Arc<Self>,
         plugins: &Plugins,
         record: &ContainerRecord,
     ) -> Result<Adjustment, NriError> {
-        let Subject { pod, container } = self.of_container(&self.store.snapshot(), record);
-        let pristine = container.unwrap_or_default();
-        let (mut merge, mut evictions) = (Merge::new(pristine.clone()), Vec::new());
+        let EventSubject { pod, container } =
+            self.container_subject(&self.store.snapshot(), record);
+        let original = container.unwrap_or_default();
+        let (mut merge, mut evictions) = (Merge::new(original.clone()), Vec::new());
         let mut asked = Vec::new();
         for plugin in &plugins.connected {
             let container = Some(merge.container());
@@ -77,7 +79,7 @@ impl Shared {
             plugins,
             &nri::ValidateContainerAdjustmentRequest {
                 pod,
-                container: Some(pristine),
+                container: Some(original),
                 adjust: Some(merged.clone()),
                 update: merge.updates().all().to_vec(),
                 owners: Some(merge.owners().wire().clone()),
@@ -86,11 +88,15 @@ impl Shared {
         )
         .await?;
         let wanted = adjustment(&merged, merge.owners().of(record.id.as_str()))?;
-        self.carry_out(vec![(ALL.to_owned(), merge.updates().all().to_vec(), evictions)]);
+        self.carry_out(RequestedUpdates {
+            plugin: ALL_PLUGINS.to_owned(),
+            updates: merge.updates().all().to_vec(),
+            evictions,
+        });
         Ok(wanted)
     }
 
-    /// Asks the plugins that validate what all of them want. One that fails to is no consent.
+    /// Asks the plugins that validate what all of them want. One that fails to answer rejects it.
     async fn validate(
         &self,
         plugins: &Plugins,
@@ -114,6 +120,3 @@ fn refused(plugin: &Plugin, message: String) -> NriError {
     let call = method(Event::ValidateContainerAdjustment);
     NriError::Refused { plugin: plugin.full_name(), call, message }
 }
-
-/// In logs, for what several plugins ask for together.
-const ALL: &str = "all";

@@ -1,25 +1,25 @@
-//! What plugins know of each pod and container: each end is told once.
+//! What plugins know of each pod and container, so that each of them is told of an end once.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::model::record::{ContainerRecord, SandboxRecord};
 
-/// What plugins were told of.
+/// All that plugins were told of.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) pods: HashMap<String, Known<SandboxRecord>>,
-    pub(super) containers: HashMap<String, Known<ContainerRecord>>,
+pub(super) struct Lifecycles {
+    pub(super) pods: HashMap<String, Lifecycle<SandboxRecord>>,
+    pub(super) containers: HashMap<String, Lifecycle<ContainerRecord>>,
 }
 
-/// One of them.
+/// A pod or container that plugins were told of.
 #[derive(Debug)]
-pub(super) struct Known<R> {
-    /// As it was seen last: what has gone is told of by it.
+pub(super) struct Lifecycle<R> {
+    /// As it was seen last: events of a removed one show this.
     pub(super) record: Arc<R>,
     pub(super) stage: Stage,
 }
 
-/// What was told last.
+/// The last event that plugins were told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It was made, perhaps started.
@@ -30,16 +30,16 @@ pub(super) enum Stage {
     Stopped,
 }
 
-impl Told {
+impl Lifecycles {
     /// A pod that is there.
     pub(super) fn add_pod(&mut self, record: &Arc<SandboxRecord>, stage: Stage) {
-        let known = Known { record: Arc::clone(record), stage };
+        let known = Lifecycle { record: Arc::clone(record), stage };
         self.pods.insert(record.id.to_string(), known);
     }
 
     /// A container that is there.
     pub(super) fn add_container(&mut self, record: &Arc<ContainerRecord>, stage: Stage) {
-        let known = Known { record: Arc::clone(record), stage };
+        let known = Lifecycle { record: Arc::clone(record), stage };
         self.containers.insert(record.id.to_string(), known);
     }
 
@@ -62,15 +62,15 @@ impl Told {
     /// The containers of a pod.
     pub(super) fn containers_of(&self, pod: &str) -> Vec<String> {
         let of_pod =
-            |known: &&Known<ContainerRecord>| known.record.document.sandbox.as_str() == pod;
-        let mut found: Vec<&Known<ContainerRecord>> =
+            |known: &&Lifecycle<ContainerRecord>| known.record.document.sandbox.as_str() == pod;
+        let mut found: Vec<&Lifecycle<ContainerRecord>> =
             self.containers.values().filter(of_pod).collect();
         found.sort_by_key(|known| known.record.created_at);
         found.into_iter().map(|known| known.record.id.to_string()).collect()
     }
 }
 
-fn stop<R>(all: &mut HashMap<String, Known<R>>, id: &str) -> Option<Arc<R>> {
+fn stop<R>(all: &mut HashMap<String, Lifecycle<R>>, id: &str) -> Option<Arc<R>> {
     let known = all.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
     known.stage = Stage::Stopped;
     Some(Arc::clone(&known.record))
