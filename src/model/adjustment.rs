@@ -20,22 +20,3 @@ pub struct Adjustment {
     /// Field, as the interface spells it → the plugin that set it.
     pub owners: BTreeMap<String, String>,
 }
-
-impl Adjustment {
-    /// Whether it changes nothing.
-    pub fn is_empty(&self) -> bool {
-        Self { owners: BTreeMap::new(), ..self.clone() } == Self::default()
-    }
-
-    /// Annotations of a container for which these were requested.
-    pub fn annotations(&self, requested: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let mut all = requested.clone();
-        for (key, value) in &self.changes.annotations {
-            match value {
-                Some(value) => drop(all.insert(key.clone(), value.clone())),
-                None => drop(all.remove(key)),
-            }
-        }
-        all
-    }
-}

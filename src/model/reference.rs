@@ -69,11 +69,6 @@ impl ImageReference {
         &self.domain
     }
 
-    /// Repository without the registry, e.g. `library/busybox`.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     /// Tag, if one is stated.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()

@@ -57,14 +57,6 @@ pub enum NetworkError {
         #[source]
         source: ResultError,
     },
-    /// CHECK needs the result of ADD, which is not cached.
-    #[error("no cached result of ADD for sandbox {container} on network {network}")]
-    NoResult {
-        /// The sandbox.
-        container: String,
-        /// Name of the network.
-        network: String,
-    },
     /// The kernel or the disk refused.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -76,7 +68,7 @@ impl NetworkError {
         match self {
             Self::NotConfigured { .. } => Kind::Unavailable,
             Self::Argument(error) => error.kind(),
-            Self::Namespace { .. } | Self::NoResult { .. } => Kind::FailedPrecondition,
+            Self::Namespace { .. } => Kind::FailedPrecondition,
             Self::Recorded { .. } => Kind::Internal,
             Self::Plugin(error) => error.kind(),
             Self::Several { failures } => failures.first().map_or(Kind::Unknown, PluginError::kind),

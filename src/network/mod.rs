@@ -1,7 +1,7 @@
 //! Connects pods to the network with CNI plugins, and disconnects them.
 //!
 //! It does not know Docker, and of a pod only its name, namespace path and ports. Start with
-//! [`service::Network`]: prepare, attach (ADD), detach (DEL), check, gc, status. [`cni`] runs the
+//! [`service::Network`]: prepare, attach (ADD), detach (DEL), gc, status. [`cni`] runs the
 //! plugins; `config_watcher` keeps [`config_state::ConfigState`] up to date with the configuration
 //! directory; [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, [`quantity`] parses bandwidths for
 //! it; `gc` finds stale attachments.

@@ -1,4 +1,4 @@
-//! Prepares, attaches, detaches and checks a pod, recalls lost attachments, collects garbage.
+//! Prepares, attaches and detaches a pod, recalls lost attachments, collects garbage.
 //!
 //! ```text
 //! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
@@ -215,21 +215,6 @@ impl Network {
         self.active.remove(&key);
         info!(sandbox = %id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
-    }
-
-    /// Runs CHECK on a connected pod; does nothing where the configuration is too old for CHECK.
-    ///
-    /// # Errors
-    /// CHECK failed, or the result of ADD is not cached.
-    pub async fn check(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
-        let list = recorded(intent)?;
-        let (cache, lookup) = (self.cache.clone(), intent.clone());
-        let entry = blocking(&intent.pod.netns, move || cached(&cache, &lookup)).await?;
-        let entry = entry.ok_or_else(|| NetworkError::NoResult {
-            container: intent.pod.id.to_string(),
-            network: list.name.clone(),
-        })?;
-        Ok(self.chain(&list).check(&runtime_conf(intent)?, &entry.result).await?)
     }
 
     /// The attachment of a pod without a checkpoint, from libcni's cache: written by dockbridge or by

@@ -49,16 +49,6 @@ impl Entry {
     }
 }
 
-/// Our entry of the file, if it has one.
-///
-/// # Errors
-/// The text is no such file, or the entry is not ours.
-pub fn entry(text: &str) -> Result<Option<Entry>, DaemonJsonError> {
-    let members = parse(text)?;
-    let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
-    ours(&runtimes)
-}
-
 /// The text with our entry; none if it has it already.
 ///
 /// # Errors

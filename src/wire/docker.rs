@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub use bollard::models::{
     ContainerCreateBody, ContainerUpdateBody, DeviceMapping, DeviceRequest, ExecConfig,
     HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding, ResourcesUlimits,
-    RestartPolicy, RestartPolicyNameEnum,
+    MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

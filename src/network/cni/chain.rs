@@ -59,7 +59,7 @@ impl Chain<'_> {
     /// the remaining plugins, so that one that hangs cannot use all of it. Returns the failures.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
-        let previous = previous.filter(|_| self.list.version >= Version::HAS_CHECK);
+        let previous = previous.filter(|_| self.list.version >= Version::HAS_PREVIOUS_ON_DEL);
         let mut failures = Vec::new();
         let plugins = self.list.plugins.iter().rev();
         for (plugin, left) in plugins.zip((1..=self.count()).rev()) {
@@ -71,23 +71,6 @@ impl Chain<'_> {
             }
         }
         failures
-    }
-
-    /// Runs CHECK against the `previous` result; does nothing where the configuration is too old for
-    /// CHECK or disables it.
-    ///
-    /// # Errors
-    /// The first plugin that fails.
-    pub async fn check(&self, conf: &RuntimeConf, previous: &Value) -> Result<(), PluginError> {
-        if self.list.version < Version::HAS_CHECK || self.list.check_disabled {
-            return Ok(());
-        }
-        let end = Instant::now() + self.timeout;
-        for plugin in &self.list.plugins {
-            let input = plugin.input(self.list, &conf.capabilities, Some(previous));
-            self.call(plugin, conf.call("CHECK"), &input, remaining(end)).await?;
-        }
-        Ok(())
     }
 
     /// Runs GC with the attachments (container, interface) in use; plugins may drop all others of

@@ -21,8 +21,6 @@ pub struct NetworkConfigList {
     pub versions: Vec<Version>,
     /// Plugins in the order of ADD; never empty.
     pub plugins: Vec<PluginConfig>,
-    /// CHECK must not be called.
-    pub check_disabled: bool,
     /// GC must not be called.
     pub gc_disabled: bool,
     raw: Map<String, Value>,
@@ -131,7 +129,6 @@ impl NetworkConfigList {
             version: versions.iter().copied().max().unwrap_or(Version::OLDEST),
             versions,
             plugins,
-            check_disabled: fields.check_disabled.is_set(),
             gc_disabled: fields.gc_disabled.is_set(),
             raw,
         })
@@ -183,8 +180,6 @@ struct ListFields {
     version: Option<String>,
     #[serde(rename = "cniVersions", default)]
     versions: Vec<String>,
-    #[serde(rename = "disableCheck", default)]
-    check_disabled: Flag,
     #[serde(rename = "disableGC", default)]
     gc_disabled: Flag,
     #[serde(default)]

@@ -15,8 +15,8 @@ pub struct Version {
 impl Version {
     /// What a configuration without `cniVersion` means.
     pub const OLDEST: Self = Self::new(0, 1, 0);
-    /// CHECK, and `prevResult` on DEL.
-    pub const HAS_CHECK: Self = Self::new(0, 4, 0);
+    /// `prevResult` on DEL.
+    pub const HAS_PREVIOUS_ON_DEL: Self = Self::new(0, 4, 0);
     /// GC and STATUS.
     pub const HAS_STATUS: Self = Self::new(1, 1, 0);
     /// Every version supported here.
@@ -25,7 +25,7 @@ impl Version {
         Self::new(0, 2, 0),
         Self::new(0, 3, 0),
         Self::new(0, 3, 1),
-        Self::HAS_CHECK,
+        Self::HAS_PREVIOUS_ON_DEL,
         Self::new(1, 0, 0),
         Self::HAS_STATUS,
     ];

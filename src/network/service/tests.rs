@@ -36,7 +36,7 @@ fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_pod_is_attached_checked_and_detached() {
+async fn a_pod_is_attached_and_detached() {
     let node = usual();
     let network = node.network();
     let pod = node.pod('a');
@@ -45,13 +45,12 @@ async fn a_pod_is_attached_checked_and_detached() {
     let attached = network.attach(&intent).await.unwrap();
     assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
     assert!(cached(&node, &intent).exists());
-    network.check(&intent).await.unwrap();
     let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap();
     assert_eq!(found.addresses(), attached.addresses);
     assert_eq!(found.intent(), Some(&intent));
     network.detach(&intent).await.unwrap();
     assert!(!cached(&node, &intent).exists());
-    assert_eq!(node.calls(), ["a ADD", "b ADD", "a CHECK", "b CHECK", "b DEL", "a DEL"]);
+    assert_eq!(node.calls(), ["a ADD", "b ADD", "b DEL", "a DEL"]);
     assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
     assert!(network.attachment_from_cache(intent.pod.clone()).await.is_none());
     let netns = format!("CNI_NETNS={}\n", intent.pod.netns.display());

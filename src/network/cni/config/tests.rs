@@ -90,8 +90,8 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
 #[test]
 fn flags_are_strings_or_booleans() {
     for (value, set) in [(json!(true), true), (json!("True"), true), (json!("false"), false)] {
-        let text = json!({"name": "x", "disableCheck": value, "plugins": [{"type": "a"}]});
-        assert_eq!(list(&text).unwrap().check_disabled, set);
+        let text = json!({"name": "x", "disableGC": value, "plugins": [{"type": "a"}]});
+        assert_eq!(list(&text).unwrap().gc_disabled, set);
     }
 }
 
