@@ -45,7 +45,7 @@ pub(super) async fn sweep(
         if complete(store).await {
             find_gone(store, logs).await;
             image_files.sweep().await;
-            containers.resized().keep(store).await;
+            containers.saved_changes().remove_gone(store).await;
             containers.restore_limits().await;
             sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;

@@ -11,7 +11,7 @@ use crate::{
     config::{live::LiveSettings, settings::Settings},
     container::{
         edits::EditsFiles,
-        limits::resized::ResizedLimits,
+        saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
@@ -83,7 +83,7 @@ pub(super) async fn build(
         image_files: image_files.clone(),
         live: live.clone(),
         cgroups: cgroups.clone(),
-        resized: ResizedLimits::load(checkpoints.clone()).await,
+        saved_changes: SavedChanges::load(checkpoints.clone()).await,
         edits: EditsFiles::new(EditsDirectory::default(), &settings.run_dir),
         nri: plugins(settings, &store, work),
     };

@@ -17,7 +17,9 @@ use super::{
     envelope::{self, Untrusted},
     error::CheckpointError,
     quarantine::{self, DIRECTORY_MODE},
-    record::{Loaded, MemoryKills, PulledImages, Quarantined, Resized, SandboxCheckpoint},
+    record::{
+        ChangesSinceCreate, Loaded, MemoryKills, PulledImages, Quarantined, SandboxCheckpoint,
+    },
     write_order::WriteOrder,
 };
 use crate::{
@@ -144,22 +146,22 @@ impl Checkpoints {
         self.read(PULLED).await.unwrap_or_default()
     }
 
-    /// Stores which limits were changed; without any there is no file.
+    /// Stores what was changed since the create; without any change there is no file.
     ///
     /// # Errors
     /// The disk refuses.
-    pub async fn save_resized(&self, resized: &Resized) -> Result<(), CheckpointError> {
-        let path = self.paths.single(RESIZED);
-        if *resized == Resized::default() {
+    pub async fn save_changes(&self, changes: &ChangesSinceCreate) -> Result<(), CheckpointError> {
+        let path = self.paths.single(CHANGES);
+        if *changes == ChangesSinceCreate::default() {
             return self.erase(path).await;
         }
-        self.write(path, resized, Durability::Written).await
+        self.write(path, changes, Durability::Written).await
     }
 
-    /// The limits changed so far; none when the file is missing or cannot be trusted (it is then
-    /// moved aside, and the limits of the create count again).
-    pub async fn load_resized(&self) -> Resized {
-        self.read(RESIZED).await.unwrap_or_default()
+    /// The changes so far; none when the file is missing or cannot be trusted (it is then moved aside,
+    /// and the limits of the create count again).
+    pub async fn load_changes(&self) -> ChangesSinceCreate {
+        self.read(CHANGES).await.unwrap_or_default()
     }
 
     /// Stores the OOM kills that the engine does not know; without any there is no file.
@@ -284,7 +286,7 @@ impl Paths {
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let singles = [POD_CIDRS, PULLED, RESIZED, MEMORY_KILLS];
+            let singles = [POD_CIDRS, PULLED, CHANGES, MEMORY_KILLS];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
                 remove_draft(&entry.path());
@@ -357,7 +359,7 @@ fn remove_draft(draft: &Path) {
 const SUFFIX: &str = ".json";
 const POD_CIDRS: &str = "pod-cidrs.json";
 const PULLED: &str = "pulled-images.json";
-const RESIZED: &str = "resized.json";
+const CHANGES: &str = "resized.json";
 const MEMORY_KILLS: &str = "memory-kills.json";
 /// Twice the largest request kubelet can send, which bounds what we could have written.
 const MAX_BYTES: u64 = 32 << 20;

@@ -8,14 +8,14 @@ use super::{
     cri_dockerd,
     directory::PodCidrs,
     envelope,
-    record::{MemoryKills, PulledImages, Resized, SandboxCheckpoint},
+    record::{ChangesSinceCreate, MemoryKills, PulledImages, SandboxCheckpoint},
 };
 
 /// A file as a whole, and as a body in an envelope: what is parsed survives a round trip.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);
     round::<PulledImages>(bytes);
-    round::<Resized>(bytes);
+    round::<ChangesSinceCreate>(bytes);
     round::<MemoryKills>(bytes);
     round::<PodCidrs>(bytes);
     let _ = cri_dockerd::decode(bytes);

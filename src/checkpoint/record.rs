@@ -41,7 +41,7 @@ pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 /// What was changed after the create: limits, and what plugins want. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Resized {
+pub struct ChangesSinceCreate {
     /// Of containers: all limits that are in force.
     pub containers: BTreeMap<ContainerId, Resources>,
     /// Of pods.

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::limits::error::LimitError;
 use crate::{
     cdi::error::CdiError,
+    checkpoint::error::CheckpointError,
     concurrency::single_flight::Lost,
     engine::error::EngineError,
     error::{Kind, chain},
@@ -178,7 +179,14 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
-    /// An NRI plugin stands in the way.
+    /// What plugins want of a container would be lost with a restart.
+    #[error("cannot save what NRI plugins want of the container")]
+    AdjustmentNotSaved {
+        /// Why not.
+        #[source]
+        cause: Arc<CheckpointError>,
+    },
+    /// An NRI plugin refuses, or cannot be asked.
     #[error(transparent)]
     Nri(#[from] NriError),
     /// What is true now is not known.
@@ -205,6 +213,7 @@ impl ContainerError {
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
             Self::Stopping { .. } => Kind::Unavailable,
+            Self::AdjustmentNotSaved { cause } => cause.kind(),
             Self::Limit(error) => error.kind(),
             Self::NotResized { cause, .. } => cause.kind(),
             Self::Exec(error) => error.kind(),

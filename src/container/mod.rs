@@ -20,6 +20,7 @@ pub mod pod_files;
 mod relabel;
 pub mod remove;
 pub mod reopen_log;
+pub mod saved_changes;
 pub mod service;
 pub mod start;
 pub mod stop;

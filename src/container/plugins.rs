@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 
-use super::{error::ContainerError, limits::error::LimitError, service::Containers};
+use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
     model::{
         id::ContainerId,
         record::{ContainerRecord, SandboxRecord},
-        resources::{PodResources, Resources},
+        resources::Resources,
     },
     nri::{creation::Creation, hooks::NriHooks, service::Nri},
     translate::plan::adjustment::check,
@@ -24,19 +24,13 @@ impl Containers {
 
     /// What plugins may ask of containers, and are told of them.
     pub fn nri_hooks(&self) -> NriHooks {
-        let (updated, stopped, limited, resized) =
-            (self.clone(), self.clone(), self.clone(), self.resized.clone());
+        let (updated, stopped, limited, saved) =
+            (self.clone(), self.clone(), self.clone(), self.saved_changes.clone());
         NriHooks {
             update: Box::new(move |id, asked| updated.clone().updated_by_plugin(id, asked).boxed()),
             stop: Box::new(move |id| stopped.clone().stopped_by_plugin(id).boxed()),
             limits: Box::new(move |record| limited.requested(record)),
-            pod_limits: Box::new(move |record| {
-                let (kept, spec) = (resized.pod(&record.id), &record.document.spec);
-                PodResources {
-                    overhead: kept.overhead.or_else(|| spec.overhead.clone()),
-                    resources: kept.resources.or_else(|| spec.resources.clone()),
-                }
-            }),
+            pod_limits: Box::new(move |record| saved.pod_limits(record)),
         }
     }
 
@@ -82,9 +76,9 @@ impl Containers {
         }
         let wanted = self.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
-        if document.is_adjustable && self.resized.adjustment(&record.id).is_none() {
-            let saved = self.resized.put_adjustment(&record.id, wanted).await;
-            saved.map_err(|cause| LimitError::NotRemembered { cause: cause.into() })?;
+        if document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none() {
+            let saved = self.saved_changes.put_adjustment(&record.id, wanted).await;
+            saved.map_err(|cause| ContainerError::AdjustmentNotSaved { cause: cause.into() })?;
         }
         if limits != Resources::default() {
             self.change_limits(&record.id, limits).await?;

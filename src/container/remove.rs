@@ -27,7 +27,7 @@ impl Containers {
             self.logs.forget(record).await;
             self.release_mounted(&record.document.image_volumes).await;
         }
-        self.resized.keep(&self.store).await;
+        self.saved_changes.remove_gone(&self.store).await;
         self.nri.remove_container(id.as_str()).await;
         info!(container = %id, "container removed");
         Ok(())

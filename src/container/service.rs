@@ -10,8 +10,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    edits::EditsFiles, error::ContainerError, limits::resized::ResizedLimits,
-    metrics::ContainerMetrics, pod_files::PodFilesRoot,
+    edits::EditsFiles, error::ContainerError, metrics::ContainerMetrics, pod_files::PodFilesRoot,
+    saved_changes::SavedChanges,
 };
 use crate::{
     concurrency::{
@@ -61,8 +61,8 @@ pub struct Containers {
     pub(super) updating: SingleFlight<(ContainerId, String), Result<(), ContainerError>>,
     /// Where the kernel keeps limits.
     pub(super) cgroups: Cgroups,
-    /// Limits that were changed since a container was created.
-    pub(super) resized: ResizedLimits,
+    /// What was changed of pods and containers since they were created.
+    pub(super) saved_changes: SavedChanges,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
     /// entry is dead when no caller waits for that stop any more.
@@ -96,8 +96,8 @@ pub struct ContainerDependencies {
     pub live: LiveSettings,
     /// Finds the cgroups of containers.
     pub cgroups: Cgroups,
-    /// Limits that were changed.
-    pub resized: ResizedLimits,
+    /// What was changed of pods and containers since they were created.
+    pub saved_changes: SavedChanges,
     /// What our OCI runtime is told.
     pub edits: EditsFiles,
     /// Plugins.
@@ -125,7 +125,7 @@ impl Containers {
             image_files,
             live,
             cgroups,
-            resized,
+            saved_changes,
             edits,
             nri,
         } = dependencies;
@@ -148,7 +148,7 @@ impl Containers {
             metrics: ContainerMetrics::default(),
             updating: SingleFlight::new(tracker.clone()),
             cgroups,
-            resized,
+            saved_changes,
             edits,
             nri,
             reopening: SingleFlight::new(tracker.clone()),
@@ -168,9 +168,9 @@ impl Containers {
         self.cancellations.of(pod.as_str())
     }
 
-    /// Limits that were changed after what they limit was made.
-    pub const fn resized(&self) -> &ResizedLimits {
-        &self.resized
+    /// What was changed of pods and containers since they were created.
+    pub const fn saved_changes(&self) -> &SavedChanges {
+        &self.saved_changes
     }
 
     /// The lowest `oom_score_adj` the engine may set on this host; lower values are clamped

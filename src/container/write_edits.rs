@@ -36,7 +36,7 @@ impl Containers {
 
     /// What plugins want of the container.
     fn wanted(&self, record: &ContainerRecord) -> Result<OciChanges, ContainerError> {
-        match self.resized.adjustment(&record.id) {
+        match self.saved_changes.adjustment(&record.id) {
             Some(wanted) => Ok(wanted.changes),
             None if record.document.is_adjustable => {
                 Err(ContainerError::AdjustmentLost { id: record.id.to_string() })

@@ -37,7 +37,7 @@ impl Sandboxes {
         SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
         self.remove_pause(id).await?;
         self.forget(id).await?;
-        self.deps.containers.resized().keep(&self.deps.store).await;
+        self.deps.containers.saved_changes().remove_gone(&self.deps.store).await;
         self.nri().remove_pod(id.as_str()).await;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())

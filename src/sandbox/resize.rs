@@ -21,7 +21,7 @@ impl Sandboxes {
         let pod = now.sandbox(id).ok_or_else(missing)?;
         let id: SandboxId = pod.id.clone();
         self.nri().update_pod(pod, &newer).await.map_err(ContainerError::from)?;
-        self.deps.containers.resized().put_pod(&id, newer).await?;
+        self.deps.containers.saved_changes().put_pod_limits(&id, newer).await?;
         self.nri().pod_updated(pod).await;
         info!(sandbox = %id, "pod resources updated");
         Ok(())
@@ -29,11 +29,6 @@ impl Sandboxes {
 
     /// The pod-level resources that kubelet sent last.
     pub fn resources(&self, sandbox: &SandboxRecord) -> PodResources {
-        let (resized, spec) =
-            (self.deps.containers.resized().pod(&sandbox.id), &sandbox.document.spec);
-        PodResources {
-            overhead: resized.overhead.or_else(|| spec.overhead.clone()),
-            resources: resized.resources.or_else(|| spec.resources.clone()),
-        }
+        self.deps.containers.saved_changes().pod_limits(sandbox)
     }
 }

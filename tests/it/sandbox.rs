@@ -8,7 +8,7 @@ use dockbridge::{
     config::live::{Live, LiveSettings},
     container::{
         edits::EditsFiles,
-        limits::resized::ResizedLimits,
+        saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
@@ -90,7 +90,7 @@ impl Node {
                 &self.root.path().join("run"),
             ),
             nri: dockbridge::nri::service::Nri::default(),
-            resized: ResizedLimits::load(checkpoints.clone()).await,
+            saved_changes: SavedChanges::load(checkpoints.clone()).await,
         };
         let containers = Containers::new(
             dependencies,

@@ -51,9 +51,9 @@ pub enum LimitError {
         /// The size to be limited.
         size: String,
     },
-    /// A restart would forget the limit.
+    /// The limits would be lost with a restart.
     #[error("cannot save the limits")]
-    NotRemembered {
+    NotSaved {
         /// Why not.
         #[source]
         cause: Arc<CheckpointError>,
@@ -73,7 +73,7 @@ impl LimitError {
             Self::NoGroup { .. } | Self::InUse { .. } | Self::NoHugepages { .. } => {
                 Kind::FailedPrecondition
             }
-            Self::NotRemembered { cause } => cause.kind(),
+            Self::NotSaved { cause } => cause.kind(),
         }
     }
 }

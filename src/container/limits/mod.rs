@@ -6,7 +6,6 @@ pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod hugepages;
-pub mod resized;
 mod shown;
 mod start;
 mod status;

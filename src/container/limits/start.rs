@@ -22,7 +22,7 @@ use crate::{
 impl Containers {
     /// The limits that were asked for last: the engine knows some, we know others.
     pub(in crate::container) fn requested(&self, record: &ContainerRecord) -> Resources {
-        let changed = self.resized.container(&record.id);
+        let changed = self.saved_changes.limits(&record.id);
         let engine = &record.limits;
         let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
         let ours = changed.as_ref().unwrap_or(&record.document.spec.resources);

@@ -1,10 +1,11 @@
-//! What becomes of wishes, and how it is told.
+//! Which limits become of requested ones, and how they are shown.
 
 use std::{collections::BTreeMap, fs};
 
-use super::{cgroup::ContainerCgroup, resized::ResizedLimits, shown::shown};
+use super::{cgroup::ContainerCgroup, shown::shown};
 use crate::{
     checkpoint::directory::Checkpoints,
+    container::saved_changes::SavedChanges,
     host::cgroup::{
         Cgroups,
         limits::{Limits, UNLIMITED},
@@ -158,21 +159,21 @@ fn extra_metrics_come_from_their_files() {
 
 /// The caller asks again when the disk refused, and must not be told that it is done.
 #[tokio::test]
-async fn what_the_disk_refuses_is_not_remembered() {
+async fn a_change_that_cannot_be_saved_does_not_count() {
     let state = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::open(state.path()).unwrap();
-    let resized = ResizedLimits::load(checkpoints).await;
+    let saved = SavedChanges::load(checkpoints).await;
     let in_the_way = state.path().join("resized.json");
     std::fs::create_dir(&in_the_way).unwrap();
     let pod = SandboxId::try_from("a".repeat(64)).unwrap();
     let key = PodResources { overhead: Some(Resources::default()), resources: None };
     for _ in 0..2 {
-        resized.put_pod(&pod, key.clone()).await.unwrap_err();
-        assert_eq!(resized.pod(&pod), PodResources::default());
+        saved.put_pod_limits(&pod, key.clone()).await.unwrap_err();
+        assert_eq!(saved.pod(&pod), PodResources::default());
     }
     std::fs::remove_dir(&in_the_way).unwrap();
-    resized.put_pod(&pod, key.clone()).await.unwrap();
-    assert_eq!(resized.pod(&pod), key);
+    saved.put_pod_limits(&pod, key.clone()).await.unwrap();
+    assert_eq!(saved.pod(&pod), key);
 }
 
 /// What is remembered is where a group is, never a limit.

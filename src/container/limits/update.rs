@@ -142,8 +142,8 @@ impl Change<'_> {
         let ours =
             |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
         if ours(&earlier) != ours(after) {
-            let saved = self.service.resized.put_container(&self.record.id, after).await;
-            saved.map_err(|cause| LimitError::NotRemembered { cause: cause.into() })?;
+            let saved = self.service.saved_changes.put_limits(&self.record.id, after).await;
+            saved.map_err(|cause| LimitError::NotSaved { cause: cause.into() })?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use dockbridge::{
     config::live::LiveSettings,
     container::{
         edits::EditsFiles,
-        limits::resized::ResizedLimits,
+        saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
     engine::client::{Engine, Timeouts},
@@ -52,7 +52,7 @@ impl Verbs {
             cgroups: Cgroups::from_proc(proc),
             edits: EditsFiles::new(EditsDirectory::new(state.join("edits")), state),
             nri: dockbridge::nri::service::Nri::default(),
-            resized: ResizedLimits::load(Checkpoints::open(state).unwrap()).await,
+            saved_changes: SavedChanges::load(Checkpoints::open(state).unwrap()).await,
             engine,
             store: store.clone(),
         };

@@ -1,57 +1,67 @@
-//! Which limits were changed after what they limit was made. A label cannot be changed, so this is
-//! kept beside it, over restarts too.
+//! What was changed of pods and containers after their create: limits, and what NRI plugins asked for.
+//! A label cannot be changed, so it is saved in the state directory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
 use crate::{
-    checkpoint::{directory::Checkpoints, error::CheckpointError, record::Resized},
+    checkpoint::{directory::Checkpoints, error::CheckpointError, record::ChangesSinceCreate},
     error::chain,
     model::{
         adjustment::Adjustment,
         id::{ContainerId, SandboxId},
+        record::SandboxRecord,
         resources::{PodResources, Resources},
     },
     store::handle::Store,
 };
 
-/// The changed limits. Clones share them.
+/// The changes of all pods and containers. Clones share them.
 #[derive(Clone, Debug)]
-pub struct ResizedLimits {
-    known: Arc<Mutex<Resized>>,
+pub struct SavedChanges {
+    known: Arc<Mutex<ChangesSinceCreate>>,
     checkpoints: Checkpoints,
     /// One write at a time, each of the latest.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl ResizedLimits {
+impl SavedChanges {
     /// What earlier runs changed.
     pub async fn load(checkpoints: Checkpoints) -> Self {
-        let known = Arc::new(Mutex::new(checkpoints.load_resized().await));
+        let known = Arc::new(Mutex::new(checkpoints.load_changes().await));
         Self { known, checkpoints, saving: Arc::default() }
     }
 
     /// The limits of a container that were asked for last; none if they are as at its creation.
-    pub(in crate::container) fn container(&self, id: &ContainerId) -> Option<Resources> {
+    pub(super) fn limits(&self, id: &ContainerId) -> Option<Resources> {
         self.known().containers.get(id).cloned()
     }
 
+    /// The limits of a pod that kubelet sent last.
+    pub fn pod_limits(&self, record: &SandboxRecord) -> PodResources {
+        let (updated, spec) = (self.pod(&record.id), &record.document.spec);
+        PodResources {
+            overhead: updated.overhead.or_else(|| spec.overhead.clone()),
+            resources: updated.resources.or_else(|| spec.resources.clone()),
+        }
+    }
+
     /// The last update of a pod; empty if there was none since its creation.
-    pub fn pod(&self, id: &SandboxId) -> PodResources {
+    pub(super) fn pod(&self, id: &SandboxId) -> PodResources {
         self.known().pods.get(id).cloned().unwrap_or_default()
     }
 
-    /// Remembers the limits of a container.
+    /// Saves the limits of a container.
     ///
     /// # Errors
     /// The disk refuses; then what was known before counts.
-    pub(in crate::container) async fn put_container(
+    pub(super) async fn put_limits(
         &self,
         id: &ContainerId,
         limits: &Resources,
     ) -> Result<(), CheckpointError> {
-        let _turn = self.saving.lock().await;
+        let _saving = self.saving.lock().await;
         let before = self.known().containers.insert(id.clone(), limits.clone());
         let saved = self.save().await;
         if saved.is_err() {
@@ -64,21 +74,21 @@ impl ResizedLimits {
         saved
     }
 
-    /// What plugins wanted of a container; none where it was not kept.
-    pub(in crate::container) fn adjustment(&self, id: &ContainerId) -> Option<Adjustment> {
+    /// What plugins wanted of a container; none where it was not saved.
+    pub(super) fn adjustment(&self, id: &ContainerId) -> Option<Adjustment> {
         self.known().adjustments.get(id).cloned()
     }
 
-    /// Keeps what plugins want of a new container.
+    /// Saves what plugins want of a new container.
     ///
     /// # Errors
     /// The disk refuses.
-    pub(in crate::container) async fn put_adjustment(
+    pub(super) async fn put_adjustment(
         &self,
         id: &ContainerId,
         wanted: Adjustment,
     ) -> Result<(), CheckpointError> {
-        let _turn = self.saving.lock().await;
+        let _saving = self.saving.lock().await;
         self.known().adjustments.insert(id.clone(), wanted);
         let saved = self.save().await;
         if saved.is_err() {
@@ -91,12 +101,12 @@ impl ResizedLimits {
     ///
     /// # Errors
     /// The disk refuses.
-    pub async fn put_pod(
+    pub async fn put_pod_limits(
         &self,
         id: &SandboxId,
         newer: PodResources,
     ) -> Result<(), CheckpointError> {
-        let _turn = self.saving.lock().await;
+        let _saving = self.saving.lock().await;
         let before = self.pod(id);
         let after = PodResources {
             overhead: newer.overhead.or_else(|| before.overhead.clone()),
@@ -113,15 +123,15 @@ impl ResizedLimits {
         saved
     }
 
-    /// Removes entries of containers that are gone, once everything was inspected.
-    pub async fn keep(&self, store: &Store) {
-        let _turn = self.saving.lock().await;
-        // Not older than the turn: what was changed before it is in there.
+    /// Removes the changes of pods and containers that are gone, once everything was inspected.
+    pub async fn remove_gone(&self, store: &Store) {
+        let _saving = self.saving.lock().await;
+        // Read under the lock: it has everything whose changes were saved before.
         let now = store.snapshot();
         if !now.is_complete() {
             return;
         }
-        let is_kept = |known: &Resized| {
+        let is_kept = |known: &ChangesSinceCreate| {
             let mut containers = known.containers.keys().chain(known.adjustments.keys());
             containers.all(|id| now.container(id.as_str()).is_some())
                 && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
@@ -142,10 +152,10 @@ impl ResizedLimits {
 
     async fn save(&self) -> Result<(), CheckpointError> {
         let known = self.known().clone();
-        self.checkpoints.save_resized(&known).await
+        self.checkpoints.save_changes(&known).await
     }
 
-    fn known(&self) -> MutexGuard<'_, Resized> {
+    fn known(&self) -> MutexGuard<'_, ChangesSinceCreate> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
