@@ -1,7 +1,7 @@
 //! Targets of `make fuzz`: specification files of devices.
 
 use super::{
-    changes, edits,
+    engine_edits, oci_changes,
     specification::{Format, Specification},
 };
 use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
@@ -15,12 +15,12 @@ pub(crate) fn specification(bytes: &[u8]) {
                 let own = found.devices.iter().map(|device| &device.container_edits);
                 for requested in own.chain([&found.container_edits]) {
                     let mut edits = CdiEdits::default();
-                    if let Err(problem) = edits::add(&mut edits, requested) {
+                    if let Err(problem) = engine_edits::add(&mut edits, requested) {
                         let _ = problem.to_string();
                     }
                     assert!(!edits.groups.contains(&0));
                     let mut changes = OciChanges::default();
-                    if let Err(problem) = changes::add(&mut changes, requested) {
+                    if let Err(problem) = oci_changes::add(&mut changes, requested) {
                         let _ = problem.to_string();
                     }
                     assert!(!changes.groups.contains(&0));

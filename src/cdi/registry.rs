@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{changes, device_index::DeviceIndex, edits, error::CdiError};
+use super::{device_index::DeviceIndex, engine_edits, error::CdiError, oci_changes};
 use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
 
 /// The specification files of this host. Read at each use, as vendors rewrite them.
@@ -22,18 +22,18 @@ impl Registry {
     ///
     /// # Errors
     /// A device is not known, or is specified wrongly.
-    pub async fn changes(&self, devices: &[String]) -> Result<OciChanges, CdiError> {
+    pub async fn oci_changes(&self, devices: &[String]) -> Result<OciChanges, CdiError> {
         let devices = devices.to_vec();
-        self.read(move |index| changes::collect(index, &devices)).await
+        self.read(move |index| oci_changes::collect(index, &devices)).await
     }
 
     /// The edits of the devices, for an engine without CDI and without our OCI runtime.
     ///
     /// # Errors
     /// A device is not known, or one of its edits cannot be applied: see [`CdiError`].
-    pub async fn edits(&self, devices: &[String]) -> Result<CdiEdits, CdiError> {
+    pub async fn engine_edits(&self, devices: &[String]) -> Result<CdiEdits, CdiError> {
         let devices = devices.to_vec();
-        self.read(move |index| edits::collect(index, &devices)).await
+        self.read(move |index| engine_edits::collect(index, &devices)).await
     }
 
     /// Refuses devices that an engine which reads these directories itself does not know either.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use super::service::Shared;
-use crate::{translate::parse::adjustment::update as limits, wire::nri};
+use crate::{translate::parse::adjustment::limits, wire::nri};
 
 /// What a plugin asked for.
 pub(super) struct RequestedUpdates {

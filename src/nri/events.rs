@@ -23,7 +23,7 @@ use crate::{
     },
     translate::{
         nri::{owners::Owners, updates::Updates},
-        parse::adjustment::{AdjustmentError, update},
+        parse::adjustment::{AdjustmentError, limits},
         render,
     },
     wire::nri::{self, Event},
@@ -194,8 +194,8 @@ impl Nri {
         let (ours, others): (Vec<_>, Vec<_>) =
             updates.all().iter().partition(|update| update.container_id == record.id.as_str());
         let mut asked = asked;
-        for limits in ours.iter().filter_map(|update| update.linux.as_ref()?.resources.as_ref()) {
-            asked = asked.updated(&update(limits).map_err(AdjustmentError::from)?);
+        for merged in ours.iter().filter_map(|update| update.linux.as_ref()?.resources.as_ref()) {
+            asked = asked.updated(&limits(merged).map_err(AdjustmentError::from)?);
         }
         let others = others.into_iter().cloned().collect();
         let plugin = ALL_PLUGINS.to_owned();

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    document::{child, fields, is, list, not_a, object},
+    document::{child, fields, is, list, not_a, object, put_namespace},
     error::OciRuntimeError,
 };
 use crate::model::{
@@ -28,7 +28,7 @@ pub(super) fn change(document: &mut Value, changes: &OciChanges) -> Result<(), O
     change_process(document, changes)?;
     change_resources(document, changes)?;
     for (kind, path) in &changes.namespaces {
-        change_namespace(document, kind, path.as_deref())?;
+        put_namespace(document, kind, path.as_deref())?;
     }
     for (key, value) in &changes.annotations {
         put(object(document, &["annotations"])?, key, value.as_ref().map(|text| json!(text)));
@@ -194,21 +194,6 @@ fn change_resources(document: &mut Value, changes: &OciChanges) -> Result<(), Oc
             child(object(document, RESOURCES)?, key)?.extend(values);
         }
     }
-    Ok(())
-}
-
-/// Without an entry, the container has the runtime's own namespace.
-fn change_namespace(
-    document: &mut Value,
-    kind: &str,
-    path: Option<&str>,
-) -> Result<(), OciRuntimeError> {
-    let namespaces = list(object(document, &["linux"])?, "namespaces")?;
-    namespaces.retain(|namespace| !is(namespace, "type", kind));
-    namespaces.extend(path.map(|path| match path {
-        "" => json!({"type": kind}),
-        path => json!({"type": kind, "path": path}),
-    }));
     Ok(())
 }
 

@@ -41,6 +41,22 @@ pub(super) fn list<'a>(
     value.as_array_mut().ok_or_else(|| not_a("a list", key))
 }
 
+/// Puts a namespace in place of that of its kind: the one at `path`, or a new one where that is empty. With
+/// none, the container has the OCI runtime's own.
+pub(super) fn put_namespace(
+    document: &mut Value,
+    kind: &str,
+    path: Option<&str>,
+) -> Result<(), OciRuntimeError> {
+    let namespaces = list(object(document, &["linux"])?, "namespaces")?;
+    namespaces.retain(|namespace| !is(namespace, "type", kind));
+    namespaces.extend(path.map(|path| match path {
+        "" => json!({"type": kind}),
+        path => json!({"type": kind, "path": path}),
+    }));
+    Ok(())
+}
+
 /// The fields of a value that has some.
 pub(super) fn fields(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {

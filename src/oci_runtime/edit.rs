@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     changes,
-    document::{child, list, not_a, object},
+    document::{child, list, not_a, object, put_namespace},
     error::OciRuntimeError,
 };
 use crate::model::{
@@ -65,7 +65,7 @@ pub fn edit(
         object(document, &["root"])?.insert("path".to_owned(), json!(root));
     }
     if let Some(pin) = &edits.network_namespace {
-        set_namespace(document, "network", Some(pin))?;
+        put_namespace(document, "network", Some(&pin.to_string_lossy()))?;
     }
     if let Some(user) = &edits.user_namespace {
         map_users(document, user)?;
@@ -148,7 +148,8 @@ fn is_bind(mount: &Value) -> bool {
 
 /// The mappings stand beside the path: runc 1.1 refuses a path without them, and newer ones compare.
 fn map_users(document: &mut Value, user: &UserNamespace) -> Result<(), OciRuntimeError> {
-    set_namespace(document, "user", user.path.as_deref())?;
+    let path = user.path.as_deref().unwrap_or(Path::new("")).to_string_lossy();
+    put_namespace(document, "user", Some(&path))?;
     let linux = object(document, &["linux"])?;
     let lines =
         |ids: IdMapping| json!([{"containerID": 0, "hostID": ids.host, "size": ids.length}]);
@@ -174,21 +175,6 @@ fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntime
         let clamped = json!(format!("{from} {last}"));
         object(document, &["linux", "sysctl"])?.insert(PING_GROUPS.to_owned(), clamped);
     }
-    Ok(())
-}
-
-/// Joins the namespace at `path`, or has a new one made.
-fn set_namespace(
-    document: &mut Value,
-    kind: &str,
-    path: Option<&Path>,
-) -> Result<(), OciRuntimeError> {
-    let namespaces = list(object(document, &["linux"])?, "namespaces")?;
-    namespaces.retain(|namespace| namespace.get("type").and_then(Value::as_str) != Some(kind));
-    namespaces.push(match path {
-        Some(path) => json!({"type": kind, "path": path}),
-        None => json!({"type": kind}),
-    });
     Ok(())
 }
 

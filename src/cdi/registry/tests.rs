@@ -48,7 +48,7 @@ impl Host {
 
     async fn edits(&self, devices: &[&str]) -> Result<CdiEdits, CdiError> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
-        self.registry().edits(&names).await
+        self.registry().engine_edits(&names).await
     }
 
     /// The refusal of a device with these edits.
@@ -207,7 +207,7 @@ devices:
     host.text("etc/gadget.yaml", text);
     let changes = |device: &'static str| {
         let registry = host.registry();
-        async move { registry.changes(&[format!("vendor.example/gadget={device}")]).await }
+        async move { registry.oci_changes(&[format!("vendor.example/gadget={device}")]).await }
     };
     let found = serde_json::to_value(changes("one").await.unwrap()).unwrap();
     let wanted = json!({

@@ -30,10 +30,10 @@ impl Containers {
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() && is_edited {
-                return Ok(Some(split(ours.changes(&devices).await?)));
+                return Ok(Some(split(ours.oci_changes(&devices).await?)));
             }
             if theirs.is_empty() {
-                return Ok(Some(ours.edits(&devices).await?));
+                return Ok(Some(ours.engine_edits(&devices).await?));
             }
             Registry::new(theirs).ensure_known(&devices).await?;
             Ok(None)
@@ -60,7 +60,7 @@ impl Containers {
         let devices = adjustment.cdi_devices.clone();
         let found = within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
-            Ok(Registry::new(directories).changes(&devices).await?)
+            Ok(Registry::new(directories).oci_changes(&devices).await?)
         });
         let changes = found.await?.with(adjustment.changes);
         Ok(Adjustment { cdi_devices: Vec::new(), changes, ..adjustment })

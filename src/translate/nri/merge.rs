@@ -6,11 +6,11 @@
 use std::{collections::BTreeMap, mem};
 
 use super::{
-    owners::{Claims, Conflict, Owners, REMOVED},
+    owners::{Claims, Conflict, Owners},
     resources::{lay, put, put_text},
     updates::Updates,
 };
-use crate::wire::nri::{self, Field};
+use crate::wire::nri::{self, Field, REMOVED};
 
 /// The answers so far.
 #[derive(Clone, Debug, Default, PartialEq)]

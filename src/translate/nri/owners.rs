@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::wire::nri::{self, Field};
+use crate::wire::nri::{self, Field, REMOVED};
 
 /// Two plugins want different things.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -157,6 +157,3 @@ fn name(field: i32, key: &str) -> String {
     });
     if key.is_empty() { name.to_owned() } else { format!("{name}[{key}]") }
 }
-
-/// Before the name of a plugin that removed something, and before a key that is removed.
-pub(super) const REMOVED: char = '-';

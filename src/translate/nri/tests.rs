@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{merge::Merge, owners::Owners, updates::Updates};
 use crate::{
-    translate::parse::adjustment::{adjustment, update},
+    translate::parse::adjustment::{adjustment, limits as limits_of},
     wire::nri,
 };
 
@@ -406,7 +406,7 @@ fn what_is_no_limit_is_refused_by_name() {
     let text = refused.to_string();
     assert!(text.starts_with("NRI plugin 10-one: linux.resources.blockio_class: "), "{text}");
     let wrong = nri::LinuxCpu { cpus: "no list".to_owned(), ..Default::default() };
-    assert!(update(&Limits { cpu: Some(wrong), ..Limits::default() }).is_err());
+    assert!(limits_of(&Limits { cpu: Some(wrong), ..Limits::default() }).is_err());
     let all = Limits { pids: Some(nri::LinuxPids { limit: 0 }), ..Limits::default() };
-    assert_eq!(update(&all).unwrap().pids_limit, -1);
+    assert_eq!(limits_of(&all).unwrap().pids_limit, -1);
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::{error::ParseError, nri::limits};
+use super::{
+    error::{At, ParseError},
+    resources,
+};
 use crate::{
     model::{
         adjustment::Adjustment,
@@ -16,7 +19,10 @@ use crate::{
         },
         resources::Resources,
     },
-    wire::nri,
+    wire::{
+        cri,
+        nri::{self, REMOVED},
+    },
 };
 
 /// Plugins ask for what no container can have.
@@ -62,7 +68,7 @@ pub fn adjustment(
     if let Some(linux) = &given.linux {
         change_linux(&mut changes, linux);
         if let Some(given) = &linux.resources {
-            resources = update(given)?;
+            resources = limits(given)?;
             check_classes(given, &owners)?;
             change_resources(&mut changes, given);
         }
@@ -77,20 +83,44 @@ pub fn adjustment(
     Ok(Adjustment { resources, cdi_devices, changes, owners })
 }
 
-/// Reads limits for an update of a container: those of [`limits`], and those that CRI does not have.
+/// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
+/// kubelet's are.
 ///
 /// # Errors
-/// A limit is out of range.
-pub fn update(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
-    let plain = nri::LinuxResources { devices: Vec::new(), ..given.clone() };
-    let reservation = given.memory.as_ref().and_then(|memory| memory.reservation);
+/// Names the field that is out of the kernel's range, or that no container can have.
+pub fn limits(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
+    let (memory, cpu) = (given.memory.as_ref(), given.cpu.as_ref());
+    let signed = |value: Option<&nri::OptionalInt64>| value.map_or(0, |value| value.value);
+    let unsigned = |value: Option<&nri::OptionalUInt64>| {
+        i64::try_from(value.map_or(0, |value| value.value))
+            .map_err(|_| ParseError::invalid("is out of range"))
+    };
+    let as_kubelet = cri::LinuxContainerResources {
+        cpu_period: unsigned(cpu.and_then(|cpu| cpu.period.as_ref())).at("cpu.period")?,
+        cpu_quota: signed(cpu.and_then(|cpu| cpu.quota.as_ref())),
+        cpu_shares: unsigned(cpu.and_then(|cpu| cpu.shares.as_ref())).at("cpu.shares")?,
+        memory_limit_in_bytes: signed(memory.and_then(|memory| memory.limit.as_ref())),
+        memory_swap_limit_in_bytes: signed(memory.and_then(|memory| memory.swap.as_ref())),
+        cpuset_cpus: cpu.map(|cpu| cpu.cpus.clone()).unwrap_or_default(),
+        cpuset_mems: cpu.map(|cpu| cpu.mems.clone()).unwrap_or_default(),
+        hugepage_limits: (given.hugepage_limits.iter())
+            .map(|limit| cri::HugepageLimit {
+                page_size: limit.page_size.clone(),
+                limit: limit.limit,
+            })
+            .collect(),
+        unified: given.unified.clone(),
+        ..cri::LinuxContainerResources::default()
+    };
+    let asked = cri::UpdateContainerResourcesRequest {
+        linux: Some(as_kubelet),
+        ..cri::UpdateContainerResourcesRequest::default()
+    };
+    let pids = given.pids.as_ref().map(|pids| pids.limit);
     Ok(Resources {
-        pids_limit: given
-            .pids
-            .as_ref()
-            .map_or(0, |pids| if pids.limit < 1 { -1 } else { pids.limit }),
-        memory_reservation: reservation.map_or(0, |bytes| bytes.value.max(0)),
-        ..limits(&plain)?
+        pids_limit: pids.map_or(0, |most| if most < 1 { -1 } else { most }),
+        memory_reservation: signed(memory.and_then(|memory| memory.reservation.as_ref())).max(0),
+        ..resources::update(&asked)?
     })
 }
 
@@ -287,6 +317,3 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
         flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
     }
 }
-
-/// Before a key that is removed.
-const REMOVED: char = '-';

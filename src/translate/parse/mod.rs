@@ -13,7 +13,6 @@ pub mod id;
 pub mod image;
 pub mod mount;
 pub mod network;
-pub mod nri;
 pub mod resources;
 pub mod sandbox;
 pub mod security;

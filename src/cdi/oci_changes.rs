@@ -1,9 +1,9 @@
-//! The container edits of CDI devices in the words of the OCI runtime: all of them, as they are specified.
+//! All container edits of CDI devices, as changes of a container's `config.json` for our OCI runtime.
 
 use super::{
     device_index::DeviceIndex,
     device_node,
-    edits::{each, variable},
+    engine_edits::{each, variable},
     error::{CdiError, EditError},
     specification::{Edits, Hook, IntelRdt, Mount},
 };

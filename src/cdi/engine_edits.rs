@@ -1,4 +1,5 @@
-//! The container edits of CDI devices: environment, device nodes, mounts, groups.
+//! The container edits of CDI devices that the Engine API has fields for: environment, device nodes, mounts,
+//! groups.
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
