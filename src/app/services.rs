@@ -10,7 +10,7 @@ use crate::{
     concurrency::keyed_locks::KeyedLocks,
     config::{live::LiveSettings, settings::Settings},
     container::{
-        edits::EditsFiles,
+        oci_runtime_files::OciRuntimeFiles,
         saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
@@ -84,7 +84,7 @@ pub(super) async fn build(
         live: live.clone(),
         cgroups: cgroups.clone(),
         saved_changes: SavedChanges::load(checkpoints.clone()).await,
-        edits: EditsFiles::new(EditsDirectory::default(), &settings.run_dir),
+        oci_runtime_files: OciRuntimeFiles::new(EditsDirectory::default(), &settings.run_dir),
         nri: plugins(settings, &store, work),
     };
     let containers = Containers::new(dependencies, locks.clone(), &settings.state_dir, work);

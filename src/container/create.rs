@@ -1,4 +1,4 @@
-//! CreateContainer: facts in, plan, one create; what is there already is recognised.
+//! CreateContainer: gathers facts, plans, creates. A repeated call returns the container of the first.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::{
     error::ContainerError,
     gather::host_check::within_deadline,
-    name_conflict::{Verdict, create_named},
+    name_conflict::{Resolution, create_named},
     service::Containers,
     volumes::Volumes,
 };
@@ -42,8 +42,8 @@ impl Containers {
         if self.is_hidden(&sandbox) {
             return Err(ContainerError::SandboxNotFound { id: sandbox.id.to_string() });
         }
-        let wish = serde_json::to_string(&spec).map_err(PlanError::from)?;
-        let key = format!("{}\n{wish}", sandbox.id);
+        let request = serde_json::to_string(&spec).map_err(PlanError::from)?;
+        let key = format!("{}\n{request}", sandbox.id);
         let service = self.clone();
         self.creating
             .run(key, async move { service.create_in(&sandbox.id.to_string(), spec).await })
@@ -80,7 +80,7 @@ impl Containers {
         let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         make_mount_sources(&plan).await?;
         match self.logs.prepare(&plan.document.spec).await {
-            // What hangs for us would hang for the engine and the kubelet.
+            // The engine and the kubelet would hang in it as well.
             Err(error @ LogError::Hung { .. }) => return Err(Arc::new(error).into()),
             Err(error) => {
                 let error = chain(&error);
@@ -91,10 +91,10 @@ impl Containers {
             }
             Ok(()) => {}
         }
-        let judge = |observed: &Observed| judge_holder(&plan.document, observed);
+        let resolve = |observed: &Observed| resolution(&plan.document, observed);
         let (engine, body) = (&self.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
-        let created = create_named((engine, &self.store), &plan.name, create, judge).await?;
+        let created = create_named((engine, &self.store), &plan.name, create, resolve).await?;
         self.store.refresh_container(&created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
@@ -105,7 +105,7 @@ impl Containers {
 }
 
 impl Containers {
-    /// Gives mount sources the container's label, or takes the container back.
+    /// Gives mount sources the container's label; where that fails, removes the container.
     async fn relabelled(
         &self,
         snapshot: &Snapshot,
@@ -123,7 +123,7 @@ impl Containers {
 
     /// Removes a container that was made and is not wanted after all.
     pub(super) async fn discard(&self, id: &str) {
-        if let Err(cause) = self.take_back(id).await {
+        if let Err(cause) = self.remove_created(id).await {
             let cause = chain(&cause);
             warn!(
                 container = id,
@@ -133,7 +133,7 @@ impl Containers {
         }
     }
 
-    async fn take_back(&self, id: &str) -> Result<(), ContainerError> {
+    async fn remove_created(&self, id: &str) -> Result<(), ContainerError> {
         self.engine.remove_container(id).await?;
         Ok(self.store.refresh_container(id).await?)
     }
@@ -177,16 +177,16 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// What to do with the container that already has the name.
-fn judge_holder(wanted: &ContainerDocument, holder: &Observed) -> Verdict {
+fn resolution(wanted: &ContainerDocument, holder: &Observed) -> Resolution {
     match holder {
         Observed::Container(holder) => match &holder.process {
             Process::Created if *holder.document == *wanted => {
-                Verdict::Adopt(holder.id.to_string())
+                Resolution::Adopt(holder.id.to_string())
             }
-            Process::Running { .. } => Verdict::Refuse(holder.id.to_string()),
-            _ => Verdict::Replace,
+            Process::Running { .. } => Resolution::Refuse(holder.id.to_string()),
+            _ => Resolution::Replace,
         },
-        Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
-        Observed::Foreign(_) => Verdict::Evade,
+        Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
+        Observed::Foreign(_) => Resolution::UseOtherName,
     }
 }

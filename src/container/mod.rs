@@ -7,7 +7,6 @@
 //! Start at [`service::Containers`] and [`create`].
 
 pub mod create;
-pub mod edits;
 pub mod end;
 pub mod error;
 pub mod exec_sync;
@@ -15,6 +14,7 @@ pub mod gather;
 pub mod limits;
 pub mod metrics;
 pub mod name_conflict;
+pub mod oci_runtime_files;
 pub mod plugins;
 pub mod pod_files;
 mod relabel;

@@ -16,27 +16,27 @@ use crate::{
 
 /// What to do about the container that has the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Resolution {
     /// It is what was asked for: use this id.
     Adopt(String),
-    /// It is a remainder of ours: remove it and try again.
+    /// It is left over from an earlier attempt: remove it and try again.
     Replace,
     /// It is not ours: leave it alone and take another name.
-    Evade,
-    /// It is alive and ours: this id keeps the name.
+    UseOtherName,
+    /// It runs and is ours: fail the call; the container with this id keeps the name.
     Refuse(String),
 }
 
-/// Creates a container as `name` by `create` and returns its id; `judge` decides about a holder
-/// of the name.
+/// Creates a container as `name` by `create` and returns its id; `resolve` decides about the
+/// container that has the name.
 ///
 /// # Errors
-/// [`ContainerError::NameInUse`] on [`Verdict::Refuse`], otherwise what the engine says.
+/// [`ContainerError::NameInUse`] on [`Resolution::Refuse`], otherwise what the engine says.
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,
     create: impl Fn(String) -> F,
-    judge: impl Fn(&Observed) -> Verdict,
+    resolve: impl Fn(&Observed) -> Resolution,
 ) -> Result<String, ContainerError>
 where
     F: Future<Output = Result<String, EngineError>>,
@@ -50,11 +50,11 @@ where
             Err(error) => return Err(error.into()),
         };
         tries += 1;
-        match judge_by_id(engine, holder.as_deref(), &judge).await? {
-            Verdict::Adopt(id) => return Ok(id),
-            Verdict::Replace => remove_holder(engine, store, holder.as_deref()).await?,
-            Verdict::Evade => candidate = with_suffix(name, rand::rng().random()),
-            Verdict::Refuse(holder) => {
+        match resolution_by_id(engine, holder.as_deref(), &resolve).await? {
+            Resolution::Adopt(id) => return Ok(id),
+            Resolution::Replace => remove_holder(engine, store, holder.as_deref()).await?,
+            Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
+            Resolution::Refuse(holder) => {
                 return Err(ContainerError::NameInUse { name: name.to_owned(), holder });
             }
         }
@@ -62,16 +62,16 @@ where
     }
 }
 
-/// A holder the engine names but cannot show is a phantom of its name index.
-async fn judge_by_id(
+/// A container that the engine names but does not find is only in its name index.
+async fn resolution_by_id(
     engine: &Engine,
     holder: Option<&str>,
-    judge: &impl Fn(&Observed) -> Verdict,
-) -> Result<Verdict, ContainerError> {
-    let Some(holder) = holder else { return Ok(Verdict::Evade) };
+    resolve: &impl Fn(&Observed) -> Resolution,
+) -> Result<Resolution, ContainerError> {
+    let Some(holder) = holder else { return Ok(Resolution::UseOtherName) };
     match engine.inspect_container(holder).await {
-        Ok(observed) => Ok(judge(&observed)),
-        Err(error) if error.is_not_found() => Ok(Verdict::Evade),
+        Ok(observed) => Ok(resolve(&observed)),
+        Err(error) if error.is_not_found() => Ok(Resolution::UseOtherName),
         Err(error) => Err(error.into()),
     }
 }

@@ -60,12 +60,7 @@ impl PodFilesRoot {
 
     /// The pods that have files.
     pub async fn owners(&self) -> Vec<SandboxId> {
-        let mut owners = Vec::new();
-        let Ok(mut entries) = tokio::fs::read_dir(&self.root).await else { return owners };
-        while let Ok(Some(entry)) = entries.next_entry().await {
-            owners.extend(entry.file_name().to_str().and_then(|id| SandboxId::try_from(id).ok()));
-        }
-        owners
+        named_after_pods(&self.root).await
     }
 
     /// Forgets a pod's files.
@@ -100,6 +95,16 @@ impl PodFilesRoot {
             Err(cause) => Err(ContainerError::file("write the pod file", path, cause)),
         }
     }
+}
+
+/// The pods that entries of a directory are named after.
+pub(super) async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
+    let mut pods = Vec::new();
+    let Ok(mut entries) = tokio::fs::read_dir(directory).await else { return pods };
+    while let Ok(Some(entry)) = entries.next_entry().await {
+        pods.extend(entry.file_name().to_str().and_then(|id| SandboxId::try_from(id).ok()));
+    }
+    pods
 }
 
 fn write_once(path: &Path, text: &str) -> io::Result<()> {

@@ -21,7 +21,7 @@ impl Containers {
         let _held = self.locks.write(id.as_str()).await;
         let before = self.store.snapshot();
         self.engine.remove_container(id.as_str()).await?;
-        self.edits.remove(id.as_str()).await;
+        self.oci_runtime_files.remove(id.as_str()).await;
         self.store.refresh_container(id.as_str()).await?;
         if let Some(record) = before.container(id.as_str()) {
             self.logs.forget(record).await;

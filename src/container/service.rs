@@ -10,8 +10,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    edits::EditsFiles, error::ContainerError, metrics::ContainerMetrics, pod_files::PodFilesRoot,
-    saved_changes::SavedChanges,
+    error::ContainerError, metrics::ContainerMetrics, oci_runtime_files::OciRuntimeFiles,
+    pod_files::PodFilesRoot, saved_changes::SavedChanges,
 };
 use crate::{
     concurrency::{
@@ -47,7 +47,7 @@ pub struct Containers {
     /// By sandbox id: cancelled by a caller that waits for a pod's lock to stop it.
     pub(super) cancellations: Cancellations,
     pub(super) files: PodFilesRoot,
-    pub(super) edits: EditsFiles,
+    pub(super) oci_runtime_files: OciRuntimeFiles,
     /// Plugins that are told of containers, and may change them.
     pub(super) nri: Nri,
     pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
@@ -99,7 +99,7 @@ pub struct ContainerDependencies {
     /// What was changed of pods and containers since they were created.
     pub saved_changes: SavedChanges,
     /// What our OCI runtime is told.
-    pub edits: EditsFiles,
+    pub oci_runtime_files: OciRuntimeFiles,
     /// Plugins.
     pub nri: Nri,
 }
@@ -126,7 +126,7 @@ impl Containers {
             live,
             cgroups,
             saved_changes,
-            edits,
+            oci_runtime_files,
             nri,
         } = dependencies;
         let (tracker, stopping) = work;
@@ -149,7 +149,7 @@ impl Containers {
             updating: SingleFlight::new(tracker.clone()),
             cgroups,
             saved_changes,
-            edits,
+            oci_runtime_files,
             nri,
             reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),

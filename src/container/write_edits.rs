@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tracing::warn;
 
-use super::{edits::EditsFiles, error::ContainerError, service::Containers};
+use super::{error::ContainerError, oci_runtime_files::OciRuntimeFiles, service::Containers};
 use crate::{
     error::chain,
     model::{id::SandboxId, oci_changes::OciChanges, oci_edits::RUNTIME, record::ContainerRecord},
@@ -13,8 +13,8 @@ use crate::{
 
 impl Containers {
     /// What our OCI runtime is told.
-    pub const fn edits(&self) -> &EditsFiles {
-        &self.edits
+    pub const fn oci_runtime_files(&self) -> &OciRuntimeFiles {
+        &self.oci_runtime_files
     }
 
     /// Writes the changes of a container that is about to be started, if it has any.
@@ -25,13 +25,13 @@ impl Containers {
             return Ok(());
         }
         let document = &record.document;
-        let pin = document.spec.users.map(|_| self.edits.user_pin(&document.sandbox));
+        let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.requested(record);
         let edits = oci_edits::container(document, &limits, engine, pin, &self.wanted(record)?);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
-        self.edits.write(record.id.as_str(), edits, engine).await
+        self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 
     /// What plugins want of the container.
@@ -54,7 +54,7 @@ impl Containers {
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
-                self.edits.remove(&id).await;
+                self.oci_runtime_files.remove(&id).await;
             }
         }
     }
@@ -67,7 +67,7 @@ impl Containers {
 
     async fn edited(&self) -> Vec<String> {
         let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
-        self.edits.ids(&engine).await.unwrap_or_else(|error| {
+        self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
             let error = chain(&error);
             warn!(error, "cannot list the files of the OCI runtime; retrying");
             Vec::new()

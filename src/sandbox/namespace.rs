@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
-    container::edits::EditsFiles,
+    container::oci_runtime_files::OciRuntimeFiles,
     error::chain,
     host::{error::HostError, netns},
     model::{attachment::Attachment, id::SandboxId},
@@ -89,7 +89,7 @@ impl Sandboxes {
                 return;
             }
         };
-        let (obsolete, user) = (old.clone(), EditsFiles::user_pin_beside(&old));
+        let (obsolete, user) = (old.clone(), OciRuntimeFiles::user_pin_beside(&old));
         let clean_up = move |_: &Path| {
             netns::unpin(&obsolete)?;
             // The user namespace is pinned here again when its pod is recovered.

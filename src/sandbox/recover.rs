@@ -192,7 +192,7 @@ impl Sandboxes {
     /// Sandboxes that Docker does not have, whose network is released, but whose files or pins exist.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
-        let pinned = self.deps.containers.edits().pinned().await;
+        let pinned = self.deps.containers.oci_runtime_files().pinned().await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
             .into_iter()

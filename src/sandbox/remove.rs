@@ -55,7 +55,7 @@ impl Sandboxes {
 
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.deps.engine.remove_container(id.as_str()).await?;
-        self.deps.containers.edits().remove(id.as_str()).await;
+        self.deps.containers.oci_runtime_files().remove(id.as_str()).await;
         Ok(self.deps.store.refresh_container(id.as_str()).await?)
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     container::{
         error::ContainerError,
         gather::seccomp_profile::seccomp_profile,
-        name_conflict::{Verdict, create_named},
+        name_conflict::{Resolution, create_named},
     },
     error::chain,
     host::file::Durability,
@@ -127,7 +127,7 @@ impl Sandboxes {
         let (engine, body) = (&self.deps.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created =
-            create_named((engine, &self.deps.store), &plan.name, create, judge_holder).await?;
+            create_named((engine, &self.deps.store), &plan.name, create, resolution).await?;
         let service = self.clone();
         let doomed = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&doomed).await });
@@ -173,7 +173,7 @@ impl Sandboxes {
             async move { service.release(&sandbox, &undone).await },
         );
         let (is_beside, failed) =
-            (plan.namespace == NetworkNamespace::MadeForPlugins, CancellationToken::new());
+            (plan.namespace == NetworkNamespace::ConnectedDuringStart, CancellationToken::new());
         let adding = async {
             let adding = Attachment::Adding(intent.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
@@ -207,7 +207,7 @@ impl Sandboxes {
         let (pid, started_at) = self.started(id).await?;
         match namespace {
             NetworkNamespace::Engine => self.pin(id, pid).await?,
-            NetworkNamespace::Made | NetworkNamespace::MadeForPlugins => {
+            NetworkNamespace::ConnectedAfterStart | NetworkNamespace::ConnectedDuringStart => {
                 self.ensure_in_made_namespace(id, pid).await?;
             }
         }
@@ -239,19 +239,19 @@ impl Sandboxes {
     /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
         self.deps.engine.remove_container(id).await?;
-        self.deps.containers.edits().remove(id).await;
+        self.deps.containers.oci_runtime_files().remove(id).await;
         Ok(self.deps.store.refresh_container(id).await?)
     }
 }
 
 /// What to do with a container that has the sandbox's name though the store has none of it.
-fn judge_holder(holder: &Observed) -> Verdict {
+fn resolution(holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {
-            Verdict::Replace
+            Resolution::Replace
         }
-        Observed::Sandbox(holder) => Verdict::Refuse(holder.id.to_string()),
-        Observed::Container(holder) => Verdict::Refuse(holder.id.to_string()),
-        Observed::Foreign(_) => Verdict::Evade,
+        Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
+        Observed::Container(holder) => Resolution::Refuse(holder.id.to_string()),
+        Observed::Foreign(_) => Resolution::UseOtherName,
     }
 }

@@ -33,13 +33,13 @@ impl Sandboxes {
         let spec = &plan.document.spec;
         let users = spec.namespaces.users;
         let network = self.pin_of(id);
-        let user = users.map(|_| self.deps.containers.edits().user_pin(id));
+        let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
         let edits = oci_edits::sandbox(spec, pins);
         let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.
-        self.deps.containers.edits().write(id.as_str(), edits, engine).await?;
+        self.deps.containers.oci_runtime_files().write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(Some(&maps(ids)), true)?;
@@ -79,7 +79,7 @@ impl Sandboxes {
         id: &SandboxId,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), SandboxError> {
-        let at = self.deps.containers.edits().user_pin(id);
+        let at = self.deps.containers.oci_runtime_files().user_pin(id);
         let path = at.clone();
         let done = tokio::task::spawn_blocking(move || work(&at)).await;
         done.unwrap_or_else(|lost| Err(HostError::new("work on", &path, io::Error::other(lost))))

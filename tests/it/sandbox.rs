@@ -7,7 +7,7 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     config::live::{Live, LiveSettings},
     container::{
-        edits::EditsFiles,
+        oci_runtime_files::OciRuntimeFiles,
         saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
@@ -85,7 +85,7 @@ impl Node {
             image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(&state),
-            edits: EditsFiles::new(
+            oci_runtime_files: OciRuntimeFiles::new(
                 EditsDirectory::new(self.root.path().join("edits")),
                 &self.root.path().join("run"),
             ),

@@ -9,7 +9,8 @@ use super::{
     error::PlanError,
     identity, image,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, resources, runtime, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, resources, runtime_handler,
+    security_options,
 };
 use crate::{
     model::{
@@ -120,7 +121,7 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
         pid_mode: pid_mode(spec, input)?,
         network_mode: Some(pause),
         restart_policy: Some(never_restart()),
-        runtime: runtime::runtime(&pod.spec.handler, input.engine)?,
+        runtime: runtime_handler::engine_runtime(&pod.spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
         ..HostConfig::default()

@@ -28,7 +28,7 @@ mod oci_runtime;
 mod ports;
 mod read_only;
 pub mod resources;
-mod runtime;
+mod runtime_handler;
 pub mod sandbox;
 pub(super) mod seccomp;
 mod security_options;

@@ -1,4 +1,4 @@
-//! Whether a container is created with our OCI runtime: where the request needs it, and never elsewhere.
+//! Whether a container is created with dockbridge-runtime: only where the request needs it.
 
 use super::error::PlanError;
 use crate::{

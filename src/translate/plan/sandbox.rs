@@ -8,7 +8,7 @@ use super::{
     input::SandboxInput,
     labels, name,
     network_namespace::NetworkNamespace,
-    oci_runtime, ports, resources, runtime, security_options,
+    oci_runtime, ports, resources, runtime_handler, security_options,
 };
 use crate::{
     model::{
@@ -94,7 +94,7 @@ fn host_config(
         oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
         restart_policy: Some(never_restart()),
-        runtime: runtime::runtime(&spec.handler, input.engine)?,
+        runtime: runtime_handler::engine_runtime(&spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         sysctls: Some(spec.sysctls.clone().into_iter().collect()),
         ..HostConfig::default()

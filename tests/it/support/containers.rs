@@ -7,7 +7,7 @@ use dockbridge::{
     concurrency::keyed_locks::KeyedLocks,
     config::live::LiveSettings,
     container::{
-        edits::EditsFiles,
+        oci_runtime_files::OciRuntimeFiles,
         saved_changes::SavedChanges,
         service::{ContainerDependencies, Containers},
     },
@@ -50,7 +50,10 @@ impl Verbs {
             image_files: image_files.clone(),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),
-            edits: EditsFiles::new(EditsDirectory::new(state.join("edits")), state),
+            oci_runtime_files: OciRuntimeFiles::new(
+                EditsDirectory::new(state.join("edits")),
+                state,
+            ),
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(Checkpoints::open(state).unwrap()).await,
             engine,

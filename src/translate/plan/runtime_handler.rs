@@ -1,10 +1,13 @@
-//! Which OCI runtime a handler means.
+//! Which of the engine's OCI runtimes a CRI runtime handler means.
 
 use super::error::PlanError;
 use crate::model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER};
 
 /// The engine's runtime for a handler; none for its default one.
-pub(super) fn runtime(handler: &str, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+pub(super) fn engine_runtime(
+    handler: &str,
+    engine: &EngineInfo,
+) -> Result<Option<String>, PlanError> {
     if handler.is_empty() || handler == DEFAULT_HANDLER {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! The files that tell our OCI runtime what to change in a container: written before a start, removed
-//! with the container.
+//! The files for our OCI runtime: what to change in a container, written before a start and removed with
+//! the container; and where the user namespaces of pods are pinned, which containers join.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 
 use tracing::warn;
 
-use super::error::ContainerError;
+use super::{error::ContainerError, pod_files::named_after_pods};
 use crate::{
     error::chain,
     host::error::HostError,
@@ -18,14 +18,14 @@ use crate::{
     oci_runtime::directory::EditsDirectory,
 };
 
-/// The directory of the files, and where the user namespaces of pods are pinned. Clones are the same.
+/// The directories of the edits and of the pins. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct EditsFiles {
+pub struct OciRuntimeFiles {
     directory: EditsDirectory,
     user_pins: PathBuf,
 }
 
-impl EditsFiles {
+impl OciRuntimeFiles {
     /// User namespaces are pinned below `run_dir`.
     pub fn new(directory: EditsDirectory, run_dir: &Path) -> Self {
         Self { directory, user_pins: run_dir.join(USER_PINS) }
@@ -44,12 +44,7 @@ impl EditsFiles {
 
     /// The pods that have a pin, or what is left of one.
     pub async fn pinned(&self) -> Vec<SandboxId> {
-        let mut found = Vec::new();
-        let Ok(mut entries) = tokio::fs::read_dir(&self.user_pins).await else { return found };
-        while let Ok(Some(entry)) = entries.next_entry().await {
-            found.extend(entry.file_name().to_str().and_then(|id| SandboxId::try_from(id).ok()));
-        }
-        found
+        named_after_pods(&self.user_pins).await
     }
 
     /// Writes the changes of a container of this engine, before it is started.
@@ -107,7 +102,7 @@ impl EditsFiles {
     }
 }
 
-/// Nobody takes that long between the directory and its file.
+/// No server takes that long between making the directory and writing its file.
 fn is_abandoned(directory: &Path) -> bool {
     let age = directory.metadata().and_then(|facts| facts.modified());
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
