@@ -173,14 +173,16 @@ pub enum ContainerError {
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// What plugins wanted of a container is not known any more.
-    #[error("what NRI plugins want of container {id} is not known: remove it and create another")]
+    /// The saved NRI adjustment of a container is lost.
+    #[error(
+        "the saved NRI adjustment of container {id} is lost, so it cannot start: remove it, kubelet creates another"
+    )]
     AdjustmentLost {
         /// Full id.
         id: String,
     },
-    /// What plugins want of a container would be lost with a restart.
-    #[error("cannot save what NRI plugins want of the container")]
+    /// The NRI adjustment of a container would be lost with a restart.
+    #[error("cannot save the NRI adjustment of the container")]
     AdjustmentNotSaved {
         /// Why not.
         #[source]

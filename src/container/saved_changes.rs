@@ -146,7 +146,10 @@ impl SavedChanges {
             known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
         }
         if let Err(error) = self.save().await {
-            warn!(error = chain(&error), "cannot remove saved limits of removed containers");
+            warn!(
+                error = chain(&error),
+                "cannot remove saved changes of removed containers; retrying"
+            );
         }
     }
 

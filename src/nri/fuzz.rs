@@ -1,5 +1,5 @@
-//! What a plugin may send: any bytes, in any pieces, are read as the same messages or end alike, and
-//! never fill the memory.
+//! Target of `make fuzz`: bytes from a plugin, in any pieces, are decoded to the same messages or to the same
+//! error, in bounded memory.
 
 use super::{
     mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},

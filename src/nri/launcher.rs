@@ -47,7 +47,7 @@ impl Shared {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
                 let error = error.to_string();
-                warn!(directory = %directory.display(), error, "cannot list NRI plugins");
+                warn!(directory = %directory.display(), error, "cannot list the NRI plugins to start; starting none");
                 return Vec::new();
             }
         };

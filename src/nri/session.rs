@@ -161,7 +161,8 @@ impl Shared {
                 return Ok(answer.update);
             }
             if !answer.more || !answer.update.is_empty() {
-                let reason = "it does not take the state of this node in several portions";
+                let reason =
+                    "it does not support Synchronize in several messages, which this node needs";
                 return Err(CloseReason::Violation(reason.to_owned()));
             }
         }
@@ -318,7 +319,7 @@ fn portions(
 }
 
 fn unknown_method(request: &Request) -> Status {
-    refusal(UNIMPLEMENTED, &format!("{}/{} is not known", request.service, request.method))
+    refusal(UNIMPLEMENTED, &format!("method {}/{} is not known", request.service, request.method))
 }
 
 fn refusal(code: i32, message: &str) -> Status {

@@ -90,7 +90,8 @@ fn destination(mount: &Value) -> Vec<&str> {
     mount.get("destination").and_then(Value::as_str).map(parts).unwrap_or_default()
 }
 
-/// Mounts travel into and out of the container through its root, too: it has to be shared as they are.
+/// Mount propagation into and out of the container passes its root, which has to propagate as the mounts
+/// do.
 fn share_root(document: &mut Value, options: &[String]) -> Result<(), OciRuntimeError> {
     let has = |word: &str| options.iter().any(|option| option == word);
     let linux = object(document, &["linux"])?;
@@ -158,8 +159,8 @@ fn change_process(document: &mut Value, changes: &OciChanges) -> Result<(), OciR
     Ok(())
 }
 
-/// What the container's process and commands in it have alike: environment and groups. A variable keeps
-/// its place: programs may see the first of two.
+/// Changes environment and groups, which the container's process and commands in it have. A variable keeps
+/// its place, as programs may use the first of two.
 pub(super) fn change_any_process(
     process: &mut Map<String, Value>,
     changes: &OciChanges,

@@ -51,7 +51,7 @@ pub fn prepare(
         reason: e.to_string(),
     };
     let mut document: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
-    // What a killed runtime left.
+    // A runtime that was killed may have left mounts.
     directory.unmount(id)?;
     let done = mount(directory, id, bundle, &document, &edits)
         .and_then(|mounted| edit::edit(&mut document, &edits, &mounted))
@@ -66,7 +66,7 @@ pub fn prepare(
     done.map(|()| true)
 }
 
-/// Most containers are not ours: only the text of the annotation makes the document be read.
+/// Most containers have no edits: the document is parsed only if it has the annotation's text.
 fn refuse_without_edits(
     directory: &EditsDirectory,
     id: &str,
@@ -125,8 +125,9 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// Image volumes are overlays, without an upper directory. One with it is a volume of the host's: mounted
-/// twice it is damaged, and one that is read-only could be written.
+/// Image volumes are overlays without an upper directory: they are mounted again with mapped ids. An
+/// overlay with one is a volume of the host: mounted twice it is damaged, and a read-only one could be
+/// written.
 fn mount_volume(
     source: &Path,
     target: &Path,
@@ -150,7 +151,7 @@ fn overlay_at(point: &Path) -> Result<Option<Overlay>, OciRuntimeError> {
     Ok(Overlay::at(&table?, point))
 }
 
-/// A namespace that only names the mapping: the container's own may not be there yet.
+/// A user namespace for the id mapping alone: the container's own may not exist yet.
 fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
     Ok(NamespaceHolder::make(Some(&maps), false)?.open_user()?)

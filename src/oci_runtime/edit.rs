@@ -146,7 +146,7 @@ fn is_bind(mount: &Value) -> bool {
         || options.any(|option| option == "bind" || option == "rbind")
 }
 
-/// The mappings stand beside the path: runc 1.1 refuses a path without them, and newer ones compare.
+/// The mappings are set with the path: runc 1.1 refuses a path without them, and newer versions compare.
 fn map_users(document: &mut Value, user: &UserNamespace) -> Result<(), OciRuntimeError> {
     let path = user.path.as_deref().unwrap_or(Path::new("")).to_string_lossy();
     put_namespace(document, "user", Some(&path))?;

@@ -14,8 +14,8 @@ pub enum OciRuntimeError {
     Host(#[from] HostError),
     /// The container is marked as one that needs edits, and has none.
     #[error(
-        "container {id} must not start without the changes of dockbridge, and {} is missing: \
-         let kubelet make a new container",
+        "container {id} cannot start: {}, which dockbridge writes before each start, is missing; \
+         start it by the CRI, or remove it: kubelet creates another",
         path.display()
     )]
     NoEdits {
@@ -43,9 +43,6 @@ pub enum OciRuntimeError {
         /// Why not, and what would help.
         reason: String,
     },
-    /// The command line is not that of an OCI runtime.
-    #[error("command line: {0}")]
-    CommandLine(String),
     /// The runtime below could not be started.
     #[error("cannot run {runtime}: {source}")]
     Runtime {

@@ -1,4 +1,5 @@
-//! Runs one command: what has edits is changed, then the runtime below does the work.
+//! Runs one command of the OCI runtime: changes what has edits, then runs runc (or the runtime that
+//! `--dockbridge-runtime` names), called the runtime below here.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -72,21 +73,20 @@ pub(super) fn run(
     }
 }
 
-/// The runtime below has the last word: a failure is only reported, since the server unmounts again when
-/// it removes the container.
+/// A failure is only reported: the exit code is that of the runtime below, and the server unmounts again
+/// when it removes the container.
 fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
         log::report(line.log.as_deref(), line.is_log_json, &chain(&error));
     }
 }
 
-/// Whether it can have edits: Docker's ids are 64 hexadecimal digits. No other word is made a path.
+/// Whether the word is an id of Docker's: only those can have edits, and no other word is made a path.
 fn is_container_id(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Commands have the ambient capabilities of their container, as they have the others, its environment
-/// and its groups.
+/// Gives a command (`exec`) the ambient capabilities, environment and groups of its container's edits.
 fn change_command(line: &CommandLine, directory: &EditsDirectory) -> Result<(), OciRuntimeError> {
     let Some(path) = &line.process else { return Ok(()) };
     let Some(edits) = directory.read(&line.id)? else { return Ok(()) };
@@ -109,7 +109,7 @@ fn change_command(line: &CommandLine, directory: &EditsDirectory) -> Result<(), 
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 
-/// The features of the runtime below, with a word about ours. The engine shows them in its `info`.
+/// Answers `features` with those of the runtime below and our version, which the engine shows in its `info`.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, source);
     let output = command(line).stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
@@ -151,7 +151,7 @@ fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
     OciRuntimeError::Runtime { runtime: runtime(line).to_string_lossy().into_owned(), source }
 }
 
-/// As a shell tells it: a signal is 128 and its number.
+/// As in a shell: a signal is 128 and its number.
 fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(number).unwrap_or(1))

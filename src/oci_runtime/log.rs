@@ -1,4 +1,4 @@
-//! Errors where the engine reads them: a line in the file of `--log`, in runc's form.
+//! Writes an error to the file of `--log`, in runc's form: the engine reads it there.
 
 use std::{
     fs::OpenOptions,
@@ -18,7 +18,7 @@ pub(super) fn report(log: Option<&Path>, is_json: bool, message: &str) {
         false => format!("time=\"{}\" level=error msg={:?}", now(), message),
     };
     let opened = OpenOptions::new().create(true).append(true).open(log);
-    // Without its log there is nobody to tell.
+    // A log that cannot be written cannot be reported either.
     let _ = opened.and_then(|mut file| writeln!(file, "{line}"));
 }
 

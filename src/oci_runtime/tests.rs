@@ -1,4 +1,5 @@
-//! The command lines that shims use, edits of documents, the directory, and whole creates.
+//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits, and
+//! whole creates.
 
 mod fixtures;
 
@@ -21,7 +22,7 @@ fn read(line: &str) -> CommandLine {
 }
 
 #[test]
-fn command_lines_of_shims() {
+fn command_id_and_paths_are_read_from_the_command_lines_of_shims() {
     let create = read(
         "--root /run/runc/moby --log /b/log.json --log-format json --systemd-cgroup create \
          --bundle /b --pid-file /b/init.pid --console-socket /s abc",
@@ -59,7 +60,7 @@ fn our_own_flag_is_not_passed_on() {
 }
 
 #[test]
-fn it_is_called_by_its_name_or_its_command() {
+fn the_program_is_the_runtime_by_its_name_or_by_its_command() {
     let words = |text: &str| {
         execute::words_for_runtime(&text.split(' ').map(OsString::from).collect::<Vec<_>>())
     };
@@ -105,7 +106,7 @@ fn no_edits_change_nothing() {
 }
 
 #[test]
-fn namespaces_and_ids() {
+fn namespaces_are_joined_and_ids_are_mapped() {
     let user = UserNamespace { path: Some("/pins/user".into()), mappings: mappings() };
     let edits = OciEdits {
         user_namespace: Some(user),
@@ -130,7 +131,7 @@ fn namespaces_and_ids() {
 }
 
 #[test]
-fn mounts_capabilities_devices_and_limits() {
+fn each_edit_changes_its_field_and_keeps_the_others() {
     let changed = MountEdit {
         destination: "/data".to_owned(),
         options: vec!["noexec".to_owned()],
@@ -165,7 +166,7 @@ fn mounts_capabilities_devices_and_limits() {
 
 /// The engine lists the devices of a directory one by one.
 #[test]
-fn of_a_directory_with_devices_only_devices_are_bound() {
+fn in_a_directory_with_devices_only_the_devices_are_bound() {
     let bound = BoundDevice { host_path: "/dev/host".into(), container_path: "/dev/d/".into() };
     let edits = OciEdits { bound_devices: vec![bound], ..OciEdits::default() };
     let mut document = document();
@@ -181,7 +182,7 @@ fn of_a_directory_with_devices_only_devices_are_bound() {
 }
 
 #[test]
-fn a_document_that_is_none_is_an_error() {
+fn a_document_that_is_no_container_is_an_error() {
     let user = UserNamespace { path: None, mappings: mappings() };
     let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
     for mut document in
@@ -196,8 +197,8 @@ fn a_document_that_is_none_is_an_error() {
     assert!(refused.to_string().contains("/none"), "{refused}");
 }
 
-/// A folder for the edits and a bundle.
-fn folders() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
+/// A directory for the edits, and a bundle.
+fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let directory = EditsDirectory::new(folder.path().join("edits"));
     let bundle = folder.path().join("bundle");
@@ -206,8 +207,8 @@ fn folders() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
 }
 
 #[test]
-fn a_container_without_edits_passes_untouched() {
-    let (_folder, directory, bundle) = folders();
+fn the_bundle_of_a_container_without_edits_stays_as_it_is() {
+    let (_folder, directory, bundle) = directories();
     let text = "{\"odd\":   \"spacing\", \"note\": \"io.dockbridge.edits in a text\"}";
     fs::write(bundle.join("config.json"), text).unwrap();
     assert!(!create::prepare(&directory, ID, &bundle).unwrap());
@@ -219,7 +220,7 @@ fn a_container_without_edits_passes_untouched() {
 
 #[test]
 fn a_container_that_lost_its_edits_does_not_start() {
-    let (_folder, directory, bundle) = folders();
+    let (_folder, directory, bundle) = directories();
     let marked = json!({"annotations": {REQUIRED: "1"}, "mounts": []});
     fs::write(bundle.join("config.json"), marked.to_string()).unwrap();
     let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
@@ -231,7 +232,7 @@ fn a_container_that_lost_its_edits_does_not_start() {
 #[test]
 fn edits_that_others_could_write_are_not_trusted() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (_folder, directory, bundle) = folders();
+    let (_folder, directory, bundle) = directories();
     fs::write(bundle.join("config.json"), "{}").unwrap();
     directory.write(ID, &OciEdits::default()).unwrap();
     for (path, mode) in [(directory.file(ID), 0o666), (directory.of(ID), 0o777)] {
@@ -251,7 +252,7 @@ fn edits_that_others_could_write_are_not_trusted() {
 #[test]
 fn only_root_and_the_pods_root_reach_what_is_mounted() {
     use std::os::unix::fs::MetadataExt as _;
-    let (_folder, directory, _) = folders();
+    let (_folder, directory, _) = directories();
     let user = UserNamespace { path: None, mappings: mappings() };
     let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
     if !nix::unistd::geteuid().is_root() {
@@ -271,7 +272,7 @@ fn only_root_and_the_pods_root_reach_what_is_mounted() {
 /// A mount point that is not empty cannot be removed.
 #[test]
 fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
-    let (_folder, directory, _) = folders();
+    let (_folder, directory, _) = directories();
     let id = "a".repeat(64);
     fs::create_dir_all(directory.of(&id).join("root/foreign")).unwrap();
     assert!(directory.unmount(&id).is_err());
@@ -285,7 +286,7 @@ fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
 
 #[test]
 fn everything_of_a_container_is_removed() {
-    let (_folder, directory, _) = folders();
+    let (_folder, directory, _) = directories();
     directory.remove(ID).unwrap();
     assert_eq!(directory.ids().unwrap(), Vec::<String>::new());
     directory.write(ID, &OciEdits::default()).unwrap();

@@ -77,7 +77,7 @@ pub enum SandboxError {
         causes: Vec<SandboxError>,
     },
     /// A step failed, and so did parts of the roll-back.
-    #[error("{} (cleaning up: {})", chain(cause), .leftovers.join("; "))]
+    #[error("{} (and cleanup failed: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
         /// Why the step failed.
         cause: Box<SandboxError>,

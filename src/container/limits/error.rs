@@ -11,7 +11,7 @@ use crate::{checkpoint::error::CheckpointError, error::Kind, host::error::HostEr
 #[derive(Clone, Debug, Error)]
 pub enum LimitError {
     /// The kernel does not take it, or has no such file.
-    #[error("{field} = {value}")]
+    #[error("cannot set {field} to {value}")]
     NotSet {
         /// The field of the request.
         field: String,

@@ -9,7 +9,7 @@ use super::{
 use crate::translate::tests::fixtures;
 
 #[test]
-fn what_is_edited() {
+fn edits_change_documents_as_recorded() {
     fixtures("oci-edits", 12, |case| {
         let edits: OciEdits = serde_json::from_value(case["edits"].clone()).unwrap();
         let known = serde_json::to_value(&edits.changes).unwrap();

@@ -134,7 +134,7 @@ fn check_classes(
         return Err(AdjustmentError::Unsupported {
             plugin: owners.get(field).cloned().unwrap_or_default(),
             field,
-            reason: "dockbridge has no classes of block I/O",
+            reason: "block I/O classes are not supported",
         });
     }
     Ok(())

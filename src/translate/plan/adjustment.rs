@@ -47,5 +47,5 @@ const LIMITS: [&str; 12] = [
     "linux.resources.unified",
     "linux.oom_score_adj",
 ];
-const TOO_LATE: &str = "the container was made before the plugin was there, without the OCI runtime \
-                        that can do it; the next attempt has it";
+const TOO_LATE: &str = "the container was created without dockbridge-runtime, before the plugin was \
+                        connected; the next attempt uses it";

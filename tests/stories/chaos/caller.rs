@@ -130,7 +130,7 @@ impl Caller {
     /// A pod that a plugin refused is gone with the answer, unless that says what was left of it.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
-        if !why.contains(", ADD: ") || why.contains("cleaning up") {
+        if !why.contains(", ADD: ") || why.contains("cleanup failed") {
             return;
         }
         let Ok(listed) = cri.sandboxes().await else { return };
