@@ -5,7 +5,6 @@ use std::{io, path::PathBuf};
 use thiserror::Error;
 
 use super::{raw::Source, value::Invalid};
-use crate::error::Kind;
 
 /// A configuration that cannot be used. Nothing has been started when it is returned.
 #[derive(Debug, Error)]
@@ -74,11 +73,4 @@ pub enum ConfigError {
         /// The setting.
         key: &'static str,
     },
-}
-
-impl ConfigError {
-    /// What sort of failure it is.
-    pub const fn kind(&self) -> Kind {
-        Kind::InvalidArgument
-    }
 }

@@ -120,7 +120,7 @@ impl EngineInfo {
         self.has_option("selinux")
     }
 
-    /// Whether it maps all containers' users.
+    /// Whether it maps all containers' users (userns-remap).
     pub fn remaps_users(&self) -> bool {
         self.has_option("userns")
     }

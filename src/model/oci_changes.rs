@@ -51,7 +51,7 @@ pub struct OciChanges {
     /// Path of the control group; empty leaves it.
     #[serde(skip_serializing_if = "is_default")]
     pub cgroups_path: String,
-    /// Who is killed first when memory runs out, -1000 to 1000.
+    /// `oomScoreAdj`, -1000 to 1000.
     #[serde(skip_serializing_if = "is_default")]
     pub oom_score_adj: Option<i64>,
     /// Limits of memory.

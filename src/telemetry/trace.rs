@@ -96,13 +96,8 @@ pub struct SpanQueue {
 }
 
 impl SpanRecorder {
-    /// Records spans whose callers are sampled, and of the others so many of a million.
-    pub fn new(per_million: u32) -> (Self, SpanQueue) {
-        let (recording, queue) = Recording::new(per_million);
-        (Self(Arc::new(ArcSwapOption::from_pointee(recording))), queue)
-    }
-
-    /// Queues spans for another exporter from now on.
+    /// Queues spans for another exporter from now on: those whose callers are sampled, and of the others
+    /// so many of a million.
     pub fn start(&self, per_million: u32) -> SpanQueue {
         let (recording, queue) = Recording::new(per_million);
         self.record(Some(recording));

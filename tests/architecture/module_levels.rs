@@ -7,8 +7,8 @@ use super::{
     source::{File, PathUse},
 };
 
-/// Of `translate`, a module sees only the verbs it needs; whoever is not named here sees none.
-const VERBS: [(&str, &[&str]); 8] = [
+/// Of `translate`, a module sees only the conversions it needs; one that is not named here sees none.
+const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
     ("nri", &["parse", "render", "nri"]),
     ("image_files", &["plan"]),
@@ -54,31 +54,33 @@ fn no_module_imports_what_is_closed_to_it() {
         let (.., why) = NEVER.iter().find(|(a, b, _)| *a == from && *b == to)?;
         Some(format!("{from} must not know {to}: {why}"))
     });
-    hold("closed arrows", &breaches);
+    hold("forbidden imports", &breaches);
 }
 
 #[test]
 fn a_module_imports_only_the_conversions_it_needs() {
     let breaches = breaches(|file, path| {
-        let (from, verb) = (file.module(), verb_of(path)?);
+        let (from, conversion) = (file.module(), conversion_of(path)?);
         if from == "translate" {
             return None;
         }
-        let allowed = VERBS.iter().find(|(module, _)| *module == from).map_or(&[][..], |row| row.1);
-        (!allowed.contains(&verb)).then(|| format!("{from} must not know translate::{verb}"))
+        let allowed =
+            CONVERSIONS.iter().find(|(module, _)| *module == from).map_or(&[][..], |row| row.1);
+        (!allowed.contains(&conversion))
+            .then(|| format!("{from} must not know translate::{conversion}"))
     });
-    hold("verbs of translate in the wrong module", &breaches);
+    hold("conversions in the wrong module", &breaches);
 }
 
 #[test]
 fn the_four_conversions_do_not_import_each_other() {
     let breaches = breaches(|file, path| {
         let module = file.module_path();
-        let (from, to) = (module.get(1)?, verb_of(path)?);
+        let (from, to) = (module.get(1)?, conversion_of(path)?);
         (module.first()? == "translate" && from != to)
             .then(|| format!("translate::{from} must not know translate::{to}"))
     });
-    hold("verbs that know each other", &breaches);
+    hold("conversions that import each other", &breaches);
 }
 
 fn breaches(judge: impl Fn(&File, &PathUse) -> Option<String>) -> Vec<String> {
@@ -93,9 +95,11 @@ fn breaches(judge: impl Fn(&File, &PathUse) -> Option<String>) -> Vec<String> {
     found
 }
 
-fn verb_of(path: &PathUse) -> Option<&str> {
+fn conversion_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
-        [first, module, verb, ..] if first == "crate" && module == "translate" => Some(verb),
+        [first, module, conversion, ..] if first == "crate" && module == "translate" => {
+            Some(conversion)
+        }
         _ => None,
     }
 }

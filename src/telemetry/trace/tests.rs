@@ -164,7 +164,8 @@ fn header(flags: u8) -> String {
 }
 
 fn traced(per_million: u32, work: impl FnOnce()) -> SpanQueue {
-    let (spans, noted) = SpanRecorder::new(per_million);
+    let spans = SpanRecorder::default();
+    let noted = spans.start(per_million);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
     tracing::subscriber::with_default(subscriber, work);
     noted
