@@ -35,6 +35,8 @@
 //! | exec, attach, port-forward | [`streaming`]; the connection into a pod: `streaming::forward::dial`; processes in containers: [`exec`] |
 //! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of each module |
 //! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
+//! | what NRI plugins are asked, and how their answers are merged | [`nri`], [`translate::nri`] |
+//! | what `dockbridge-runtime` changes in a `config.json` | `oci_edits` in [`translate::plan`] decides, [`oci_runtime::edit`] does it |
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and what always holds; `docs/decisions` says

@@ -98,7 +98,7 @@ impl Containers {
         self.store.refresh_container(&created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
-        self.admit(creation, &id).await?;
+        self.ask_plugins(creation, &id).await?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
     }

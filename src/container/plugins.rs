@@ -1,4 +1,5 @@
-//! What NRI plugins have to say about containers, and what they ask of them.
+//! Asks NRI plugins about a new container, carries out the adjustment they want, and does what they ask of
+//! containers later.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +48,7 @@ impl Containers {
     }
 
     /// Asks plugins about a container that was made a moment ago; one that they refuse is removed.
-    pub(super) async fn admit(
+    pub(super) async fn ask_plugins(
         &self,
         creation: Option<Creation>,
         id: &ContainerId,
@@ -55,13 +56,13 @@ impl Containers {
         let Some(record) = self.store.snapshot().container(id.as_str()).map(Arc::clone) else {
             return Ok(());
         };
-        let Err(error) = self.admitted(creation, &record).await else { return Ok(()) };
+        let Err(error) = self.adjust(creation, &record).await else { return Ok(()) };
         self.nri.remove_container(id.as_str()).await;
         self.discard(id.as_str()).await;
         Err(error)
     }
 
-    async fn admitted(
+    async fn adjust(
         &self,
         creation: Option<Creation>,
         record: &Arc<ContainerRecord>,

@@ -95,7 +95,7 @@ impl Nri {
         self.0.as_ref()
     }
 
-    /// Begins to make a pod: as long as plugins are asked about it, lists do not show it.
+    /// Announces that a pod is being created: while plugins are asked about it, no answer shows it.
     ///
     /// # Errors
     /// A required plugin is not connected.
@@ -103,7 +103,7 @@ impl Nri {
         self.begin(Identity::Pod(metadata.clone())).await
     }
 
-    /// Begins to make a container.
+    /// Announces that a container is being created.
     ///
     /// # Errors
     /// As [`Self::begin_pod`].

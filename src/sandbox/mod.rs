@@ -9,7 +9,8 @@
 
 pub mod adopt;
 pub mod error;
-pub mod namespace;
+mod make_namespaces;
+pub mod network_namespace_pin;
 mod plugins;
 pub mod pod_network;
 pub mod recover;
@@ -19,7 +20,6 @@ pub mod run;
 pub mod service;
 pub mod stop;
 pub mod undo;
-mod user_namespace;
 
 #[cfg(test)]
 mod tests;

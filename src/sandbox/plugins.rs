@@ -1,4 +1,4 @@
-//! What NRI plugins have to say about pods.
+//! Asks NRI plugins about a new pod.
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
@@ -12,16 +12,16 @@ impl Sandboxes {
         self.deps.containers.nri()
     }
 
-    /// Begins to make a pod: while plugins are asked about it, it is not shown.
-    pub(super) async fn ask_for(
+    /// Announces that a pod is being created: while plugins are asked about it, it is not shown.
+    pub(super) async fn begin_creation(
         &self,
         spec: &SandboxSpec,
     ) -> Result<Option<Creation>, SandboxError> {
         Ok(self.nri().begin_pod(&spec.metadata).await.map_err(ContainerError::from)?)
     }
 
-    /// Asks plugins about a pod that was built.
-    pub(super) async fn agreed(
+    /// Asks plugins about a pod that was built; fails if one refuses it, or if it was not built.
+    pub(super) async fn ask_plugins(
         &self,
         creation: Option<&Creation>,
         built: Result<SandboxId, SandboxError>,

@@ -58,11 +58,11 @@ impl Sandboxes {
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
-        let creation = self.ask_for(&spec).await?;
+        let creation = self.begin_creation(&spec).await?;
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
         let built = self.build(&plan, &mut undo).await;
-        match self.agreed(creation.as_ref(), built).await {
+        match self.ask_plugins(creation.as_ref(), built).await {
             Ok(id) => {
                 undo.keep();
                 info!(sandbox = %id, name, "pod sandbox is ready");
@@ -129,8 +129,8 @@ impl Sandboxes {
         let created =
             create_named((engine, &self.deps.store), &plan.name, create, resolution).await?;
         let service = self.clone();
-        let doomed = created.clone();
-        undo.push("remove the sandbox container", async move { service.discard(&doomed).await });
+        let container = created.clone();
+        undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
         // It is listed from now on; it must not be stopped or get containers before it is complete.
         undo.hold(self.locks.write(id.as_str()).await);

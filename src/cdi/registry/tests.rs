@@ -65,7 +65,7 @@ impl Host {
 }
 
 #[tokio::test]
-async fn devices_come_to_edits() {
+async fn devices_become_edits_for_the_engine_api() {
     let host = Host::new();
     let text = "
 cdiVersion: 0.8.0
@@ -264,7 +264,7 @@ async fn the_later_directory_wins_and_equals_are_refused() {
 }
 
 #[tokio::test]
-async fn a_broken_file_hurts_its_own_devices_only() {
+async fn a_malformed_file_affects_its_own_devices_only() {
     let host = Host::new();
     host.one("etc/a.json", &json!({"env": ["FROM=etc"]}));
     host.text("etc/b.yml", "cdiVersion: 0.6.0\nkind: vendor.example/other\nwhat: else\n");
@@ -287,7 +287,7 @@ async fn a_broken_file_hurts_its_own_devices_only() {
 
 /// The engine may see or understand what we do not; only what we know for sure is refused.
 #[tokio::test]
-async fn an_engine_is_only_forestalled_where_all_is_seen() {
+async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_directories_are_seen() {
     let known = |registry: Registry| async move {
         registry.ensure_known(&["vendor.example/gadget=two".to_owned()]).await
     };

@@ -86,7 +86,7 @@ fn no_limit_is_reported_without_a_request() {
 
 /// (shares asked for, weight in the kernel, shares told): both formulas of runtimes.
 #[test]
-fn shares_survive_weights() {
+fn shares_are_read_back_from_the_weights_made_of_them() {
     for (asked, weight, told) in [
         (2, 1, 2),
         (100, 4, 100),

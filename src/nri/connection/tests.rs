@@ -131,7 +131,7 @@ async fn what_is_too_long_is_not_sent() {
 }
 
 #[tokio::test]
-async fn garbage_closes_the_connection() {
+async fn malformed_bytes_close_the_connection() {
     let unexpected =
         |kind, stream| CloseReason::Protocol(ProtocolError::Unexpected { kind, stream });
     let of = CloseReason::Protocol;
@@ -176,14 +176,14 @@ async fn a_second_answer_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_flood_of_calls_closes_the_connection() {
+async fn too_many_calls_that_wait_close_the_connection() {
     let calls: Vec<u8> =
         (0..40).flat_map(|call| frame(2, &message(2 * call + 1, 1, b""))).collect();
     assert_eq!(closed_by(&calls).await, CloseReason::TooManyRequests);
 }
 
 #[tokio::test]
-async fn a_plugin_that_does_not_answer_is_dropped() {
+async fn a_plugin_that_does_not_answer_is_disconnected() {
     let (connection, _incoming, _plugin) = connected();
     let limit = Duration::from_millis(50);
     let reason = CloseReason::Timeout { method: "Shutdown", limit };
@@ -193,7 +193,7 @@ async fn a_plugin_that_does_not_answer_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_does_not_read_is_dropped() {
+async fn a_plugin_that_does_not_read_is_disconnected() {
     let (connection, _incoming, _plugin) = connected();
     let long = nri::ConfigureRequest { config: "x".repeat(3 << 20), ..Default::default() };
     let limit = Duration::from_millis(50);

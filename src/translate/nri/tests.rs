@@ -276,7 +276,7 @@ fn what_several_plugins_set_is_there_whole() {
 }
 
 #[test]
-fn removals_and_replacements() {
+fn a_plugin_may_replace_what_it_removes_of_another() {
     let marked = |key: &str| format!("-{key}");
     let first = Adjust {
         annotations: [("a".to_owned(), "1".to_owned())].into(),
@@ -339,7 +339,7 @@ fn hooks_of_all_plugins_run() {
 }
 
 #[test]
-fn updates_of_other_containers() {
+fn updates_of_other_containers_are_merged_and_conflict_by_field() {
     let update = |id: &str, limit: i64, ignore_failure| nri::ContainerUpdate {
         container_id: id.to_owned(),
         linux: Some(nri::LinuxContainerUpdate { resources: Some(memory(limit)) }),
