@@ -4,8 +4,8 @@
 //!
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
 //! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
-//! `READS` change the amounts; `ONLY=crowd` measures nothing but reads and processor time beside
-//! many pods.
+//! `READS` change the amounts, `BURST` and `BURSTS` those of pods made at once. `ONLY=crowd` measures nothing
+//! but reads and processor time beside many pods, `ONLY=pods` nothing but lives and bursts.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,6 +17,7 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
+mod burst;
 mod commands;
 mod crowd;
 mod daemons;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
 async fn measure(world: &World) -> Outcome {
     let rounds = amount("ROUNDS", 20);
     println!("engine {}, {rounds} rounds, times in ms\n", world.engine);
-    if env::var("ONLY").is_ok_and(|part| part == "crowd") {
+    if only("crowd") {
         return crowd(world).await;
     }
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
@@ -96,10 +97,13 @@ async fn measure(world: &World) -> Outcome {
     table.wants_ratio("RunPodSandbox", RAW, 1.1);
     table.wants_ratio("pod up", RAW, 1.1);
 
-    commands::measure(&stage, &raw.engine).await?.print("commands in a container");
-    exits::measure(&stage, &raw.engine).await?;
-    crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
-    remote::measure(&stage, &raw.engine).await?.print("commands in a container");
+    burst::measure(&stage, &raw).await?;
+    if !only("pods") {
+        commands::measure(&stage, &raw.engine).await?.print("commands in a container");
+        exits::measure(&stage, &raw.engine).await?;
+        crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
+        remote::measure(&stage, &raw.engine).await?.print("commands in a container");
+    }
     stage.cri.clear().await?;
     stage.bridge.stop().await?;
     // The recorded pod's files are its own, though the other adopted and removed the pod. An engine has
@@ -110,6 +114,10 @@ async fn measure(world: &World) -> Outcome {
     let binary = fs::metadata(program())?.len();
     wanted::at_most("program, MB", megabytes(binary), 12.0);
     stage.leaves_nothing().await
+}
+
+fn only(part: &str) -> bool {
+    env::var("ONLY").is_ok_and(|wanted| wanted == part)
 }
 
 async fn crowd(world: &World) -> Outcome {

@@ -76,6 +76,40 @@ impl RawLife {
         }
     }
 
+    /// Starts a pod with such containers.
+    pub(crate) async fn up<const N: usize>(
+        &self,
+        pod: String,
+        names: [&str; N],
+    ) -> Outcome<RawPod> {
+        let engine = &self.engine;
+        let sandbox = engine.create(&pod, &self.recording.sandbox_of(&pod)).await?;
+        engine.start(&sandbox).await?;
+        let netns = format!("/proc/{}/ns/net", engine.pid(&sandbox).await?);
+        let result = self.plugins.add(&sandbox, &netns).await?;
+        let body = self.recording.container_of(&pod, &sandbox);
+        let mut containers = Vec::new();
+        for name in names {
+            let container = engine.create(&format!("{pod}-{name}"), &body).await?;
+            engine.start(&container).await?;
+            containers.push(container);
+        }
+        Ok(RawPod { sandbox, netns, result, containers })
+    }
+
+    /// Ends it with everything in it.
+    pub(crate) async fn down(&self, pod: &RawPod) -> Outcome {
+        for container in &pod.containers {
+            self.engine.stop(container, 0).await?;
+        }
+        self.plugins.del(&pod.sandbox, &pod.netns, &pod.result).await?;
+        self.engine.stop(&pod.sandbox, 10).await?;
+        for id in pod.containers.iter().chain([&pod.sandbox]) {
+            self.engine.remove(id).await?;
+        }
+        Ok(())
+    }
+
     /// Lives once.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
@@ -115,6 +149,15 @@ impl RawLife {
         table.since(RAW, "pod down", down);
         Ok(())
     }
+}
+
+/// A pod of raw calls that is up.
+#[derive(Debug)]
+pub(crate) struct RawPod {
+    sandbox: String,
+    netns: String,
+    result: serde_json::Value,
+    containers: Vec<String>,
 }
 
 /// The contestant without a bridge.
