@@ -5,7 +5,7 @@
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
 //! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
 //! `READS` change the amounts; `ONLY=crowd` measures nothing but reads and processor time beside
-//! many pods.
+//! many pods, `ONLY=nri` nothing but what NRI costs.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,6 +23,10 @@ mod daemons;
 mod exits;
 mod kubelet;
 mod lives;
+mod nri;
+#[path = "../it/support/nri_plugin.rs"]
+#[allow(dead_code, reason = "a measurement uses some of it")]
+mod nri_plugin;
 mod plugins;
 mod raw;
 mod recording;
@@ -63,8 +67,10 @@ fn main() -> ExitCode {
 async fn measure(world: &World) -> Outcome {
     let rounds = amount("ROUNDS", 20);
     println!("engine {}, {rounds} rounds, times in ms\n", world.engine);
-    if env::var("ONLY").is_ok_and(|part| part == "crowd") {
-        return crowd(world).await;
+    match env::var("ONLY").as_deref() {
+        Ok("crowd") => return crowd(world).await,
+        Ok("nri") => return nri::measure(world).await,
+        _ => {}
     }
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
     let mut recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
@@ -109,7 +115,8 @@ async fn measure(world: &World) -> Outcome {
     recorder.leaves_nothing().await?;
     let binary = fs::metadata(program())?.len();
     wanted::at_most("program, MB", megabytes(binary), 12.0);
-    stage.leaves_nothing().await
+    stage.leaves_nothing().await?;
+    nri::measure(world).await
 }
 
 async fn crowd(world: &World) -> Outcome {
