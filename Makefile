@@ -187,11 +187,11 @@ test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, Ap
 	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
 .PHONY: chaos
-chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, ENGINE=…)
+chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, NRI=1, ENGINE=…)
 	$(CARGO) test --test stories --no-run
 	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) $(if $(SEED),STORY_SEED=$(SEED)) \
 	  DOCKBRIDGE_WORLD_LOGS=$${DOCKBRIDGE_WORLD_LOGS:-target/chaos} \
-	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::
+	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::$(if $(NRI),tells_plugins,loses_nothing)
 
 .PHONY: test-power
 test-power: toolchain ## Power cuts in an emulated machine while pods come and go (ENGINE=…, CUTS=30, SEED=…)

@@ -75,6 +75,7 @@ impl Containers {
             let handler = pod.map_or("", |pod| pod.document.spec.handler.as_str());
             check(wanted, now.described()?, handler, document.is_adjustable)?;
         }
+        let is_asked = asked.is_some();
         let wanted = self.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
         if document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none() {
@@ -86,9 +87,11 @@ impl Containers {
         }
         // It is shown from here on.
         drop(creation);
-        let now = self.store.snapshot();
-        let latest = now.container(record.id.as_str()).unwrap_or(record);
-        self.nri.container_created(latest).await;
+        if is_asked {
+            let now = self.store.snapshot();
+            let latest = now.container(record.id.as_str()).unwrap_or(record);
+            self.nri.container_created(latest).await;
+        }
         Ok(())
     }
 

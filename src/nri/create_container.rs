@@ -34,12 +34,13 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<Option<Adjustment>, NriError> {
-        let Some(shared) = self.asked_about(creation) else { return Ok(None) };
-        let mut plugins = shared.plugins().await;
+        let Some((shared, mut plugins)) = self.asked_about(creation).await else {
+            return Ok(None);
+        };
         if plugins.lifecycles.containers.contains_key(record.id.as_str()) {
             return Ok(None);
         }
-        plugins.lifecycles.add_container(record, Stage::Alive);
+        plugins.lifecycles.add_container(record, Stage::Created);
         let agreed = shared.ask_to_create(&plugins, record).await;
         if agreed.is_err() {
             shared.remove_container(&mut plugins, record.id.as_str()).await;

@@ -58,7 +58,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     hidden: bool,
-    /// Whether plugins were asked; then one that connects is told of it as existing.
+    /// Whether plugins were asked, or there were none; then one that connects is told of it as existing.
     asked: bool,
 }
 
@@ -105,12 +105,19 @@ impl Creations {
         let asks = state.asks;
         if let Some(pending) = state.pending.get_mut(&creation.identity) {
             pending.hidden |= asks;
-            pending.asked = true;
+            pending.asked |= !asks;
         }
         asks
     }
 
-    /// It will be asked about again: [`Self::must_ask`] came before there was a plugin.
+    /// Plugins are asked about it now.
+    pub(super) fn set_asked(&self, creation: &Creation) {
+        if let Some(pending) = self.state().pending.get_mut(&creation.identity) {
+            pending.asked = true;
+        }
+    }
+
+    /// Whether plugins will be asked about it.
     pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
         self.state().pending.get(identity).is_some_and(|pending| !pending.asked)
     }

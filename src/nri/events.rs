@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use prost::Message;
+use tokio::sync::MutexGuard;
 use tracing::warn;
 
 use super::{
@@ -39,9 +40,8 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<SandboxRecord>,
     ) -> Result<(), NriError> {
-        let Some(shared) = self.asked_about(creation) else { return Ok(()) };
-        let mut plugins = shared.plugins().await;
-        plugins.lifecycles.add_pod(record, Stage::Alive);
+        let Some((shared, mut plugins)) = self.asked_about(creation).await else { return Ok(()) };
+        plugins.lifecycles.add_pod(record, Stage::Running);
         let subject = shared.pod_subject(&shared.store.snapshot(), record);
         let agreed = shared.propose(&plugins, Event::RunPodSandbox, &subject).await;
         if agreed.is_err() {
@@ -137,16 +137,17 @@ impl Nri {
     pub async fn container_started(&self, id: &str, runs: bool) {
         let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
-        let now = shared.store.snapshot();
-        if !plugins.lifecycles.set_stage(id, Stage::Alive) {
+        // One that is running for plugins was started before, and is told only once.
+        let (Some(Stage::Created | Stage::Starting), now) =
+            (plugins.lifecycles.stage_of(id), shared.store.snapshot())
+        else {
             return;
-        }
-        let Some(record) = now.container(id) else { return };
+        };
+        plugins.lifecycles.set_stage(id, Stage::Created);
         if runs {
-            let subject = shared.container_subject(&now, record);
-            shared.announce(&plugins, Event::PostStartContainer, &subject).await;
+            shared.post_start(&mut plugins, id).await;
         }
-        if record.process.has_ended() {
+        if now.container(id).is_some_and(|record| record.process.has_ended()) {
             shared.stop_container(&mut plugins, id).await;
         }
         shared.sweep(&mut plugins);
@@ -203,10 +204,13 @@ impl Nri {
         Ok(asked)
     }
 
-    /// A container has ended.
+    /// A container has ended. What is told of one that is being started is decided by how that goes.
     pub async fn stop_container(&self, id: &str) {
         let Some(shared) = self.connected().await else { return };
         let mut plugins = shared.plugins().await;
+        if plugins.lifecycles.stage_of(id) == Some(Stage::Starting) {
+            return;
+        }
         shared.stop_container(&mut plugins, id).await;
         shared.sweep(&mut plugins);
     }
@@ -229,10 +233,19 @@ impl Nri {
         }
     }
 
-    /// The plugins, if they have to be asked about what is being made.
-    pub(super) fn asked_about(&self, creation: Option<&Creation>) -> Option<&Arc<Shared>> {
+    /// The plugins, if they have to be asked about what is being made. They are while they are held: one
+    /// that connects before is asked as well, and one that connects after is told of it as existing.
+    pub(super) async fn asked_about(
+        &self,
+        creation: Option<&Creation>,
+    ) -> Option<(&Arc<Shared>, MutexGuard<'_, Plugins>)> {
         let (shared, creation) = (self.shared()?, creation?);
-        shared.creations.must_ask(creation).then_some(shared)
+        if !shared.creations.must_ask(creation) {
+            return None;
+        }
+        let plugins = shared.plugins().await;
+        shared.creations.set_asked(creation);
+        Some((shared, plugins))
     }
 }
 
@@ -301,6 +314,15 @@ impl Shared {
         let Some(known) = plugins.lifecycles.pods.remove(id) else { return };
         let subject = self.pod_subject(&self.store.snapshot(), &known.record);
         self.announce(plugins, Event::RemovePodSandbox, &subject).await;
+    }
+
+    /// A container runs.
+    pub(super) async fn post_start(&self, plugins: &mut Plugins, id: &str) {
+        let now = self.store.snapshot();
+        let Some(record) = now.container(id) else { return };
+        plugins.lifecycles.set_stage(id, Stage::Running);
+        let subject = self.container_subject(&now, record);
+        self.announce(plugins, Event::PostStartContainer, &subject).await;
     }
 
     pub(super) async fn stop_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {

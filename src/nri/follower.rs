@@ -1,4 +1,5 @@
-//! Ends and removals without a CRI call, e.g. by `docker rm`: seen in the store, told to plugins.
+//! Starts, ends and removals without a CRI call, e.g. by `docker rm`, or by one whose answer was lost: seen in
+//! the store, told to plugins.
 
 use std::sync::Arc;
 
@@ -22,18 +23,23 @@ impl Shared {
             last = now;
             if self.creations.are_asked() {
                 let mut plugins = self.plugins().await;
-                self.catch_up(&mut plugins).await;
+                let now = self.store.snapshot();
+                self.catch_up(&mut plugins, &now).await;
+                self.sweep(&mut plugins);
             }
         }
     }
 
-    /// Each end that has not been told.
-    async fn catch_up(self: &Arc<Self>, plugins: &mut Plugins) {
-        let now = self.store.snapshot();
+    /// Each start, end and removal that has not been told.
+    pub(super) async fn catch_up(self: &Arc<Self>, plugins: &mut Plugins, now: &Snapshot) {
         if plugins.connected.is_empty() || !now.is_synced() {
             return;
         }
-        for id in ended(plugins, &now) {
+        let (started, ended) = changed(plugins, now);
+        for id in started {
+            self.post_start(plugins, &id).await;
+        }
+        for id in ended {
             self.stop_container(plugins, &id).await;
         }
         let gone = |id: &&String| now.container(id).is_none();
@@ -50,18 +56,20 @@ impl Shared {
             }
             self.remove_pod(plugins, &id).await;
         }
-        self.sweep(plugins);
     }
 }
 
-/// Containers that have ended, and keep the latest record of the others.
-fn ended(plugins: &mut Plugins, now: &Snapshot) -> Vec<String> {
-    let mut found = Vec::new();
+/// Containers that were started and those that have ended; keeps the latest record of all.
+fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) {
+    let (mut started, mut ended) = (Vec::new(), Vec::new());
     for (id, known) in &mut plugins.lifecycles.containers {
         let Some(record) = now.container(id) else { continue };
         known.record = Arc::clone(record);
-        if known.stage == Stage::Alive && record.process.has_ended() {
-            found.push(id.clone());
+        let process = &record.process;
+        match known.stage {
+            Stage::Created | Stage::Stopped if process.is_running() => started.push(id.clone()),
+            Stage::Created | Stage::Running if process.has_ended() => ended.push(id.clone()),
+            _ => {}
         }
     }
     for (id, known) in &mut plugins.lifecycles.pods {
@@ -69,5 +77,5 @@ fn ended(plugins: &mut Plugins, now: &Snapshot) -> Vec<String> {
             known.record = Arc::clone(record);
         }
     }
-    found
+    (started, ended)
 }

@@ -22,10 +22,12 @@ pub(super) struct Lifecycle<R> {
 /// The last event that plugins were told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It was made, perhaps started.
-    Alive,
+    /// It was made.
+    Created,
     /// It is being started: its end is told when its start was.
     Starting,
+    /// It was started, as every pod was that is ready.
+    Running,
     /// It has stopped.
     Stopped,
 }
@@ -53,10 +55,16 @@ impl Lifecycles {
         stop(&mut self.containers, id)
     }
 
-    /// Changes the stage of a container that is being started; returns whether it is known as such.
-    pub(super) fn set_stage(&mut self, id: &str, stage: Stage) -> bool {
-        let known = self.containers.get_mut(id).filter(|known| known.stage != Stage::Stopped);
-        known.map(|known| known.stage = stage).is_some()
+    /// The last event of a container.
+    pub(super) fn stage_of(&self, container: &str) -> Option<Stage> {
+        self.containers.get(container).map(|known| known.stage)
+    }
+
+    /// Notes the last event of a container that is known.
+    pub(super) fn set_stage(&mut self, container: &str, stage: Stage) {
+        if let Some(known) = self.containers.get_mut(container) {
+            known.stage = stage;
+        }
     }
 
     /// The containers of a pod.

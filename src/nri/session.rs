@@ -12,14 +12,14 @@ use super::{
     container_updates::RequestedUpdates,
     creation::Identity,
     launcher::InstalledPlugin,
-    lifecycle::{Lifecycles, Stage},
+    lifecycle::Stage,
     mux::ProtocolError,
     plugin::{ALL_EVENTS, Answer, Plugin, check_name, label, sort},
-    service::Shared,
+    service::{Plugins, Shared},
     ttrpc::{FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN},
 };
 use crate::{
-    model::record::SandboxState,
+    model::record::{Process, SandboxState},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::render,
     wire::nri,
@@ -128,7 +128,7 @@ impl Shared {
         let mut plugins = self.plugins().await;
         // Before the store is read: what is made from now on is asked about.
         self.creations.set_asking(true);
-        let updates = self.synchronise(plugin, &mut plugins.lifecycles).await;
+        let updates = self.synchronise(plugin, &mut plugins).await;
         if updates.is_ok() {
             plugins.connected.push(Arc::clone(plugin));
             sort(&mut plugins.connected);
@@ -144,13 +144,15 @@ impl Shared {
     }
 
     async fn synchronise(
-        &self,
+        self: &Arc<Self>,
         plugin: &Plugin,
-        lifecycles: &mut Lifecycles,
+        plugins: &mut Plugins,
     ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
         let synced = self.store.synced(SYNC_TIMEOUT).await;
         let now = synced.map_err(|_| CloseReason::NotReady)?;
-        let (pods, containers) = self.existing(&now, lifecycles);
+        // Others are told first of what it is not told of any more.
+        self.catch_up(plugins, &now).await;
+        let (pods, containers) = self.existing(&now, plugins);
         let limit = self.settings.registration_timeout.max(self.settings.request_timeout);
         let mut portions = portions(pods, containers).into_iter().peekable();
         while let Some(mut portion) = portions.next() {
@@ -169,33 +171,38 @@ impl Shared {
         Ok(Vec::new())
     }
 
-    /// What there is and plugins were asked about, or will not be.
+    /// What there is. Where others are connected, it is what they know: what they were not told of, as
+    /// they refused it or will be asked about it, is not for the new one either.
     fn existing(
         &self,
         now: &Snapshot,
-        lifecycles: &mut Lifecycles,
+        Plugins { connected, lifecycles }: &mut Plugins,
     ) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
-        let mut found = (Vec::new(), Vec::new());
+        let (is_first, mut found) = (connected.is_empty(), (Vec::new(), Vec::new()));
         for record in now.sandboxes().iter().rev() {
-            if self.is_unasked(&Identity::pod(record)) {
-                continue;
-            }
-            found.0.push(render::nri::pod(&self.pod_view(now, record)));
-            if !lifecycles.pods.contains_key(record.id.as_str()) {
+            if is_first && !self.is_unasked(&Identity::pod(record)) {
                 let is_ready = record.state() == SandboxState::Ready;
-                lifecycles.add_pod(record, if is_ready { Stage::Alive } else { Stage::Stopped });
+                lifecycles.add_pod(record, if is_ready { Stage::Running } else { Stage::Stopped });
+            }
+            if lifecycles.pods.contains_key(record.id.as_str()) {
+                found.0.push(render::nri::pod(&self.pod_view(now, record)));
             }
         }
         for record in now.containers().iter().rev() {
-            if self.is_unasked(&Identity::container(record)) {
-                continue;
+            if is_first && !self.is_unasked(&Identity::container(record)) {
+                lifecycles.add_container(record, stage(&record.process));
             }
-            found.1.push(render::nri::container(&self.container_view(now, record)));
-            if !lifecycles.containers.contains_key(record.id.as_str()) {
-                let has_ended = record.process.has_ended();
-                lifecycles
-                    .add_container(record, if has_ended { Stage::Stopped } else { Stage::Alive });
+            let Some(stage) = lifecycles.stage_of(record.id.as_str()) else { continue };
+            let mut shown = render::nri::container(&self.container_view(now, record));
+            match stage {
+                Stage::Stopped => shown.set_state(nri::ContainerState::ContainerStopped),
+                // Its end is told after its start.
+                Stage::Starting if record.process.has_ended() => {
+                    shown.set_state(nri::ContainerState::ContainerCreated);
+                }
+                _ => {}
             }
+            found.1.push(shown);
         }
         found
     }
@@ -286,6 +293,14 @@ async fn registration(
         }
         connection.answer(stream, Ok(Vec::new())).await;
         return Ok((asked.plugin_idx, asked.plugin_name));
+    }
+}
+
+fn stage(process: &Process) -> Stage {
+    match process {
+        process if process.has_ended() => Stage::Stopped,
+        process if process.is_running() => Stage::Running,
+        _ => Stage::Created,
     }
 }
 

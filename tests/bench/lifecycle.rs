@@ -4,8 +4,9 @@
 //!
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
 //! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
-//! `READS` change the amounts, `BURST` and `BURSTS` those of pods made at once. `ONLY=crowd` measures nothing
-//! but reads and processor time beside many pods, `ONLY=pods` nothing but lives and bursts.
+//! `READS` change the amounts, `BURST` and `BURSTS` those of pods made at once. Measures only one part with
+//! `ONLY=crowd` (reads and processor time beside many pods), `ONLY=pods` (lives and bursts) or `ONLY=nri` (what
+//! NRI costs).
 
 #![allow(
     clippy::unwrap_used,
@@ -24,6 +25,10 @@ mod daemons;
 mod exits;
 mod kubelet;
 mod lives;
+mod nri;
+#[path = "../it/support/nri_plugin.rs"]
+#[allow(dead_code, reason = "a measurement uses some of it")]
+mod nri_plugin;
 mod plugins;
 mod raw;
 mod recording;
@@ -64,8 +69,10 @@ fn main() -> ExitCode {
 async fn measure(world: &World) -> Outcome {
     let rounds = amount("ROUNDS", 20);
     println!("engine {}, {rounds} rounds, times in ms\n", world.engine);
-    if only("crowd") {
-        return crowd(world).await;
+    match env::var("ONLY").as_deref() {
+        Ok("crowd") => return crowd(world).await,
+        Ok("nri") => return nri::measure(world).await,
+        _ => {}
     }
     let proxy = Proxy::start(&world.root.join("tmp/recorded.sock"), &world.docker)?;
     let mut recorder = Stage::behind(world, "recorder", proxy.socket()).await?;
@@ -98,7 +105,8 @@ async fn measure(world: &World) -> Outcome {
     table.wants_ratio("pod up", RAW, 1.1);
 
     burst::measure(&stage, &raw).await?;
-    if !only("pods") {
+    let only_pods = env::var("ONLY").is_ok_and(|part| part == "pods");
+    if !only_pods {
         commands::measure(&stage, &raw.engine).await?.print("commands in a container");
         exits::measure(&stage, &raw.engine).await?;
         crowd::measure(&stage, &raw.engine, peer.as_ref()).await?;
@@ -113,11 +121,8 @@ async fn measure(world: &World) -> Outcome {
     recorder.leaves_nothing().await?;
     let binary = fs::metadata(program())?.len();
     wanted::at_most("program, MB", megabytes(binary), 12.0);
-    stage.leaves_nothing().await
-}
-
-fn only(part: &str) -> bool {
-    env::var("ONLY").is_ok_and(|wanted| wanted == part)
+    stage.leaves_nothing().await?;
+    if only_pods { Ok(()) } else { nri::measure(world).await }
 }
 
 async fn crowd(world: &World) -> Outcome {

@@ -76,6 +76,17 @@ impl Table {
         }
     }
 
+    /// Says whether each call's median of one is at most that many milliseconds more than another's.
+    pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
+        // Sums of several calls begin in small letters.
+        for row in self.rows.iter().filter(|row| row.step.starts_with(char::is_uppercase)) {
+            if let Some((more, less)) = row.quantile(who, 50).zip(row.quantile(other, 50)) {
+                let what = format!("{}, {who} − {other}, ms", row.step);
+                wanted::at_most(&what, more - less, most);
+            }
+        }
+    }
+
     fn samples(&mut self, contestant: &'static str, step: &'static str) -> &mut Vec<f64> {
         let place = self.rows.iter().position(|row| row.step == step).unwrap_or_else(|| {
             self.rows.push(Row { step, times: Vec::new() });

@@ -246,6 +246,7 @@ const STORIES: &[(&str, Story)] = stories![
     machine::labels_with_selinux,
     service::kept_by_systemd,
     // The last: an engine that is killed leaves groups that others would be blamed for.
+    chaos::tells_plugins,
     chaos::loses_nothing,
 ];
 
@@ -255,6 +256,11 @@ fn main() -> ExitCode {
     if asked.list {
         chosen.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
+    }
+    if let Some(notes) = asked.plugin {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let ended = runtime.block_on(chaos::nri::be_started(notes.as_ref()));
+        return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let Some(world) = World::find() else {
         skips::skip(skips::Lack::World);
@@ -322,6 +328,7 @@ fn tell(world: &World, name: &str, story: Story) -> Outcome {
 }
 
 /// What the command line asks for, in the usual harness's words.
+#[derive(Default)]
 struct Asked {
     list: bool,
     exact: bool,
@@ -329,17 +336,19 @@ struct Asked {
     skip: Vec<String>,
     /// `live` or `rest`.
     power: Option<String>,
+    /// Where an NRI plugin makes its notes.
+    plugin: Option<String>,
 }
 
 impl Asked {
     fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Self {
-        let mut asked =
-            Self { list: false, exact: false, names: Vec::new(), skip: Vec::new(), power: None };
+        let mut asked = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--list" => asked.list = true,
                 "--exact" => asked.exact = true,
                 "--power" => asked.power = arguments.next(),
+                chaos::nri::PLUGIN => asked.plugin = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),
                 "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),
                 // Everything else the usual harness knows changes nothing here.

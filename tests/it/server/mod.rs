@@ -22,6 +22,7 @@ mod logs;
 mod networks;
 mod old_clients;
 mod outages;
+mod plugin_order;
 mod plugins;
 mod pods;
 mod random;

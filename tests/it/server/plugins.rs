@@ -23,12 +23,12 @@ use crate::support::{
 };
 
 /// A server with plugins.
-async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
+pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
     start_within(docker, required, Duration::from_millis(500)).await
 }
 
 /// Likewise; they have so long to answer.
-async fn start_within(
+pub(super) async fn start_within(
     docker: &FakeDockerd,
     required: &[&str],
     request_timeout: Duration,

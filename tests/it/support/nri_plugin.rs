@@ -42,6 +42,12 @@ pub(crate) enum Reply {
     Held(Arc<Notify>),
     /// Nothing at all.
     Silence,
+    /// What is no message of any protocol.
+    #[allow(dead_code, reason = "each program of tests has other plugins")]
+    Garbage,
+    /// The end of the connection.
+    #[allow(dead_code, reason = "each program of tests has other plugins")]
+    Leave,
 }
 
 /// A plugin that is connected and synchronised.
@@ -57,17 +63,26 @@ impl Plugin {
     pub(crate) async fn connect(
         socket: &Path,
         (index, name): (&str, &str),
-        reply: impl Fn(&Told) -> Reply + Send + 'static,
+        reply: impl FnMut(&Told) -> Reply + Send + 'static,
     ) -> Self {
         let mut stream = UnixStream::connect(socket).await;
         while stream.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             stream = UnixStream::connect(socket).await;
         }
+        Self::over(stream.unwrap(), (index, name), reply).await
+    }
+
+    /// Likewise, over a connection that there is.
+    pub(crate) async fn over(
+        stream: UnixStream,
+        (index, name): (&str, &str),
+        reply: impl FnMut(&Told) -> Reply + Send + 'static,
+    ) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (calls, asked) = mpsc::channel(16);
         let (answered, answers) = mpsc::channel(16);
-        let serving = serve(stream.unwrap(), Arc::clone(&told), reply, asked, answered);
+        let serving = serve(stream, Arc::clone(&told), reply, asked, answered);
         let ended = tokio::spawn(serving);
         let mut plugin = Self { told, calls, answers, ended };
         let who = nri::RegisterPluginRequest {
@@ -98,7 +113,7 @@ impl Plugin {
     pub(crate) async fn synchronised(
         socket: &Path,
         name: (&str, &str),
-        reply: impl Fn(&Told) -> Reply + Send + 'static,
+        reply: impl FnMut(&Told) -> Reply + Send + 'static,
     ) -> Self {
         let plugin = Self::connect(socket, name, reply).await;
         plugin.until("Synchronize").await;
@@ -107,7 +122,8 @@ impl Plugin {
 
     /// Calls the runtime.
     pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
-        self.calls.send((method, message.encode_to_vec())).await.unwrap();
+        // It may have been disconnected.
+        let _ = self.calls.send((method, message.encode_to_vec())).await;
         self.answers.recv().await.unwrap_or_default()
     }
 
@@ -146,7 +162,7 @@ pub(crate) fn adjusts(
 async fn serve(
     mut stream: UnixStream,
     told: Arc<Mutex<Vec<Told>>>,
-    reply: impl Fn(&Told) -> Reply,
+    mut reply: impl FnMut(&Told) -> Reply,
     mut asked: mpsc::Receiver<(&'static str, Vec<u8>)>,
     answered: mpsc::Sender<Vec<u8>>,
 ) {
@@ -167,7 +183,9 @@ async fn serve(
         let channel = u32::from_be_bytes(head);
         let Ok(length) = stream.read_u32().await else { return };
         let mut frame = vec![0; usize::try_from(length).unwrap()];
-        stream.read_exact(&mut frame).await.unwrap();
+        if stream.read_exact(&mut frame).await.is_err() {
+            return;
+        }
         if channel == 2 {
             let response = Response::decode(&frame[10..]).unwrap();
             answered.send(response.payload).await.unwrap();
@@ -195,6 +213,11 @@ async fn serve(
                 Response { status: None, payload: Vec::new() }
             }
             Reply::Silence => continue,
+            Reply::Garbage => {
+                let _ = stream.write_all(&[b'?'; 64]).await;
+                continue;
+            }
+            Reply::Leave => return,
         };
         send(&mut stream, 1, id, 2, &response.encode_to_vec()).await;
     }

@@ -2,11 +2,13 @@
 //! engine that is frozen, killed and restarted, inspects that are held, plugins that are killed, a
 //! full disk. What callers were told holds all the time, and nothing is left at the end.
 
+pub(crate) mod nri;
 pub(crate) mod size;
 
 mod active_faults;
 mod caller;
 mod fault;
+mod nri_order;
 mod recorded;
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     caller::{Caller, Pod},
     fault::{Disturber, Event},
+    nri::Plugins,
     recorded::Recorded,
     size::Size,
 };
@@ -40,15 +43,33 @@ use crate::support::{
 
 /// Whatever was told ready stays ready, whatever was removed stays removed, and all can go.
 pub(crate) async fn loses_nothing(world: World) -> Outcome {
-    let (size, mut random) = (Size::stated(), seeded());
+    survive(world, Size::stated(), false).await
+}
+
+/// Likewise, while NRI plugins are told of it in order, whatever becomes of them.
+pub(crate) async fn tells_plugins(world: World) -> Outcome {
+    survive(world, Size::with_plugins(), true).await
+}
+
+async fn survive(world: World, size: Size, with_plugins: bool) -> Outcome {
+    let mut random = seeded();
     println!("  {size:?}");
-    let state = world.root.join("tmp/chaos/state");
+    let root = world.root.join("tmp/chaos");
+    let state = root.join("state");
     fs::create_dir_all(&state)?;
     mount(&["-t", "tmpfs", "-o", STATE_DISK, "chaos"], &state).await?;
     let proxy = SlowProxy::start(&world.root.join("tmp/chaos.sock"), &world.docker)?;
-    let mut stage = Stage::behind(&world, "chaos", proxy.socket()).await?;
+    let mut chaos = Chaos::new(size);
+    let mut stage = if with_plugins {
+        let notes = Plugins::install(&root)?;
+        let (stage, socket) = Stage::with_plugins_behind(&world, "chaos", proxy.socket()).await?;
+        chaos.plugins = Some(Plugins::start(&socket, &notes, &chaos.told, &mut random));
+        stage
+    } else {
+        Stage::behind(&world, "chaos", proxy.socket()).await?
+    };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
-    let outcome = Chaos::new(size).run(&mut stage, &proxy, &mut random).await;
+    let outcome = chaos.run(&mut stage, &proxy, &mut random).await;
     stage.engine.control(&["restart"]).await?;
     outcome?;
     let (state, log) = (stage.folders.state.clone(), stage.bridge.log().to_owned());
@@ -62,6 +83,7 @@ pub(crate) async fn loses_nothing(world: World) -> Outcome {
 struct Chaos {
     size: Size,
     told: Arc<Recorded>,
+    plugins: Option<Plugins>,
     /// Cancelled when callers are to come to an end.
     enough: CancellationToken,
     /// What was done when, for whoever reads of a failure.
@@ -72,7 +94,8 @@ struct Chaos {
 impl Chaos {
     fn new(size: Size) -> Self {
         let (told, enough) = (Arc::default(), CancellationToken::new());
-        Self { size, told, enough, diary: String::new(), begun: Instant::now() }
+        let (plugins, diary) = (None, String::new());
+        Self { size, told, plugins, enough, diary, begun: Instant::now() }
     }
 
     async fn run(mut self, stage: &mut Stage, proxy: &SlowProxy, random: &mut StdRng) -> Outcome {
@@ -94,11 +117,18 @@ impl Chaos {
         println!("  {}; {} pods at the end", self.told.summary(), pods.len());
         let ended = async {
             done?;
+            if let Some(plugins) = &self.plugins {
+                plugins.agree(&stage.cri).await?;
+            }
             // Before containers are stopped: they take their commands along.
             self.die_with_commands(stage, &pods).await?;
             Self::no_command_is_left(stage).await?;
             self.works(stage, &pods).await?;
-            self.all_can_go(stage).await
+            self.all_can_go(stage).await?;
+            match &self.plugins {
+                Some(plugins) => plugins.know_nothing().await,
+                None => Ok(()),
+            }
         };
         let mut faults = self.told.broken();
         faults.extend(ended.await.err().map(|Failure(why)| why));
@@ -209,14 +239,17 @@ impl Chaos {
 
 /// Processes of commands that should have been ended.
 fn outlasting() -> Vec<String> {
+    processes_with(caller::DAY).into_iter().map(|pid| format!("process {pid}")).collect()
+}
+
+/// Processes with an argument.
+fn processes_with(argument: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let lines = entries.flatten().filter_map(|entry| {
-        let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-        let sleeps = words.contains(&caller::DAY.as_bytes());
-        sleeps.then(|| format!("process {}", entry.file_name().to_string_lossy()))
+    let found = entries.flatten().filter(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
     });
-    lines.collect()
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Only the name that was pulled: other stories need the image.

@@ -18,10 +18,19 @@ pub(crate) struct Size {
 impl Size {
     /// As the environment says, else a small one.
     pub(crate) fn stated() -> Self {
+        Self::or(10, 4)
+    }
+
+    /// Likewise, and smaller.
+    pub(crate) fn with_plugins() -> Self {
+        Self::or(3, 0)
+    }
+
+    fn or(kills: u32, faults: u32) -> Self {
         Self {
             callers: stated("DOCKBRIDGE_CHAOS_CALLERS").unwrap_or(4),
-            kills: stated("DOCKBRIDGE_CHAOS_KILLS").unwrap_or(10),
-            faults: stated("DOCKBRIDGE_CHAOS_FAULTS").unwrap_or(4),
+            kills: stated("DOCKBRIDGE_CHAOS_KILLS").unwrap_or(kills),
+            faults: stated("DOCKBRIDGE_CHAOS_FAULTS").unwrap_or(faults),
         }
     }
 

@@ -54,16 +54,26 @@ impl Stage {
     }
 
     /// A dockbridge that connects pods by CNI and serves NRI plugins, and their socket.
-    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
+        Self::with_plugins_behind(world, story, &world.docker).await
+    }
+
+    /// Likewise, and it reaches the engine through another socket. Plugins in `plugins` are started.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn with_plugins_behind(
+        world: &World,
+        story: &str,
+        docker: &Path,
+    ) -> Outcome<(Self, PathBuf)> {
         let root = world.root.join("tmp").join(story);
         let socket = root.join("run/nri/nri.sock");
-        let (at, none) = (socket.display().to_string(), root.join("none").display().to_string());
+        let (at, to_start) = (socket.display().to_string(), root.join("plugins"));
+        let to_start = to_start.display().to_string();
         let flags = [
-            ["--nri", "on", "--nri-socket", &at, "--nri-plugin-dir", &none],
-            ["--nri-config-dir", &none, "--nri-request-timeout", "1s", "--log-level", "debug"],
+            ["--nri", "on", "--nri-socket", &at, "--nri-request-timeout", "1s"],
+            ["--nri-plugin-dir", &to_start, "--nri-config-dir", &to_start, "--log-level", "debug"],
         ];
-        let stage = Self::set(world, story, ("cni", &world.docker), &flags.concat()).await?;
+        let stage = Self::set(world, story, ("cni", docker), &flags.concat()).await?;
         Ok((stage, socket))
     }
 

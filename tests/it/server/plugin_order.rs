@@ -1,0 +1,165 @@
+//! NRI events that do not come one after the other by themselves: plugins that connect in the middle, calls that
+//! are repeated, answers of the engine that are lost.
+
+use std::{sync::Arc, time::Duration};
+
+use dockbridge::wire::nri;
+use prost::Message;
+use tokio::sync::Notify;
+
+use super::plugins::{start, start_within};
+use crate::support::{
+    bridge::{LONG, container, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::eventually,
+    },
+    nri_plugin::{Plugin, Reply, Told},
+};
+
+/// While one plugin is asked, another one connects, and a container and a pod come and go.
+#[tokio::test]
+async fn a_plugin_that_connects_is_told_what_the_others_know() {
+    let docker = docker().await;
+    let (bridge, socket) = start_within(&docker, &[], LONG).await;
+    let permitted = Arc::new(Notify::new());
+    let held = Arc::clone(&permitted);
+    let reply = move |told: &Told| match told.method.as_str() {
+        "StartContainer" => Reply::Held(Arc::clone(&held)),
+        _ => Reply::Yes(Vec::new()),
+    };
+    let first = Plugin::synchronised(&socket, ("10", "first"), reply).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let lost = bridge.create(&id, &container("lost"), &pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+
+    let (started, (second, late)) = tokio::join!(bridge.start_container(&main), async {
+        first.until("StartContainer").await;
+        let agrees = |_: &Told| Reply::Yes(Vec::new());
+        let second = Plugin::connect(&socket, ("20", "second"), agrees).await;
+        second.until("Configure").await;
+        let late = pod("late");
+        let (late, ()) = tokio::join!(bridge.run(&late), async {
+            // The pod is about to be asked about, and a container is gone.
+            eventually(|| docker.count("POST /containers/*/start") == 2).await;
+            docker.world(|world| world.remove(&lost));
+            while bridge.containers().await.unwrap().len() > 1 {
+                tokio::task::yield_now().await;
+            }
+            permitted.notify_one();
+        });
+        (second, late.unwrap())
+    });
+    started.unwrap();
+    first.until("RemoveContainer").await;
+    bridge.remove_pod(&late).await.unwrap();
+    let told = second.told.lock().unwrap().clone();
+    let known = nri::SynchronizeRequest::decode(told[1].payload.as_slice()).unwrap();
+    let known = |id: &String| known.containers.iter().any(|one| one.id == *id);
+    assert!(known(&main) && !known(&lost));
+    let of = |id: &String| -> Vec<&str> {
+        told.iter().filter(|told| told.id == *id).map(|told| told.method.as_str()).collect()
+    };
+    assert_eq!(of(&lost), [""; 0]);
+    assert_eq!(of(&main), ["PostStartContainer"]);
+    assert_eq!(of(&late), ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn what_a_plugin_refused_is_not_told_to_the_next() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    // Its image was looked into before: that makes a container and removes it.
+    bridge.create(&id, &container("other"), &pod("p")).await.unwrap();
+    let guard = Plugin::guard(&socket, "CreateContainer").await;
+    docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "busy".to_owned())));
+    bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
+    let logger = Plugin::logger(&socket).await;
+    let told = logger.told.lock().unwrap()[1].payload.clone();
+    let known = nri::SynchronizeRequest::decode(told.as_slice()).unwrap();
+    assert_eq!(known.containers.len(), 1);
+    docker.clear_faults();
+    bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    logger.until("PostCreateContainer").await;
+    bridge.clear(&docker).await;
+    assert_eq!(guard.methods().iter().filter(|told| *told == "RemoveContainer").count(), 3);
+}
+
+#[tokio::test]
+async fn a_repeated_call_is_told_once() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let mut main = String::new();
+    for _ in 0..2 {
+        main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    }
+    for _ in 0..2 {
+        bridge.start_container(&main).await.unwrap();
+    }
+    for method in ["CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer"]
+    {
+        let count = plugin.methods().iter().filter(|told| *told == method).count();
+        assert_eq!(count, 1, "{method}");
+    }
+    bridge.clear(&docker).await;
+}
+
+/// The engine failed, and started the container nevertheless.
+#[tokio::test]
+async fn a_start_that_comes_true_later_is_told() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let failed = Fault::Status(500, "too slow".to_owned());
+    docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
+    bridge.start_container(&main).await.unwrap_err();
+    docker.world(|world| world.start(&main));
+    plugin.until("PostStartContainer").await;
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_start_that_failed_may_be_repeated() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    plugin.forget();
+    let failed = Fault::Status(500, "no such program".to_owned());
+    docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
+    bridge.start_container(&main).await.unwrap_err();
+    // Its end may have been told meanwhile.
+    bridge.stop_container(&main, 0).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    bridge.stop_container(&main, 0).await.unwrap();
+    let started = ["StartContainer", "PostStartContainer", "StopContainer"];
+    assert_eq!(plugin.methods(), [&["StartContainer", "StopContainer"], &started[..]].concat());
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    plugin.forget();
+    let late = Fault::Late(Duration::from_millis(300));
+    docker.inject(Rule::new("POST /containers/*/start", late).times(1));
+    let (started, stopped) = tokio::join!(bridge.start_container(&main), async {
+        eventually(|| docker.count("POST /containers/*/start") == 2).await;
+        bridge.stop_container(&main, 0).await
+    });
+    started.unwrap();
+    stopped.unwrap();
+    assert_eq!(plugin.methods(), ["StartContainer", "PostStartContainer"]);
+    bridge.clear(&docker).await;
+}

@@ -1,0 +1,242 @@
+//! What one NRI plugin knows of pods and containers, and whether what it is told next may come next. Pure:
+//! `tests/nri_order.rs` shows what is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dockbridge::wire::nri;
+use prost::Message as _;
+
+/// What a plugin was told over one connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knowledge {
+    /// An engine that dies while it starts a container has forgotten that when it is back: what runs for
+    /// plugins, and may run indeed, is only created for the engine, and may be started again.
+    pub(crate) may_be_forgotten: bool,
+    is_synchronised: bool,
+    pods: BTreeMap<String, PodStage>,
+    containers: BTreeMap<String, Container>,
+    removed: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PodStage {
+    /// Synchronize does not say whether a pod has stopped.
+    Listed,
+    Ran,
+    Stopped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Container {
+    pod: String,
+    stage: Stage,
+    /// Calls that were under way at Synchronize are finished: Post events come without the event before.
+    was_listed: bool,
+    post_created: bool,
+}
+
+/// What a plugin knows of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is made.
+    Created,
+    /// It is being started; or its state was listed as unknown.
+    Starting,
+    /// It was started.
+    Running,
+    /// It has ended.
+    Stopped,
+}
+
+impl Knowledge {
+    /// What lists say: ids of pods; ids of containers with their pods.
+    pub(crate) fn listed(
+        pods: impl IntoIterator<Item = String>,
+        containers: impl IntoIterator<Item = (String, String, Stage)>,
+    ) -> Self {
+        let mut listed = Self { is_synchronised: true, ..Self::default() };
+        listed.list(pods, containers);
+        listed
+    }
+
+    fn list(
+        &mut self,
+        pods: impl IntoIterator<Item = String>,
+        containers: impl IntoIterator<Item = (String, String, Stage)>,
+    ) {
+        self.pods.extend(pods.into_iter().map(|id| (id, PodStage::Listed)));
+        self.containers.extend(containers.into_iter().map(|(id, pod, stage)| {
+            (id, Container { pod, stage, was_listed: true, post_created: false })
+        }));
+    }
+
+    /// Whether Synchronize is complete.
+    pub(crate) const fn is_synchronised(&self) -> bool {
+        self.is_synchronised
+    }
+
+    /// Whether there is no pod and no container.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.containers.is_empty()
+    }
+
+    /// Takes the next call of the runtime.
+    ///
+    /// # Errors
+    /// Why it must not come now.
+    pub(crate) fn take(&mut self, method: &str, payload: &[u8]) -> Result<(), String> {
+        let failed = |error: prost::DecodeError| format!("{method}: {error}");
+        match method {
+            "Configure" if self.is_synchronised => Err("Configure after Synchronize".to_owned()),
+            "Configure" | "Shutdown" => Ok(()),
+            "Synchronize" => {
+                self.synchronise(nri::SynchronizeRequest::decode(payload).map_err(failed)?)
+            }
+            _ => {
+                // All others begin with the pod and the container, if any.
+                let about = nri::StartContainerRequest::decode(payload).map_err(failed)?;
+                let (pod, container) = (about.pod.unwrap_or_default(), about.container);
+                match container {
+                    Some(container) => {
+                        self.of_container(method, &container.id, &container.pod_sandbox_id)
+                    }
+                    None => self.of_pod(method, &pod.id),
+                }
+            }
+        }
+    }
+
+    fn synchronise(&mut self, told: nri::SynchronizeRequest) -> Result<(), String> {
+        if self.is_synchronised {
+            return Err("Synchronize twice".to_owned());
+        }
+        self.is_synchronised = !told.more;
+        let containers = told.containers.into_iter().map(|one| {
+            let stage = match one.state() {
+                nri::ContainerState::ContainerCreated => Stage::Created,
+                nri::ContainerState::ContainerUnknown => Stage::Starting,
+                nri::ContainerState::ContainerStopped => Stage::Stopped,
+                _ => Stage::Running,
+            };
+            (one.id, one.pod_sandbox_id, stage)
+        });
+        self.list(told.pods.into_iter().map(|pod| pod.id), containers);
+        let strays = self.containers.iter().find(|(_, one)| !self.pods.contains_key(&one.pod));
+        match strays {
+            Some((id, one)) if self.is_synchronised => {
+                Err(format!("Synchronize lists {id}, but not its pod {}", one.pod))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An event of a pod.
+    ///
+    /// # Errors
+    /// Why it must not come now.
+    pub(crate) fn of_pod(&mut self, method: &str, id: &str) -> Result<(), String> {
+        let known = self.pods.get(id).copied();
+        let of_pod: Vec<&Container> =
+            self.containers.values().filter(|one| one.pod == id).collect();
+        let next = match (method, known) {
+            _ if !self.is_synchronised => None,
+            ("RunPodSandbox", None) if !self.removed.contains(id) => Some(PodStage::Ran),
+            ("UpdatePodSandbox" | "PostUpdatePodSandbox", Some(stage)) => Some(stage),
+            ("StopPodSandbox", Some(PodStage::Listed | PodStage::Ran))
+                if of_pod.iter().all(|one| one.stage == Stage::Stopped) =>
+            {
+                Some(PodStage::Stopped)
+            }
+            ("RemovePodSandbox", Some(PodStage::Listed | PodStage::Stopped))
+                if of_pod.is_empty() =>
+            {
+                self.pods.remove(id);
+                self.removed.insert(id.to_owned());
+                return Ok(());
+            }
+            _ => None,
+        };
+        let Some(next) = next else {
+            return Err(format!("{method} of pod {id}, known as {known:?} with {of_pod:?}"));
+        };
+        self.pods.insert(id.to_owned(), next);
+        Ok(())
+    }
+
+    /// An event of a container.
+    ///
+    /// # Errors
+    /// Why it must not come now.
+    pub(crate) fn of_container(&mut self, method: &str, id: &str, pod: &str) -> Result<(), String> {
+        let stage_of_pod = self.pods.get(pod).copied();
+        let known = self.containers.get(id).cloned();
+        let was_listed = known.as_ref().is_some_and(|one| one.was_listed);
+        let post_created = known.as_ref().is_some_and(|one| one.post_created);
+        let stage = known.as_ref().map(|one| one.stage);
+        let mut next = Container { pod: pod.to_owned(), ..known.clone().unwrap_or(CONTAINER) };
+        let is_legal = match (method, stage) {
+            _ if !self.is_synchronised || known.as_ref().is_some_and(|one| one.pod != pod) => false,
+            ("CreateContainer", None) => {
+                matches!(stage_of_pod, Some(PodStage::Listed | PodStage::Ran))
+                    && !self.removed.contains(id)
+            }
+            ("ValidateContainerAdjustment" | "PostCreateContainer", Some(Stage::Created)) => {
+                next.post_created = method == "PostCreateContainer";
+                !post_created
+            }
+            // A start that failed may be repeated, also when its end was told.
+            ("StartContainer", Some(Stage::Created | Stage::Starting | Stage::Stopped)) => {
+                next.stage = Stage::Starting;
+                true
+            }
+            ("StartContainer", Some(Stage::Running)) => self.may_be_forgotten,
+            ("PostStartContainer", Some(stage)) => {
+                (next.stage, next.was_listed) = (Stage::Running, false);
+                stage == Stage::Starting || was_listed && stage != Stage::Stopped
+            }
+            ("UpdateContainer" | "PostUpdateContainer", Some(_)) => true,
+            // Also of one that was never started: it is removed then, or its pod stops.
+            ("StopContainer", Some(stage)) => {
+                next.stage = Stage::Stopped;
+                stage != Stage::Stopped
+            }
+            ("RemoveContainer", Some(stage)) => stage == Stage::Stopped,
+            _ => false,
+        };
+        if !is_legal {
+            return Err(format!(
+                "{method} of container {id}, known as {known:?}, its pod {pod} as {stage_of_pod:?}"
+            ));
+        }
+        if method == "RemoveContainer" {
+            self.containers.remove(id);
+            self.removed.insert(id.to_owned());
+        } else {
+            self.containers.insert(id.to_owned(), next);
+        }
+        Ok(())
+    }
+
+    /// In what a list of the same moment differs; a start may be under way.
+    pub(crate) fn differences(&self, listed: &Self) -> Vec<String> {
+        let ids = |one: &Self| -> BTreeSet<String> {
+            one.pods.keys().chain(one.containers.keys()).cloned().collect()
+        };
+        let (ours, theirs) = (ids(self), ids(listed));
+        let lost = ours.difference(&theirs).map(|id| format!("{id} is known, but not listed"));
+        let unknown = theirs.difference(&ours).map(|id| format!("{id} is listed, but not known"));
+        let others = self.containers.iter().filter_map(|(id, one)| {
+            let (known, listed) = (one.stage, listed.containers.get(id)?.stage);
+            let forgotten = (known, listed) == (Stage::Running, Stage::Created);
+            let is_same = known == listed
+                || forgotten && self.may_be_forgotten
+                || known == Stage::Starting && listed != Stage::Stopped
+                || listed == Stage::Starting && known != Stage::Stopped;
+            (!is_same).then(|| format!("{id} is known as {known:?}, but listed as {listed:?}"))
+        });
+        lost.chain(unknown).chain(others).collect()
+    }
+}
+
+const CONTAINER: Container =
+    Container { pod: String::new(), stage: Stage::Created, was_listed: false, post_created: false };
