@@ -54,7 +54,7 @@ ON_ENGINE := set -e; export DOCKBRIDGE_WORLD_WANTED=1; $(CARGO) test --offline -
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Serve the CRI on this machine; installs and starts an engine if there is none
@@ -224,7 +224,7 @@ fuzz: toolchain ## Throw bytes at every decoder; prints what was reached and fou
 ##@ Care
 
 .PHONY: check
-check: fmt-check lint deny test ## Everything that has to hold before a change goes in
+check: fmt-check lint arm64 deny test ## Everything that has to hold before a change goes in
 
 .PHONY: fmt
 fmt: toolchain ## Format the code
@@ -238,6 +238,12 @@ fmt-check: toolchain ## Fail if the code is not formatted
 lint: toolchain ## Let clippy look at everything, and rustdoc at the links of the code's documentation
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 	$(CARGO) doc --quiet --no-deps --document-private-items --lib
+
+.PHONY: arm64
+arm64: toolchain ## Compile for arm64 without linking, if `rustup target add aarch64-unknown-linux-gnu` was run
+	@if rustup target list --installed 2>/dev/null | grep -q aarch64-unknown-linux-gnu; then \
+	  $(CARGO) check --all-targets --target aarch64-unknown-linux-gnu; \
+	else echo "no standard library for arm64 is installed: not compiled for it"; fi
 
 .PHONY: deny
 deny: toolchain ## Licences, sources and duplicates of the dependencies, if cargo-deny is there

@@ -44,7 +44,7 @@ install -D -m 644 packaging/cni/10-bridge.conflist "$examples/10-bridge.conflist
 install -D -m 644 docs/grafana/dockbridge.json "$examples/grafana-dashboard.json"
 install -D -m 644 docs/prometheus/alerts.yaml "$examples/prometheus-alerts.yaml"
 install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md SECURITY.md \
-    docs/{check,compatibility,configuration,log-messages,metrics,operations,troubleshooting}.md
+    docs/{check,compatibility,configuration,log-messages,metrics,nri,operations,troubleshooting}.md
 packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
 
 mkdir -p "$out"

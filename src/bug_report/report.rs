@@ -10,14 +10,13 @@ use std::{
 use http::Method;
 use tokio::runtime::{self, Runtime};
 
-use super::redact::redact;
 use crate::{
     admin::{
         client::{self, ClientError},
         endpoints,
     },
     check::host::examine,
-    config::resolve::Resolved,
+    config::{redact::redact, resolve::Resolved},
     engine::lock::EngineLocks,
     error::chain,
     host::process::{self, Program},
@@ -76,9 +75,9 @@ fn files(directory: &Path) -> String {
 }
 
 fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let facts = entry.metadata()?;
+    // Files come and go while dockbridge runs.
+    for entry in fs::read_dir(directory)?.flatten() {
+        let Ok(facts) = entry.metadata() else { continue };
         let path = entry.path();
         // Quoted, because a name may hold anything.
         let name = path.strip_prefix(root).unwrap_or(&path);

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use clap::Args;
 use tokio::{
     runtime,
     signal::unix::{SignalKind, signal},
@@ -20,14 +21,18 @@ use super::{
 };
 use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archive};
 
-/// What to check besides the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
-    /// The pods that are there, and what would become of them.
-    pub takeover: bool,
-    /// A pod of our own, which is run through the server that the engine has.
+/// How thoroughly to check.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckArgs {
+    /// Also run a pod from the embedded image through the CRI socket, and time each step
+    #[arg(long)]
     pub pod: bool,
-    /// One JSON document in place of lines.
+    /// Also report what would happen to the existing pods, above all those of cri-dockerd and
+    /// dockershim; changes nothing
+    #[arg(long)]
+    pub takeover: bool,
+    /// Print one JSON document: whether the host is ready, and each finding
+    #[arg(long, conflicts_with = "pod")]
     pub json: bool,
 }
 
@@ -36,13 +41,17 @@ pub struct Extras {
 ///
 /// # Errors
 /// `out` cannot be written to, or the process cannot wait for anything at all.
-pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) -> io::Result<bool> {
+pub fn run(
+    settings: &Settings,
+    args: &CheckArgs,
+    out: &mut (impl Write + Send),
+) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let Examined { mut findings, server } =
-            host::examine(settings, &EngineLocks::default(), extra.pod).await;
-        if extra.json {
-            if extra.takeover {
+            host::examine(settings, &EngineLocks::default(), args.pod).await;
+        if args.json {
+            if args.takeover {
                 findings.0.extend(takeover::examine(settings).await.0);
             }
             writeln!(out, "{:#}", findings.to_json())?;
@@ -50,10 +59,10 @@ pub fn run(settings: &Settings, extra: Extras, out: &mut (impl Write + Send)) ->
         }
         write!(out, "{findings}")?;
         let mut healthy = findings.worst() < Severity::Fail;
-        if extra.takeover {
+        if args.takeover {
             healthy &= tell_takeover(settings, out).await?;
         }
-        if extra.pod {
+        if args.pod {
             let there = server.and_then(|server| server.socket);
             healthy &= match there.as_deref().or(settings.listen.path()) {
                 Some(socket) => run_pod(settings, socket, out).await?,

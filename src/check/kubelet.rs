@@ -3,7 +3,11 @@
 //! Facts come from the flags of the kubelet that runs and from its configuration file. Without
 //! either, this host has no kubelet, which is no fault.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
@@ -48,7 +52,9 @@ pub(super) struct Config {
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = spawn_blocking(running).await.unwrap_or_default();
     let path = option(&words, "--config").unwrap_or(CONFIG);
-    let text = tokio::fs::read_to_string(path).await;
+    let place = PathBuf::from(path);
+    let text = spawn_blocking(move || file::read_text(&place, LONGEST_CONFIG)).await;
+    let text = text.unwrap_or_else(|panic| Err(panic.into()));
     let absent = matches!(&text, Err(error) if error.kind() == io::ErrorKind::NotFound);
     if pid.is_none() && absent {
         return None;
@@ -72,8 +78,10 @@ fn running() -> (Option<u32>, Vec<String>) {
 }
 
 /// A configuration file. Keys that do not concern a runtime may be anything.
-fn parse(text: &str) -> Result<Config, serde_saphyr::Error> {
-    serde_saphyr::from_str(text)
+fn parse(text: &str) -> Result<Config, String> {
+    // Without the lines of the file: a finding is one line.
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
 /// A flag wins over the file.
@@ -202,6 +210,8 @@ const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
 const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
 /// Where kubeadm puts it.
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
+/// Far more than kubelet has settings.
+const LONGEST_CONFIG: u64 = 1 << 20;
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -224,7 +234,10 @@ mod tests {
         let config = with_flags(config, &words.map(str::to_owned));
         assert_eq!(config.container_runtime_endpoint.as_deref(), Some("unix:///b"));
         assert_eq!((config.max_pods, config.cgroup_driver.as_deref()), (Some(9), Some("systemd")));
-        assert!(parse("maxPods: [").is_err());
+        for wrong in ["maxPods: [", "maxPods: many", "- a"] {
+            let reason = parse(wrong).unwrap_err();
+            assert!(reason.contains("line 1") && reason.lines().count() == 1, "{reason}");
+        }
         assert_eq!(parse("").unwrap_or_default(), Config::default());
         assert_eq!(release("Kubernetes v1.36.1\n"), Some((1, 36)));
         assert_eq!(release("v1.36"), None);

@@ -2,101 +2,70 @@
 
 use std::fmt;
 
-/// The subject of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
-    /// Whether Docker answers, its version and its store.
-    Engine,
-    /// cgroup driver and version.
-    Cgroup,
-    /// Whether Docker has dockbridge's OCI runtime, and what it makes possible.
-    OciRuntime,
-    /// NRI plugins: their socket, their directory, and what they may change.
-    Nri,
-    /// Whether pods survive a restart of Docker.
-    LiveRestore,
-    /// Space where Docker keeps images and layers.
-    Disk,
-    /// AppArmor and SELinux.
-    Confinement,
-    /// The dockbridge that serves this engine.
-    Server,
-    /// The network configuration of pods.
-    Network,
-    /// Whether the kernel forwards what pods send.
-    Forwarding,
-    /// kubelet's configuration.
-    Kubelet,
-    /// Other container runtimes of kubelet.
-    Runtimes,
-    /// What our process may do.
-    Capabilities,
-    /// Which OOM scores Docker can set.
-    OomScore,
-    /// Open files against pods.
-    Descriptors,
-    /// Whether the clock is synchronized.
-    Clock,
-    /// The CRI socket.
-    Listen,
-    /// The state directory.
-    State,
-    /// The directory of pins and the admin socket.
-    Run,
-    /// A pod: one of the node's, or the one that the check runs.
-    Pod,
+/// Defines [`Subject`] from one row for each: what is checked, its variant, and its name.
+macro_rules! subjects {
+    ($($(#[doc = $about:literal])+ $subject:ident $name:literal,)+) => {
+        /// The subject of a finding.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Subject {
+            $($(#[doc = $about])+ $subject,)+
+        }
+
+        impl Subject {
+            /// All of them, in the order of the report.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$subject),+];
+
+            /// Its name in the report, in JSON and in the book.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$subject => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl Subject {
-    /// All of them, in the order of the report.
-    pub const ALL: [Self; 20] = [
-        Self::Engine,
-        Self::Cgroup,
-        Self::OciRuntime,
-        Self::Nri,
-        Self::LiveRestore,
-        Self::Disk,
-        Self::Confinement,
-        Self::Server,
-        Self::Network,
-        Self::Forwarding,
-        Self::Kubelet,
-        Self::Runtimes,
-        Self::Capabilities,
-        Self::OomScore,
-        Self::Descriptors,
-        Self::Clock,
-        Self::Listen,
-        Self::State,
-        Self::Run,
-        Self::Pod,
-    ];
-
-    /// Its name in the report, in JSON and in the book.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Engine => "engine",
-            Self::Cgroup => "cgroup",
-            Self::OciRuntime => "oci runtime",
-            Self::Nri => "nri",
-            Self::LiveRestore => "live-restore",
-            Self::Disk => "disk",
-            Self::Confinement => "confinement",
-            Self::Server => "server",
-            Self::Network => "network",
-            Self::Forwarding => "forwarding",
-            Self::Kubelet => "kubelet",
-            Self::Runtimes => "runtimes",
-            Self::Capabilities => "capabilities",
-            Self::OomScore => "oom score",
-            Self::Descriptors => "descriptors",
-            Self::Clock => "clock",
-            Self::Listen => "listen",
-            Self::State => "state",
-            Self::Run => "run",
-            Self::Pod => "pod",
-        }
-    }
+subjects! {
+    /// Whether Docker answers, its version and its store.
+    Engine "engine",
+    /// cgroup driver and version.
+    Cgroup "cgroup",
+    /// Whether Docker has dockbridge's OCI runtime, and what it makes possible.
+    OciRuntime "oci runtime",
+    /// NRI plugins: their socket, their directory, and what they may change.
+    Nri "nri",
+    /// Whether pods survive a restart of Docker.
+    LiveRestore "live-restore",
+    /// Space where Docker keeps images and layers.
+    Disk "disk",
+    /// AppArmor and SELinux.
+    Confinement "confinement",
+    /// The dockbridge that serves this engine.
+    Server "server",
+    /// The network configuration of pods.
+    Network "network",
+    /// Whether the kernel forwards what pods send.
+    Forwarding "forwarding",
+    /// kubelet's configuration.
+    Kubelet "kubelet",
+    /// Other container runtimes of kubelet.
+    Runtimes "runtimes",
+    /// What our process may do.
+    Capabilities "capabilities",
+    /// Which OOM scores Docker can set.
+    OomScore "oom score",
+    /// Open files against pods.
+    Descriptors "descriptors",
+    /// Whether the clock is synchronized.
+    Clock "clock",
+    /// The CRI socket.
+    Listen "listen",
+    /// The state directory.
+    State "state",
+    /// The directory of pins and the admin socket.
+    Run "run",
+    /// A pod: one of the node's, or the one that the check runs.
+    Pod "pod",
 }
 
 impl fmt::Display for Subject {

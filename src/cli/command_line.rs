@@ -13,10 +13,12 @@ use super::{
 };
 use crate::{
     admin::endpoints::DebugCommand,
+    check::command::CheckArgs,
     config::{
         key::Key,
         raw::{RawValue, Source},
     },
+    setup::command::SetupArgs,
 };
 
 /// The command line.
@@ -93,39 +95,6 @@ pub struct ReloadArgs {
     /// for units, where systemd has read EnvironmentFile again
     #[arg(long)]
     pub environment: bool,
-}
-
-/// How thoroughly to check.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckArgs {
-    /// Also run a pod from the embedded image through the CRI socket, and time each step
-    #[arg(long)]
-    pub pod: bool,
-    /// Also report what would happen to the existing pods, above all those of cri-dockerd and
-    /// dockershim; changes nothing
-    #[arg(long)]
-    pub takeover: bool,
-    /// Print one JSON document: whether the host is ready, and each finding
-    #[arg(long, conflicts_with = "pod")]
-    pub json: bool,
-}
-
-/// What to register, and where.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetupArgs {
-    /// Show what would change, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Take the entry out again
-    #[arg(long, conflicts_with = "runtime")]
-    pub undo: bool,
-    /// The runtime that does the work: its name or absolute path [default: runc]
-    #[arg(long, value_name = "NAME")]
-    pub runtime: Option<String>,
-    /// Docker's configuration file [default: the one of the running dockerd, else
-    /// /etc/docker/daemon.json]
-    #[arg(long, value_name = "FILE")]
-    pub daemon_json: Option<PathBuf>,
 }
 
 /// A parsed command line.

@@ -11,7 +11,7 @@ use http::Method;
 use tokio::runtime;
 use tracing::warn;
 
-use super::command_line::{Command, Invocation, SetupArgs};
+use super::command_line::{Command, Invocation};
 use crate::{
     admin::{
         client::{self, ClientError},
@@ -19,17 +19,15 @@ use crate::{
     },
     app::{self, environment::Environment},
     bug_report,
-    check::command::{self as check, Extras},
+    check::command as check,
     config::{
         resolve::Resolved,
         source::{ConfigSource, Variables},
     },
     engine::lock::EngineLocks,
+    error::chain,
     host::{capability, descriptors, heap, inherited_socket},
-    setup::{
-        command::{self as setup, Request},
-        error::SetupError,
-    },
+    setup::{command as setup, error::SetupError},
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
@@ -42,7 +40,7 @@ pub fn execute(
     environment: &dyn Fn(&str) -> Option<String>,
     out: &mut (impl Write + Send),
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let Invocation { command, values, config, warnings } = invocation;
+    let Invocation { command, values, config, mut warnings } = invocation;
     if command == Command::Version {
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
@@ -53,7 +51,14 @@ pub fn execute(
         let body = if with_environment { source.variables.to_json() } else { String::new() };
         return ask_reload(&source, (Method::POST, path, body), out);
     }
-    let resolved = source.resolve()?;
+    let resolved = match source.resolve() {
+        // A file with an error is what the report may be about.
+        Err(error) if command == Command::Support => {
+            warnings.push(format!("# {}", chain(&error)));
+            source.without_file().resolve()?
+        }
+        resolved => resolved?,
+    };
     match command {
         Command::Serve | Command::Version | Command::Reload(_) => {
             serve(source, resolved, &warnings, environment)?;
@@ -71,15 +76,12 @@ pub fn execute(
         }
         Command::Support => bug_report::report::write(&resolved, &warnings, out)?,
         Command::Setup(args) => {
-            let SetupArgs { dry_run, undo, runtime, daemon_json } = args;
-            let request = Request { dry_run, undo, runtime, daemon_json };
-            if !setup::run(&resolved.settings.docker, &request, out)? {
+            if !setup::run(&resolved.settings.docker, &args, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
         Command::Check(args) => {
-            let extra = Extras { takeover: args.takeover, pod: args.pod, json: args.json };
-            if !check::run(&resolved.settings, extra, out)? {
+            if !check::run(&resolved.settings, &args, out)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -143,8 +145,9 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    let systemd = Systemd::from_environment(environment, process::id());
+    // Before anything that opens a descriptor, which could get the number of one that is missing.
     let inherited = inherited_socket::take(environment, process::id())?;
+    let systemd = Systemd::from_environment(environment, process::id());
     let locks = EngineLocks::default();
     let missing = capability::missing();
     let mut runtime = runtime::Builder::new_multi_thread();

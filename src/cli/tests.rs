@@ -5,13 +5,12 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
-    command_line::{
-        CheckArgs, Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs, SetupArgs,
-    },
+    command_line::{Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs},
     execute,
 };
 use crate::{
     admin::endpoints::DebugCommand,
+    check::command::CheckArgs,
     config::{
         key::Key,
         raw::{RawValue, Source},
@@ -19,6 +18,7 @@ use crate::{
     },
     error::chain,
     model::listen::Listen,
+    setup::command::SetupArgs,
 };
 
 #[test]

@@ -30,9 +30,9 @@ impl Difference {
 }
 
 impl fmt::Display for Difference {
-    /// One line, without credentials.
+    /// One line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [running, new] = [&self.running, &self.new.text].map(|text| quoted(&masked(text)));
+        let [running, new] = [&self.running, &self.new.text].map(|text| quoted(text));
         write!(f, "{}: {running} -> {new} ({})", self.key.name(), self.new.source)?;
         if self.needs_restart() { f.write_str(", needs a restart") } else { Ok(()) }
     }
@@ -87,14 +87,6 @@ fn replaced(
 
 fn text(values: &[RawValue], key: Key) -> &str {
     values.iter().find(|value| value.key == key).map_or(key.default(), |value| value.text.trim())
-}
-
-/// An address without its user name and password.
-fn masked(text: &str) -> String {
-    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

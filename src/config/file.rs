@@ -1,7 +1,7 @@
 //! The configuration file: flat TOML whose keys are the names of the settings. An unknown key is an
 //! error, so that a misspelt setting is not silently ignored.
 
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
@@ -10,13 +10,14 @@ use super::{
     key::Key,
     raw::{RawValue, Source},
 };
+use crate::host::file;
 
 /// Reads and parses the file.
 ///
 /// # Errors
 /// When it cannot be read, is not TOML, or holds an unknown key or a wrong type.
 pub fn read(path: &Path) -> Result<Vec<RawValue>, ConfigError> {
-    let text = fs::read_to_string(path)
+    let text = file::read_text(path, LONGEST)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
@@ -73,3 +74,6 @@ fn value_text(value: &DeValue<'_>) -> Option<String> {
 fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
+
+/// Far more than all settings with their help texts.
+const LONGEST: u64 = 1 << 20;

@@ -19,6 +19,7 @@ pub mod key;
 pub mod live;
 pub mod print;
 pub mod raw;
+pub mod redact;
 pub mod resolve;
 pub mod settings;
 pub mod source;

@@ -8,6 +8,7 @@ use super::{
     error::ConfigError,
     key::Key,
     raw::{RawValue, Source},
+    redact::redact,
     value::{self, Invalid},
 };
 use crate::{
@@ -188,7 +189,10 @@ impl Texts<'_> {
         parse(text.trim()).map_err(|reason| ConfigError::Value {
             key: key.name(),
             origin: value.map_or(Source::Default, |value| value.source.clone()),
-            text: text.to_owned(),
+            text: match reason {
+                Invalid::CollectorCredentials => "…".to_owned(),
+                _ => redact(text),
+            },
             reason,
         })
     }

@@ -179,6 +179,24 @@ fn the_file_refuses_unknown_keys() {
 fn a_file_that_cannot_be_read_is_named() {
     let error = resolve(vec![], Some(PathBuf::from("/no/such.toml")), &|_| None).unwrap_err();
     assert!(error.to_string().contains("/no/such.toml"), "{error}");
+    let endless = resolve(vec![], Some(PathBuf::from("/dev/zero")), &|_| None).unwrap_err();
+    assert!(endless.to_string().ends_with("/dev/zero: not a regular file"), "{endless}");
+}
+
+#[test]
+fn passwords_are_not_repeated() {
+    for (key, name, text) in [
+        (Key::TracingEndpoint, "tracing-endpoint", "https://me:s3cret@h:1"),
+        (Key::TracingEndpoint, "tracing-endpoint", "me:s3cret@h:1"),
+        (Key::TracingEndpoint, "tracing-endpoint", "http://me:s3/cret@h:1"),
+        (Key::Docker, "docker", "tcp://me:s3cret@h:1"),
+    ] {
+        let error = resolved(&[(key, name, text)], &[], None).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("flag --{name}: ")) && !error.contains("cret"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -85,6 +85,9 @@ pub enum Invalid {
     /// Not the address of a collector.
     #[error("give the collector's address as http://host:4317 or host:4317")]
     Collector,
+    /// No password is ever sent, so none has to be kept secret.
+    #[error("give an address without user name and password: they are not sent")]
+    CollectorCredentials,
     /// A collector behind TLS.
     #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
     CollectorTls,
@@ -249,6 +252,9 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
 pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
     if text.is_empty() {
         return Ok(None);
+    }
+    if text.contains('@') {
+        return Err(Invalid::CollectorCredentials);
     }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let parsed: http::Uri = url.parse().map_err(|_| Invalid::Collector)?;

@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use nix::libc;
+use nix::{errno::Errno, libc};
 
 use super::error::HostError;
 
@@ -130,6 +130,16 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
         return Err(HostError::new("read", path, reason));
     }
     Ok(Some(bytes))
+}
+
+/// Reads a text of at most `limit` bytes. The error does not name the file.
+///
+/// # Errors
+/// As [`read_if_present`]; absent, or not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let bytes = read_if_present(path, limit).map_err(|error| error.source)?;
+    let bytes = bytes.ok_or(Errno::ENOENT)?;
+    String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
 fn regular(file: File) -> io::Result<File> {

@@ -247,7 +247,8 @@ fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
 fn interface_request(name: &[u8]) -> libc::ifreq {
     let mut field = [0; libc::IFNAMSIZ];
     for (to, from) in field.iter_mut().zip(name) {
-        *to = from.cast_signed();
+        // Signed on x86-64, unsigned on arm64.
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     libc::ifreq { ifr_name: field, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 } }
 }

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::Args;
+
 use super::{
     daemon_json::{self, Entry, PROGRAM},
     difference::difference,
@@ -17,16 +19,21 @@ use crate::{
     model::oci_edits::RUNTIME,
 };
 
-/// What is wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// Show the change only.
+/// What to register, and where.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetupArgs {
+    /// Show what would change, and change nothing
+    #[arg(long)]
     pub dry_run: bool,
-    /// Take our entry out.
+    /// Take the entry out again
+    #[arg(long, conflicts_with = "runtime")]
     pub undo: bool,
-    /// The runtime below, when it is another than runc.
+    /// The runtime that does the work: its name or absolute path [default: runc]
+    #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
-    /// The file, when it is another than the daemon's.
+    /// Docker's configuration file [default: the one of the running dockerd, else
+    /// /etc/docker/daemon.json]
+    #[arg(long, value_name = "FILE")]
     pub daemon_json: Option<PathBuf>,
 }
 
@@ -35,17 +42,17 @@ pub struct Request {
 ///
 /// # Errors
 /// Nothing was changed, or the output cannot be written.
-pub fn run(socket: &Path, request: &Request, out: &mut impl Write) -> Result<bool, SetupError> {
+pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool, SetupError> {
     let processes = Processes::new("/proc");
     let daemon = find(&processes, socket);
-    let path = path(request, daemon.as_ref())?;
+    let path = path(args, daemon.as_ref())?;
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
     let refused = |reason| SetupError::DaemonJson { path: path.clone(), reason };
     let old = String::from_utf8(old).map_err(|_| refused(DaemonJsonError::NotText))?;
-    let changed = if request.undo {
+    let changed = if args.undo {
         daemon_json::without_entry(&old).map_err(refused)?
     } else {
-        let entry = Entry::new(program(&processes)?, below(request)?);
+        let entry = Entry::new(program(&processes)?, below(args)?);
         let changed = daemon_json::with_entry(&old, &entry).map_err(refused)?;
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
@@ -58,16 +65,16 @@ pub fn run(socket: &Path, request: &Request, out: &mut impl Write) -> Result<boo
     match &changed {
         Some(new) => {
             write!(out, "{}:\n{}", path.display(), difference(&old, new))?;
-            if request.undo {
+            if args.undo {
                 writeln!(out, "{LEFT_BEHIND}")?;
             }
         }
         None => {
-            let has = if request.undo { "has no" } else { "has the" };
+            let has = if args.undo { "has no" } else { "has the" };
             writeln!(out, "{} {has} runtime {RUNTIME:?}", path.display())?;
         }
     }
-    if request.dry_run {
+    if args.dry_run {
         writeln!(out, "nothing was changed (--dry-run)")?;
         return Ok(true);
     }
@@ -75,7 +82,7 @@ pub fn run(socket: &Path, request: &Request, out: &mut impl Write) -> Result<boo
         file::replace_in_place(&path, new.as_bytes())?;
     }
     let text = changed.as_deref().unwrap_or(&old);
-    let wanted = if request.undo { Wanted::Absent } else { Wanted::Present };
+    let wanted = if args.undo { Wanted::Absent } else { Wanted::Present };
     let reading = Reading { socket, path: &path, text, wanted, is_changed: changed.is_some() };
     let Reached { is_done, told } = reading.run(&processes, daemon)?;
     writeln!(out, "{told}")?;
@@ -95,8 +102,8 @@ fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
     Some(Daemon { pid, flags: DaemonFlags::read(&processes.command_line(pid)) })
 }
 
-fn path(request: &Request, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError> {
-    if let Some(path) = &request.daemon_json {
+fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError> {
+    if let Some(path) = &args.daemon_json {
         return Ok(path.clone());
     }
     let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
@@ -120,8 +127,8 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
 
 /// The runtime below, where it is one that can be run. Docker looks for names where the system has its
 /// programs.
-fn below(request: &Request) -> Result<Option<&str>, SetupError> {
-    let Some(name) = request.runtime.as_deref() else { return Ok(None) };
+fn below(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
+    let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
         path if path.is_absolute() => path.is_file(),
         path => {

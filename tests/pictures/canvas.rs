@@ -81,16 +81,36 @@ impl Canvas {
             file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {tall}\" width=\"600\" height=\"{}\" \
              role=\"img\" aria-labelledby=\"title about\">\n\
-             <title id=\"title\">{}</title>\n<desc id=\"about\">{}</desc>\n<style>{STYLE}{}</style>\n{DEFINITIONS}\n\
+             <title id=\"title\">{}</title>\n<desc id=\"about\">{}</desc>\n<style>\n{}</style>\n{}\n\
              <rect width=\"{width}\" height=\"{tall}\" rx=\"10\" class=\"page\"/>\n{}</svg>\n",
             n(height * 1.25),
             escape(title),
             escape(about),
-            self.style,
+            variables() + &with_light(&format!("{STYLE}{}", self.style)),
+            with_light(DEFINITIONS),
             self.body,
         );
         file
     }
+}
+
+/// The palette, for light and for dark.
+fn variables() -> String {
+    let [light, dark] = [0, 1].map(|shade: usize| {
+        let each = PALETTE.iter().map(|(name, shades)| format!("--{name}:{}", shades[shade]));
+        each.collect::<Vec<_>>().join(";")
+    });
+    format!("svg{{{light}}}\n@media(prefers-color-scheme:dark){{svg{{{dark}}}}}")
+}
+
+/// The rules, with the light colour before each variable: some programs know no variables.
+fn with_light(rules: &str) -> String {
+    PALETTE.iter().fold(rules.to_owned(), |rules, (name, [light, _])| {
+        ["fill", "stroke"].into_iter().fold(rules, |rules, property| {
+            let variable = format!("{property}:var(--{name})");
+            rules.replace(&variable, &format!("{property}:{light};{variable}"))
+        })
+    })
 }
 
 /// A number with one decimal place at most.
@@ -108,12 +128,26 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Names, and colours in light and in dark.
+const PALETTE: [(&str, [&str; 2]); 14] = [
+    ("page", ["#fbfcfe", "#111a2c"]),
+    ("ink", ["#1e293b", "#e6ecf5"]),
+    ("soft", ["#5b6b80", "#9fb0c8"]),
+    ("line", ["#b8c4d4", "#46566f"]),
+    ("a", ["#dbe8fd", "#1d3557"]),
+    ("A", ["#2f6fdb", "#69a5ff"]),
+    ("b", ["#d3f1ea", "#123f3b"]),
+    ("B", ["#0f8f7e", "#3fcdb6"]),
+    ("c", ["#fdeccb", "#4a3413"]),
+    ("C", ["#b7791f", "#f0b64b"]),
+    ("d", ["#e8edf3", "#233047"]),
+    ("D", ["#94a3b8", "#64748b"]),
+    ("r", ["#fbdcdc", "#4c1f26"]),
+    ("R", ["#c53030", "#f58a8a"]),
+];
+
 /// `a` to `d` are the colours of boxes and bars, `l` lines, `e` lines with an arrowhead.
 const STYLE: &str = "
-svg{--page:#fbfcfe;--ink:#1e293b;--soft:#5b6b80;--line:#b8c4d4;--a:#dbe8fd;--A:#2f6fdb;--b:#d3f1ea;--B:#0f8f7e;\
---c:#fdeccb;--C:#b7791f;--d:#e8edf3;--D:#94a3b8;--r:#fbdcdc;--R:#c53030}
-@media(prefers-color-scheme:dark){svg{--page:#111a2c;--ink:#e6ecf5;--soft:#9fb0c8;--line:#46566f;--a:#1d3557;--A:#69a5ff;\
---b:#123f3b;--B:#3fcdb6;--c:#4a3413;--C:#f0b64b;--d:#233047;--D:#64748b;--r:#4c1f26;--R:#f58a8a}}
 text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans',sans-serif;fill:var(--ink)}
 .h{font-size:18px;font-weight:600}.s{font-size:13px;fill:var(--soft)}.k{font-weight:600}.mid{text-anchor:middle}.end{text-anchor:end}
 .m{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace;white-space:pre}

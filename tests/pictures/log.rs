@@ -74,7 +74,7 @@ const STATES: [State; 7] = [
         at: (RIGHT, 244.0),
         class: "r",
         name: "cannot write",
-        does: ["again after 0.1 s,", "then every 5 s at most"],
+        does: ["again after 0.1 s,", "later every 5 s"],
     },
     State {
         at: (LEFT, 314.0),
@@ -103,9 +103,9 @@ const ARROWS: [Arrow; 9] = [
         at: (109.0, 160.0),
     },
     Arrow {
-        bends: &[(180.0, 208.0), (240.0, 208.0), (240.0, 150.0), (299.0, 150.0)],
+        bends: &[(180.0, 208.0), (226.0, 208.0), (226.0, 150.0), (299.0, 150.0)],
         words: ["rotation", ""],
-        at: (246.0, 144.0),
+        at: (231.0, 144.0),
     },
     Arrow {
         bends: &[(300.0, 178.0), (270.0, 178.0), (270.0, 220.0), (181.0, 220.0)],

@@ -260,8 +260,8 @@ const BOX: f64 = 26.0;
 const GAP: f64 = 11.0;
 const MARGIN: f64 = 20.0;
 const LEGEND: [(&str, &str, f64); 4] = [
-    ("a", "serves", 76.0),
+    ("a", "serves", 72.0),
     ("b", "pods, images, logs", 150.0),
-    ("c", "Docker, plugins, files", 160.0),
+    ("c", "Docker, plugins, files", 166.0),
     ("d", "base", 60.0),
 ];

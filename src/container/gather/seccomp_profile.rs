@@ -8,8 +8,7 @@ use std::{
 
 use super::host_check::within_deadline;
 use crate::{
-    container::error::ContainerError, error::Kind, host::file::read_if_present,
-    model::security::Profile,
+    container::error::ContainerError, error::Kind, host::file::read_text, model::security::Profile,
 };
 
 /// The text of a localhost seccomp profile; none for any other, and for the privileged, who
@@ -44,9 +43,10 @@ pub async fn seccomp_profile(
 }
 
 fn read_profile(path: &Path) -> io::Result<String> {
-    let bytes = read_if_present(path, LONGEST_PROFILE).map_err(|refused| refused.source)?;
-    let bytes = bytes.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, MISSING))?;
-    String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
+    read_text(path, LONGEST_PROFILE).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, MISSING),
+        _ => error,
+    })
 }
 
 /// Far more than a profile needs; the engine has no limit.

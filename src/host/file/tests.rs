@@ -67,6 +67,10 @@ fn reading_is_bounded() {
         let refused = read_if_present(odd, 2).unwrap_err();
         assert_eq!(refused.source.to_string(), "not a regular file", "{}", odd.display());
     }
+    assert_eq!(read_text(&path, 3).unwrap(), "abc");
+    assert_eq!(read_text(&dir.path().join("y"), 3).unwrap_err().kind(), io::ErrorKind::NotFound);
+    fs::write(&path, [0xff]).unwrap();
+    assert_eq!(read_text(&path, 3).unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
 #[test]

@@ -42,18 +42,19 @@ async fn a_report_has_everything_but_secrets() {
         text,
         source: Source::Flag(name),
     };
-    let values = vec![typed("tracing-endpoint", format!("http://me:{SECRET}@collector:4318"))];
+    let values = vec![typed("tracing-endpoint", "collector:4318".to_owned())];
+    let warning = format!("proxyconnect http://me:{SECRET}@proxy:3128/?token={SECRET}: refused");
     let mut resolved = resolve::resolve(values, None, &|_| None).unwrap();
     resolved.settings = settings;
     let report = spawn_blocking(move || {
         let mut out = Vec::new();
-        report::write(&resolved, &["a warning".to_owned()], &mut out).unwrap();
+        report::write(&resolved, &[warning], &mut out).unwrap();
         String::from_utf8(out).unwrap()
     });
     let report = report.await.unwrap();
     assert!(!report.contains(SECRET), "{report}");
     let version = concat!("dockbridge ", env!("CARGO_PKG_VERSION"));
-    for wanted in [version, "collector:4318", "a warning", "state-dir = ", &sandbox, &id] {
+    for wanted in [version, "collector:4318", "@proxy:3128/", "state-dir = ", &sandbox, &id] {
         assert!(report.contains(wanted), "{wanted} is missing in\n{report}");
     }
     for part in ["check", "health", "running operations", "state", "metrics", "log"] {
