@@ -28,7 +28,7 @@ impl Nri {
     /// or all were before.
     ///
     /// # Errors
-    /// A plugin refuses it, or wants what cannot be done; those that had agreed were told of its end.
+    /// A plugin refuses it, or wants what cannot be done; those that were asked were told of its end.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
@@ -41,9 +41,12 @@ impl Nri {
             return Ok(None);
         }
         plugins.lifecycles.add_container(record, Stage::Created);
-        let agreed = shared.ask_to_create(&plugins, record).await;
+        let mut asked = Vec::new();
+        let agreed = shared.ask_to_create(&plugins, record, &mut asked).await;
         if agreed.is_err() {
+            let others = plugins.connected.split_off(asked.len());
             shared.remove_container(&mut plugins, record.id.as_str()).await;
+            plugins.connected.extend(others);
         }
         shared.sweep(&mut plugins);
         agreed.map(Some)
@@ -55,12 +58,12 @@ impl Shared {
         self: &Arc<Self>,
         plugins: &Plugins,
         record: &ContainerRecord,
+        asked: &mut Vec<nri::PluginInstance>,
     ) -> Result<Adjustment, NriError> {
         let EventSubject { pod, container } =
             self.container_subject(&self.store.snapshot(), record);
         let original = container.unwrap_or_default();
         let (mut merge, mut evictions) = (Merge::new(original.clone()), Vec::new());
-        let mut asked = Vec::new();
         for plugin in &plugins.connected {
             let container = Some(merge.container());
             let request = nri::CreateContainerRequest { pod: pod.clone(), container };
@@ -84,7 +87,7 @@ impl Shared {
                 adjust: Some(merged.clone()),
                 update: merge.updates().all().to_vec(),
                 owners: Some(merge.owners().wire().clone()),
-                plugins: asked,
+                plugins: asked.clone(),
             },
         )
         .await?;

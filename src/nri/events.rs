@@ -34,7 +34,7 @@ impl Nri {
     /// A pod was made and nothing runs in it yet.
     ///
     /// # Errors
-    /// A plugin refuses it; those that had agreed were told of its end.
+    /// A plugin refuses it; those that were asked were told of its end.
     pub async fn run_pod(
         &self,
         creation: Option<&Creation>,
@@ -43,13 +43,22 @@ impl Nri {
         let Some((shared, mut plugins)) = self.asked_about(creation).await else { return Ok(()) };
         plugins.lifecycles.add_pod(record, Stage::Running);
         let subject = shared.pod_subject(&shared.store.snapshot(), record);
-        let agreed = shared.propose(&plugins, Event::RunPodSandbox, &subject).await;
+        let mut asked = 0;
+        let agreed = shared.propose(&plugins, (Event::RunPodSandbox, &subject), &mut asked).await;
         if agreed.is_err() {
-            shared.stop_pod(&mut plugins, record.id.as_str()).await;
+            let others = plugins.connected.split_off(asked);
             shared.remove_pod(&mut plugins, record.id.as_str()).await;
+            plugins.connected.extend(others);
         }
         shared.sweep(&mut plugins);
         agreed
+    }
+
+    /// Whether the plugins know a pod; they know every pod where there are none.
+    pub async fn knows_pod(&self, id: &str) -> bool {
+        let Some(shared) = self.connected().await else { return true };
+        let plugins = shared.plugins().await;
+        plugins.connected.is_empty() || plugins.lifecycles.pods.contains_key(id)
     }
 
     /// Limits of a pod are about to change.
@@ -117,7 +126,7 @@ impl Nri {
         }
         let mut plugins = shared.plugins().await;
         let subject = shared.container_subject(&shared.store.snapshot(), record);
-        let agreed = shared.propose(&plugins, Event::StartContainer, &subject).await;
+        let agreed = shared.propose(&plugins, (Event::StartContainer, &subject), &mut 0).await;
         if agreed.is_ok() {
             plugins.lifecycles.set_stage(record.id.as_str(), Stage::Starting);
         }
@@ -250,14 +259,15 @@ impl Nri {
 }
 
 impl Shared {
-    /// Tells all plugins; the first that refuses ends it.
-    pub(super) async fn propose(
+    /// Tells all plugins; the first that refuses ends it. Counts those that were asked.
+    async fn propose(
         &self,
         plugins: &Plugins,
-        event: Event,
-        subject: &EventSubject,
+        (event, subject): (Event, &EventSubject),
+        asked: &mut usize,
     ) -> Result<(), NriError> {
         for plugin in &plugins.connected {
+            *asked += 1;
             let limit = self.settings.request_timeout;
             let answer = plugin.tell(event, subject, limit, &self.metrics).await;
             self.agreed(plugin, event, answer)?;

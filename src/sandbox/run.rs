@@ -80,8 +80,9 @@ impl Sandboxes {
         }
     }
 
-    /// The ready sandbox of an equal request, if there is one; one that has ended is removed. It is
-    /// found by its metadata: its container may have another name after a name conflict.
+    /// The ready sandbox of an equal request, if there is one; one that has ended, or that plugins
+    /// refused, is removed. It is found by its metadata: its container may have another name after a
+    /// name conflict.
     async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
@@ -90,7 +91,8 @@ impl Sandboxes {
         self.deps.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.deps.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
-        if found.state() != SandboxState::Ready {
+        // One that was refused may be left, because it could not be removed.
+        if found.state() != SandboxState::Ready || !self.nri().knows_pod(found.id.as_str()).await {
             self.remove(found.id.as_str()).await?;
             return Ok(None);
         }

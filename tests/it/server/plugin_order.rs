@@ -67,6 +67,30 @@ async fn a_plugin_that_connects_is_told_what_the_others_know() {
 }
 
 #[tokio::test]
+async fn who_was_not_asked_is_not_told_of_the_end() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    for method in ["RunPodSandbox", "CreateContainer"] {
+        let guard = Plugin::guard(&socket, method).await;
+        let agrees = |_: &Told| Reply::Yes(Vec::new());
+        let last = Plugin::synchronised(&socket, ("20", "last"), agrees).await;
+        let mut config = pod(method);
+        config.metadata.get_or_insert_default().uid = method.to_owned();
+        if method == "RunPodSandbox" {
+            bridge.run(&config).await.unwrap_err();
+        } else {
+            let id = bridge.run(&config).await.unwrap();
+            last.forget();
+            bridge.create(&id, &container("main"), &config).await.unwrap_err();
+        }
+        let told = last.methods();
+        assert!(!told.iter().any(|told| told.starts_with("Stop") || told.starts_with("Remove")));
+        assert!(guard.methods().iter().any(|told| told.starts_with("Remove")), "{method}");
+    }
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
 async fn what_a_plugin_refused_is_not_told_to_the_next() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
@@ -161,5 +185,23 @@ async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
     started.unwrap();
     stopped.unwrap();
     assert_eq!(plugin.methods(), ["StartContainer", "PostStartContainer"]);
+    bridge.clear(&docker).await;
+}
+
+/// It is still there, but nobody agreed to it.
+#[tokio::test]
+async fn a_refused_pod_that_could_not_be_removed_is_asked_about_again() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::guard(&socket, "RunPodSandbox").await;
+    docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "busy".to_owned())));
+    bridge.run(&pod("p")).await.unwrap_err();
+    assert_eq!(bridge.pods().await.unwrap().len(), 1);
+    docker.clear_faults();
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let told = plugin.told.lock().unwrap().last().cloned().unwrap();
+    assert_eq!((told.method.as_str(), &told.id), ("RunPodSandbox", &id));
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    assert_eq!(bridge.pods().await.unwrap().len(), 1);
     bridge.clear(&docker).await;
 }

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::recorded::Recorded;
+use super::{nri::REFUSAL, recorded::Recorded};
 use crate::support::{
     cri::{Answer, Cri, Refused},
     cri_log::CriLog,
@@ -130,7 +130,8 @@ impl Caller {
     /// A pod that a plugin refused is gone with the answer, unless that says what was left of it.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
-        if !why.contains(", ADD: ") || why.contains("cleanup failed") {
+        let is_taken_back = why.contains(", ADD: ") || why.contains(REFUSAL);
+        if !is_taken_back || why.contains("cleanup failed") {
             return;
         }
         let Ok(listed) = cri.sandboxes().await else { return };
@@ -323,7 +324,9 @@ impl Caller {
             self.told.count("containers the engine lost");
             return None;
         }
-        if possible && self.told.weather.lasted(calm) {
+        if why.contains(REFUSAL) {
+            self.told.count("calls that plugins refused");
+        } else if possible && self.told.weather.lasted(calm) {
             self.told.breaks(format!("{what} failed though nothing was wrong: {why}"));
         }
         self.told.count("failed calls");

@@ -1,5 +1,5 @@
-//! NRI plugins in the chaos: one that stays, two that come, fail and go, and one that dockbridge starts and
-//! that is killed. Whatever they do, the calls of others succeed, and each is told in order what it is told.
+//! NRI plugins in the chaos: one that stays, two that come, fail, refuse and go, and one that dockbridge starts
+//! and that is killed. Calls fail only by a refusal, and each plugin is told in order what it is told.
 
 use std::{
     fs,
@@ -144,19 +144,27 @@ impl Site {
     /// Again and again, for some calls or for some time.
     async fn visits(self, index: &'static str, mut random: StdRng) {
         loop {
-            let (mut calls, fate) = (random.random_range(0..30), random.random_range(0..3));
+            let (mut calls, fate) = (random.random_range(0..30), random.random_range(0..4));
             let (site, mut knowledge) = (self.clone(), Knowledge::default());
             let reply = move |call: &Told| {
                 site.judge(index, &mut knowledge, call);
                 if call.method == "Synchronize" && knowledge.is_synchronised() {
                     site.compare(&knowledge);
                 }
-                if calls == 0 {
-                    site.told.count("plugins that failed");
-                    return [Reply::Silence, Reply::Garbage, Reply::Leave][fate].clone();
+                if calls > 0 {
+                    calls -= 1;
+                    return but_validation(call);
                 }
-                calls -= 1;
-                but_validation(call)
+                site.told.count("calls that plugins failed");
+                match fate {
+                    0 => Reply::Silence,
+                    1 => Reply::Garbage,
+                    2 => Reply::Leave,
+                    _ => {
+                        calls = 3;
+                        Reply::No(REFUSAL)
+                    }
+                }
             };
             let plugin = Plugin::connect(&self.socket, (index, "visits"), reply).await;
             self.told.count("visits of plugins");
@@ -279,5 +287,7 @@ struct Note {
     payload: Vec<u8>,
 }
 
+/// Why calls fail though nothing is wrong.
+pub(super) const REFUSAL: &str = "not by chance";
 /// With this argument the stories are the plugin that dockbridge starts.
 pub(crate) const PLUGIN: &str = "--nri-plugin";
