@@ -148,7 +148,7 @@ async fn reload(
     let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
     match answered.await {
         Ok(Ok(done)) => text(StatusCode::OK, done),
-        Ok(Err(refused)) => text(StatusCode::UNPROCESSABLE_ENTITY, refused),
+        Ok(Err(refused)) => text(StatusCode::UNPROCESSABLE_ENTITY, format!("{refused}\n")),
         Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "dockbridge is stopping\n"),
     }
 }

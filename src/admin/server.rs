@@ -2,7 +2,7 @@
 //! closes the oldest.
 
 use std::{
-    convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,
+    convert::Infallible, future::pending, io, iter, mem, net::SocketAddr, path::Path, sync::Arc,
     time::Duration,
 };
 
@@ -49,7 +49,7 @@ pub struct Listeners {
 pub struct MetricsSwitch(mpsc::UnboundedSender<Option<TcpListener>>);
 
 impl MetricsSwitch {
-    /// Serves metrics there from now on, and no more where they were. Connections go on.
+    /// Serves metrics there from now on, and no more where they were. Who has connected is answered.
     pub fn replace(&self, bound: Option<TcpListener>) {
         // Nobody is there to take it only when dockbridge ends.
         let _ = self.0.send(bound);
@@ -107,7 +107,11 @@ impl Listeners {
         let for_anybody = async move {
             loop {
                 tokio::select! {
-                    Some(next) = replacements.recv() => tcp = next,
+                    Some(next) = replacements.recv() => {
+                        for stream in mem::replace(&mut tcp, next).into_iter().flat_map(waiting) {
+                            anybody.admit(stream).await;
+                        }
+                    }
                     stream = accept(tcp.as_ref()) => anybody.admit(stream).await,
                 }
             }
@@ -131,6 +135,16 @@ async fn accept(tcp: Option<&TcpListener>) -> io::Result<TcpStream> {
         Some(tcp) => tcp.accept().await.map(|(stream, _)| stream),
         None => pending().await,
     }
+}
+
+/// Those who have connected and wait in the backlog.
+fn waiting(tcp: TcpListener) -> impl Iterator<Item = io::Result<TcpStream>> {
+    let backlog = tcp.into_std().ok();
+    iter::from_fn(move || {
+        let (stream, _) = backlog.as_ref()?.accept().ok()?;
+        Some(stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)))
+    })
+    .take(MOST_CONNECTIONS)
 }
 
 /// The connections of one listener. They end with it.
@@ -198,3 +212,16 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 64;
 const LARGEST_HEAD: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_connected_is_answered_when_the_address_changes() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let clients = [(); 3].map(|()| std::net::TcpStream::connect(address).unwrap());
+        assert_eq!(waiting(tcp).filter(Result::is_ok).count(), clients.len());
+    }
+}

@@ -119,7 +119,7 @@ impl Reloader {
                 self.metrics.applied.inc();
             }
             Err(error) => {
-                warn!(error = error.trim_end(), "configuration not reloaded; nothing was changed");
+                warn!(error, "configuration not reloaded; nothing was changed");
                 self.metrics.refused.inc();
             }
         }
@@ -139,14 +139,13 @@ impl Reloader {
         let (source, new) = self.read(variables).await?;
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
             self.differences(&new).into_iter().partition(Difference::needs_restart);
-        let next = reloaded(&self.running, &new).map_err(|error| format!("{error}\n"))?;
+        let next = reloaded(&self.running, &new).map_err(|error| error.to_string())?;
         let has_changed = |key| changed.iter().any(|one| one.key == key);
         let settings = &next.settings;
         // First what may fail. The old address is served until the new one is bound.
         if has_changed(Key::MetricsAddr) {
             let bound = bind_metrics(settings.metrics_addr).await;
-            let bound = bound.map_err(|error| format!("{}\n", chain(&error)))?;
-            self.metrics_address.replace(bound);
+            self.metrics_address.replace(bound.map_err(|error| chain(&error))?);
         }
         if has_changed(Key::TracingEndpoint) {
             self.spans.switch(&settings.tracing);
@@ -163,10 +162,10 @@ impl Reloader {
         let mut source = self.source.clone();
         source.variables = variables.unwrap_or(source.variables);
         let reading = spawn_blocking(move || (source.resolve(), source));
-        let late = || format!("the configuration was not read within {READ_TIMEOUT:?}\n");
+        let late = || format!("the configuration was not read within {READ_TIMEOUT:?}");
         let read = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
-        let (resolved, source) = read.map_err(|error| format!("{error}\n"))?;
-        Ok((source, resolved.map_err(|error| format!("{}\n", chain(&error)))?))
+        let (resolved, source) = read.map_err(|error| error.to_string())?;
+        Ok((source, resolved.map_err(|error| chain(&error))?))
     }
 
     /// The log may have been changed by `dockbridge debug log-level` as well.

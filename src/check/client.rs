@@ -86,21 +86,21 @@ impl Client {
 
     /// Version.
     pub(super) async fn version(&self) -> Result<cri::VersionResponse, CallError> {
-        let mut runtime = self.runtime.clone();
-        within("Version", runtime.version(cri::VersionRequest::default())).await
+        within("Version", self.runtime.clone().version(cri::VersionRequest::default())).await
     }
 
     /// Status.
     pub(super) async fn status(&self) -> Result<cri::RuntimeStatus, CallError> {
-        let mut runtime = self.runtime.clone();
-        let answer = within("Status", runtime.status(cri::StatusRequest::default())).await?;
+        let answer =
+            within("Status", self.runtime.clone().status(cri::StatusRequest::default())).await?;
         Ok(answer.status.unwrap_or_default())
     }
 
     /// Status; the image of the containers that hold pods' networks, if the server reports it.
     pub(super) async fn sandbox_image(&self) -> Result<Option<String>, CallError> {
-        let mut runtime = self.runtime.clone();
-        let answer = within("Status", runtime.status(cri::StatusRequest { verbose: true })).await?;
+        let answer =
+            within("Status", self.runtime.clone().status(cri::StatusRequest { verbose: true }))
+                .await?;
         let config: Option<serde_json::Value> =
             answer.info.get("config").and_then(|config| serde_json::from_str(config).ok());
         Ok(config.and_then(|config| Some(config.get("sandboxImage")?.as_str()?.to_owned())))
@@ -108,18 +108,19 @@ impl Client {
 
     /// RunPodSandbox; the id.
     pub(super) async fn run(&self, config: &cri::PodSandboxConfig) -> Result<String, CallError> {
-        let mut runtime = self.runtime.clone();
         let request =
             cri::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
-        Ok(within("RunPodSandbox", runtime.run_pod_sandbox(request)).await?.pod_sandbox_id)
+        Ok(within("RunPodSandbox", self.runtime.clone().run_pod_sandbox(request))
+            .await?
+            .pod_sandbox_id)
     }
 
     /// PodSandboxStatus.
     pub(super) async fn sandbox(&self, id: &str) -> Result<cri::PodSandboxStatus, CallError> {
-        let mut runtime = self.runtime.clone();
         let request =
             cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
-        let answer = within("PodSandboxStatus", runtime.pod_sandbox_status(request)).await?;
+        let answer =
+            within("PodSandboxStatus", self.runtime.clone().pod_sandbox_status(request)).await?;
         Ok(answer.status.unwrap_or_default())
     }
 
@@ -130,69 +131,64 @@ impl Client {
         config: cri::ContainerConfig,
         pod: &cri::PodSandboxConfig,
     ) -> Result<String, CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::CreateContainerRequest {
             pod_sandbox_id: sandbox.to_owned(),
             config: Some(config),
             sandbox_config: Some(pod.clone()),
         };
-        Ok(within("CreateContainer", runtime.create_container(request)).await?.container_id)
+        Ok(within("CreateContainer", self.runtime.clone().create_container(request))
+            .await?
+            .container_id)
     }
 
     /// StartContainer.
     pub(super) async fn start(&self, container: &str) -> Result<(), CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::StartContainerRequest { container_id: container.to_owned() };
-        within("StartContainer", runtime.start_container(request)).await.map(drop)
+        within("StartContainer", self.runtime.clone().start_container(request)).await.map(drop)
     }
 
     /// ContainerStatus.
     pub(super) async fn container(&self, id: &str) -> Result<cri::ContainerStatus, CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
-        let answer = within("ContainerStatus", runtime.container_status(request)).await?;
+        let answer =
+            within("ContainerStatus", self.runtime.clone().container_status(request)).await?;
         Ok(answer.status.unwrap_or_default())
     }
 
     /// StopContainer.
     pub(super) async fn stop(&self, container: &str, grace: i64) -> Result<(), CallError> {
-        let mut runtime = self.runtime.clone();
         let request =
             cri::StopContainerRequest { container_id: container.to_owned(), timeout: grace };
-        within("StopContainer", runtime.stop_container(request)).await.map(drop)
+        within("StopContainer", self.runtime.clone().stop_container(request)).await.map(drop)
     }
 
     /// RemoveContainer.
     pub(super) async fn remove(&self, container: &str) -> Result<(), CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::RemoveContainerRequest { container_id: container.to_owned() };
-        within("RemoveContainer", runtime.remove_container(request)).await.map(drop)
+        within("RemoveContainer", self.runtime.clone().remove_container(request)).await.map(drop)
     }
 
     /// StopPodSandbox.
     pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        within("StopPodSandbox", runtime.stop_pod_sandbox(request)).await.map(drop)
+        within("StopPodSandbox", self.runtime.clone().stop_pod_sandbox(request)).await.map(drop)
     }
 
     /// RemovePodSandbox.
     pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
-        let mut runtime = self.runtime.clone();
         let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        within("RemovePodSandbox", runtime.remove_pod_sandbox(request)).await.map(drop)
+        within("RemovePodSandbox", self.runtime.clone().remove_pod_sandbox(request)).await.map(drop)
     }
 
     /// ListPodSandbox; the ids of the pods that carry this label.
     pub(super) async fn labelled(&self, key: &str, value: &str) -> Result<Vec<String>, CallError> {
-        let mut runtime = self.runtime.clone();
         let filter = cri::PodSandboxFilter {
             label_selector: [(key.to_owned(), value.to_owned())].into(),
             ..Default::default()
         };
         let request = cri::ListPodSandboxRequest { filter: Some(filter) };
         let call = "ListPodSandbox";
-        let answer = within(call, runtime.list_pod_sandbox(request)).await?;
+        let answer = within(call, self.runtime.clone().list_pod_sandbox(request)).await?;
         let items = items::<cri::PodSandbox>(answer.items)
             .map_err(|error| CallError::Unexpected { call, message: error.to_string() })?;
         Ok(items.into_iter().map(|item| item.id).collect())

@@ -19,11 +19,8 @@ pub(super) fn listen(listen: &Listen) -> Finding {
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {
             let advice = "remove it, or choose another path with --listen";
-            return Finding::fail(
-                Subject::Listen,
-                format!("{shown} exists and is not a socket"),
-                advice,
-            );
+            let seen = format!("{shown} exists and is not a socket");
+            return Finding::fail(Subject::Listen, seen, advice);
         }
         Ok(_) => return socket_in_place(socket),
         Err(_) => {}
@@ -33,11 +30,7 @@ pub(super) fn listen(listen: &Listen) -> Finding {
         Ok(()) => Finding::ok(Subject::Listen, format!("{shown} is free")),
         Err((place, error)) => {
             let seen = format!("no socket can be created in {}: {error}", place.display());
-            Finding::fail(
-                Subject::Listen,
-                seen,
-                "run as root, or choose another path with --listen",
-            )
+            Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
     }
 }
@@ -49,11 +42,7 @@ fn socket_in_place(socket: &Path) -> Finding {
         Ok(_) => Finding::ok(Subject::Listen, format!("a server answers on {shown} already")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let seen = format!("{shown} belongs to another user: {error}");
-            Finding::fail(
-                Subject::Listen,
-                seen,
-                "run as root, or choose another path with --listen",
-            )
+            Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
         Err(_) => {
             Finding::ok(Subject::Listen, format!("{shown} is left over and will be replaced"))
@@ -68,11 +57,8 @@ pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
         Ok(()) => Finding::ok(subject, format!("{} will be created", path.display())),
         Err((place, error)) => {
             let seen = format!("cannot write to {}: {error}", place.display());
-            Finding::fail(
-                subject,
-                seen,
-                format!("run as root, or choose another directory with {flag}"),
-            )
+            let advice = format!("run as root, or choose another directory with {flag}");
+            Finding::fail(subject, seen, advice)
         }
     }
 }
@@ -87,3 +73,5 @@ pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
         Err(error) => Err((place, error)),
     }
 }
+
+const OTHER_SOCKET: &str = "run as root, or choose another path with --listen";

@@ -17,6 +17,15 @@ const FUNCTION_LINES: usize = 80;
 const FUNCTION_MEDIAN: usize = 10;
 /// Nine of ten functions are not longer.
 const FUNCTION_NINTH: usize = 30;
+/// README is a page, with a session.
+const README_LINES: usize = 120;
+
+#[test]
+fn readme_stays_a_page() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let lines = text.lines().count();
+    assert!(lines <= README_LINES, "README.md has {lines} lines");
+}
 
 #[test]
 fn files_stay_small() {

@@ -1,14 +1,16 @@
 //! Metrics and debug endpoints during a pod's life on a real engine.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use dockbridge::wire::cri;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
+    process::Command,
 };
 
 use crate::support::{
+    bridge,
     failure::{Failure, Outcome, ensure, ensure_eq},
     stage::Stage,
     world::World,
@@ -40,11 +42,41 @@ pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let state = ask(&socket, "/debug/state").await?;
     ensure!(state.contains(&sandbox) && state.contains(&ids[0]), "{state}");
     ensure!(!state.contains("planted-"), "a secret is shown: {state}");
+    tells_no_secret(&stage, &ids[0]).await?;
     ensure!(ask(&socket, "/readyz").await?.ends_with("\r\n\r\nready\n"), "not ready");
     stage.cri.clear().await?;
     let state = ask(&socket, "/debug/state").await?;
     ensure!(!state.contains(&sandbox), "it is shown after its end: {state}");
     stage.leaves_nothing().await
+}
+
+/// Neither the report for a bug nor the log, in all detail and when calls fail.
+async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
+    let told = async |words: &[&str]| -> Outcome<String> {
+        let mut command = Command::new(bridge::program());
+        let ended = command.args(stage.bridge.command()).args(words).output().await?;
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    };
+    ensure_eq!(told(&["debug", "log-level", "trace"]).await?, "trace\n");
+    for word in ["true", "false"] {
+        let command = [word, "--password=planted-word"];
+        stage.cri.exec_sync(container, &command, 10).await?;
+    }
+    let auth = cri::AuthConfig {
+        username: "planted-user".to_owned(),
+        password: "planted-password".to_owned(),
+        ..Default::default()
+    };
+    let pulled = stage.cri.pull("127.0.0.1:1/none:1", Some(auth)).await;
+    ensure!(pulled.is_err(), "nothing is served there");
+    let log = fs::read_to_string(stage.bridge.log())?;
+    ensure!(log.contains("level=trace"), "the log has no detail: {log}");
+    let shown = log.lines().find(|line| line.contains("planted-"));
+    ensure_eq!(shown, None::<&str>);
+    let report = told(&["support"]).await?;
+    ensure!(report.contains(container) && report.contains("===== log ====="), "{report}");
+    ensure!(!report.contains("planted-"), "a secret is in the report: {report}");
+    Ok(())
 }
 
 async fn ask(socket: &Path, path: &str) -> Outcome<String> {
