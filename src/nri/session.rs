@@ -13,10 +13,11 @@ use super::{
     creation::Identity,
     launcher::InstalledPlugin,
     lifecycle::{Lifecycles, Stage},
-    mux::ProtocolError,
     plugin::{ALL_EVENTS, Answer, Plugin, check_name, label, sort},
     service::Shared,
-    ttrpc::{FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN},
+    ttrpc::{
+        FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN, decode,
+    },
 };
 use crate::{
     model::record::SandboxState,
@@ -53,15 +54,15 @@ impl Shared {
         calls: &mut mpsc::Receiver<Incoming>,
         installed: Option<InstalledPlugin>,
     ) -> CloseReason {
-        let plugin = match self.set_up(connection, calls, installed).await {
+        let mut name = installed.as_ref().map(InstalledPlugin::full_name).unwrap_or_default();
+        let plugin = match self.set_up(connection, calls, installed, &mut name).await {
             Ok(plugin) => plugin,
             Err(reason) => {
                 let reason = connection.close(reason);
-                warn!(error = %reason, "cannot set up an NRI plugin; closing its connection");
+                warn!(plugin = name, error = %reason, "cannot set up an NRI plugin; closing its connection");
                 return reason;
             }
         };
-        let name = plugin.full_name();
         info!(plugin = name, "NRI plugin connected and synchronised");
         let reason = self.serve_requests(&plugin, calls).await;
         let error = reason.to_string();
@@ -72,12 +73,13 @@ impl Shared {
         reason
     }
 
-    /// Registers, configures and synchronises a plugin.
+    /// Registers, configures and synchronises a plugin; says who it is once that is known.
     async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
         calls: &mut mpsc::Receiver<Incoming>,
         installed: Option<InstalledPlugin>,
+        full_name: &mut String,
     ) -> Result<Arc<Plugin>, CloseReason> {
         let limit = self.settings.registration_timeout;
         let registering = time::timeout(limit, registration(connection, calls)).await;
@@ -89,6 +91,7 @@ impl Shared {
             None => (index, name, String::new()),
         };
         let mut plugin = Plugin { index, name, events: 0, connection: connection.clone() };
+        *full_name = plugin.full_name();
         plugin.events = self.configure(&plugin, config).await?;
         let plugin = Arc::new(plugin);
         self.add(&plugin).await?;
@@ -180,7 +183,11 @@ impl Shared {
             if self.is_unasked(&Identity::pod(record)) {
                 continue;
             }
-            found.0.push(render::nri::pod(&self.pod_view(now, record)));
+            let pod = render::nri::pod(&self.pod_view(now, record));
+            if !fits(&pod.id, pod.encoded_len()) {
+                continue;
+            }
+            found.0.push(pod);
             if !lifecycles.pods.contains_key(record.id.as_str()) {
                 let is_ready = record.state() == SandboxState::Ready;
                 lifecycles.add_pod(record, if is_ready { Stage::Alive } else { Stage::Stopped });
@@ -190,7 +197,11 @@ impl Shared {
             if self.is_unasked(&Identity::container(record)) {
                 continue;
             }
-            found.1.push(render::nri::container(&self.container_view(now, record)));
+            let container = render::nri::container(&self.container_view(now, record));
+            if !fits(&container.id, container.encoded_len()) {
+                continue;
+            }
+            found.1.push(container);
             if !lifecycles.containers.contains_key(record.id.as_str()) {
                 let has_ended = record.process.has_ended();
                 lifecycles
@@ -244,8 +255,8 @@ impl Shared {
         if request.service != RUNTIME_SERVICE || request.method != "UpdateContainers" {
             return Err(unknown_method(request));
         }
-        let decoded = nri::UpdateContainersRequest::decode(request.payload.as_slice());
-        let asked = decoded.map_err(|_| refusal(INVALID_ARGUMENT, "cannot be decoded"))?;
+        let decoded = decode::<nri::UpdateContainersRequest>(&request.payload);
+        let asked = decoded.map_err(|error| refusal(INVALID_ARGUMENT, &error.to_string()))?;
         let failed = self
             .update_containers(RequestedUpdates {
                 plugin: plugin.full_name(),
@@ -278,8 +289,7 @@ async fn registration(
             connection.answer(stream, Err(early)).await;
             continue;
         }
-        let decoded = nri::RegisterPluginRequest::decode(request.payload.as_slice());
-        let asked = decoded.map_err(|_| CloseReason::Protocol(ProtocolError::Message))?;
+        let asked: nri::RegisterPluginRequest = decode(&request.payload)?;
         if let Err(reason) = check_name(&asked.plugin_idx, &asked.plugin_name) {
             connection.answer(stream, Err(refusal(INVALID_ARGUMENT, &reason))).await;
             return Err(CloseReason::Violation(reason));
@@ -287,6 +297,19 @@ async fn registration(
         connection.answer(stream, Ok(Vec::new())).await;
         return Ok((asked.plugin_idx, asked.plugin_name));
     }
+}
+
+/// Whether a plugin can be told of it: one pod must not keep plugins from connecting.
+fn fits(id: &str, length: usize) -> bool {
+    let fits = length <= PORTION;
+    if !fits {
+        warn!(
+            id,
+            length,
+            "a pod or container is longer than a message to NRI plugins; they are not told of it"
+        );
+    }
+    fits
 }
 
 /// All that there is, in messages that are not too long. One at least, as it begins the events.
