@@ -11,6 +11,7 @@ use super::{
     service::{Nri, Plugins, Shared},
 };
 use crate::{
+    error::shortened,
     model::{adjustment::Adjustment, record::ContainerRecord},
     translate::{nri::merge::Merge, parse::adjustment::adjustment},
     wire::nri::{self, Event},
@@ -19,7 +20,7 @@ use crate::{
 impl Nri {
     /// Whether a plugin is connected that may change a new container.
     pub async fn may_adjust(&self) -> bool {
-        let Some(shared) = self.connected().await else { return false };
+        let Some(shared) = self.connected() else { return false };
         let plugins = shared.plugins().await;
         plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
@@ -70,6 +71,9 @@ impl Shared {
             let Some(answer) = self.agreed(plugin, Event::CreateContainer, answer)? else {
                 continue;
             };
+            if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
+                return Err(NriError::OwnUpdate { plugin: plugin.full_name() });
+            }
             merge.add(&plugin.full_name(), &answer)?;
             evictions.extend(answer.evict);
         }
@@ -81,7 +85,7 @@ impl Shared {
                 pod,
                 container: Some(original),
                 adjust: Some(merged.clone()),
-                update: merge.updates().all().to_vec(),
+                update: merge.updates().all(),
                 owners: Some(merge.owners().wire().clone()),
                 plugins: asked,
             },
@@ -90,7 +94,7 @@ impl Shared {
         let wanted = adjustment(&merged, merge.owners().of(record.id.as_str()))?;
         self.carry_out(RequestedUpdates {
             plugin: ALL_PLUGINS.to_owned(),
-            updates: merge.updates().all().to_vec(),
+            updates: merge.updates().all(),
             evictions,
         });
         Ok(wanted)
@@ -118,5 +122,5 @@ impl Shared {
 
 fn refused(plugin: &Plugin, message: String) -> NriError {
     let call = method(Event::ValidateContainerAdjustment);
-    NriError::Refused { plugin: plugin.full_name(), call, message }
+    NriError::Refused { plugin: plugin.full_name(), call, message: shortened(message) }
 }

@@ -53,10 +53,17 @@ impl Lifecycles {
         stop(&mut self.containers, id)
     }
 
-    /// Changes the stage of a container that is being started; returns whether it is known as such.
-    pub(super) fn set_stage(&mut self, id: &str, stage: Stage) -> bool {
+    /// The container is being started, perhaps after it had ended: its next end is told as well.
+    pub(super) fn starting(&mut self, id: &str) {
+        if let Some(known) = self.containers.get_mut(id) {
+            known.stage = Stage::Starting;
+        }
+    }
+
+    /// The container was started, or could not be; returns whether its end is still to be told.
+    pub(super) fn started(&mut self, id: &str) -> bool {
         let known = self.containers.get_mut(id).filter(|known| known.stage != Stage::Stopped);
-        known.map(|known| known.stage = stage).is_some()
+        known.map(|known| known.stage = Stage::Alive).is_some()
     }
 
     /// The containers of a pod.

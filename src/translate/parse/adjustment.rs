@@ -31,6 +31,9 @@ pub enum AdjustmentError {
     /// A limit out of range.
     #[error("NRI plugins set limits that no container can have")]
     Limits(#[from] ParseError),
+    /// More than a container can have.
+    #[error("NRI plugins ask for {0} changes of one container, where {MOST_CHANGES} are permitted")]
+    Changes(usize),
     /// What is not known here.
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {
@@ -75,12 +78,37 @@ pub fn adjustment(
         match linux.oom_score_adj.map(|score| score.value) {
             // An update takes it for "not set".
             Some(0) => changes.oom_score_adj = Some(0),
-            Some(score) => resources.oom_score_adj = score,
+            Some(score) => {
+                resources.oom_score_adj = resources::oom_score(score).at("oom_score_adj")?;
+            }
             None => {}
         }
     }
+    let many = count(given, &changes);
+    if many > MOST_CHANGES {
+        return Err(AdjustmentError::Changes(many));
+    }
     let cdi_devices = given.cdi_devices.iter().map(|device| device.name.clone()).collect();
     Ok(Adjustment { resources, cdi_devices, changes, owners })
+}
+
+/// Each of these is an entry of the container's configuration, which is searched for every one.
+fn count(given: &nri::ContainerAdjustment, changes: &OciChanges) -> usize {
+    let hooks = changes.hooks.lists().into_iter().map(<[Hook]>::len).sum::<usize>();
+    let syscalls = changes.seccomp.as_ref().map_or(0, |policy| policy.syscalls.len());
+    hooks
+        + syscalls
+        + given.cdi_devices.len()
+        + changes.args.len()
+        + changes.env.len()
+        + changes.annotations.len()
+        + changes.mounts.len()
+        + changes.rlimits.len()
+        + changes.devices.len()
+        + changes.device_rules.len()
+        + changes.sysctls.len()
+        + changes.namespaces.len()
+        + changes.net_devices.len()
 }
 
 /// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
@@ -317,3 +345,6 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
         flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
     }
 }
+
+/// More changes of one container than a plugin has use for.
+const MOST_CHANGES: usize = 4096;
