@@ -13,7 +13,10 @@ use super::{
 use crate::{
     error::shortened,
     model::{adjustment::Adjustment, record::ContainerRecord},
-    translate::{nri::merge::Merge, parse::adjustment::adjustment},
+    translate::{
+        nri::merge::Merge,
+        parse::adjustment::{adjustment, check_length},
+    },
     wire::nri::{self, Event},
 };
 
@@ -74,6 +77,7 @@ impl Shared {
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
                 return Err(NriError::OwnUpdate { plugin: plugin.full_name() });
             }
+            answer.adjust.iter().try_for_each(|asked| check_length(&plugin.full_name(), asked))?;
             merge.add(&plugin.full_name(), &answer)?;
             evictions.extend(answer.evict);
         }

@@ -53,7 +53,9 @@ impl NriError {
             Self::Missing { .. } => Kind::Unavailable,
             Self::Conflict(_) | Self::OwnUpdate { .. } => Kind::FailedPrecondition,
             Self::Adjustment(cause) => match **cause {
-                AdjustmentError::Limits(_) | AdjustmentError::Changes(_) => Kind::InvalidArgument,
+                AdjustmentError::Limits(_) | AdjustmentError::Changes { .. } => {
+                    Kind::InvalidArgument
+                }
                 AdjustmentError::Unsupported { .. } => Kind::Unimplemented,
             },
         }

@@ -47,6 +47,8 @@ pub(super) struct Shared {
     /// Network namespaces of pods are pinned here, by id.
     netns_dir: PathBuf,
     plugins: Mutex<Plugins>,
+    /// One plugin at a time is synchronised: an event waits for one at most.
+    pub(super) joining: Mutex<()>,
 }
 
 /// What one event at a time may change.
@@ -75,6 +77,7 @@ impl Nri {
             creations: Creations::default(),
             netns_dir,
             plugins: Mutex::default(),
+            joining: Mutex::default(),
         })))
     }
 

@@ -128,6 +128,7 @@ impl Shared {
 
     /// Tells the plugin what there is; from then on it is asked about everything.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
+        let _turn = self.joining.lock().await;
         let mut plugins = self.plugins().await;
         // Before the store is read: what is made from now on is asked about.
         self.creations.set_asking(true);

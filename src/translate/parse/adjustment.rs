@@ -32,8 +32,13 @@ pub enum AdjustmentError {
     #[error("NRI plugins set limits that no container can have")]
     Limits(#[from] ParseError),
     /// More than a container can have.
-    #[error("NRI plugins ask for {0} changes of one container, where {MOST_CHANGES} are permitted")]
-    Changes(usize),
+    #[error("NRI plugin {plugin} asks for {many} changes, where {MOST_CHANGES} are permitted")]
+    Changes {
+        /// Who asks for them.
+        plugin: String,
+        /// Their number.
+        many: usize,
+    },
     /// What is not known here.
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {
@@ -84,31 +89,35 @@ pub fn adjustment(
             None => {}
         }
     }
-    let many = count(given, &changes);
-    if many > MOST_CHANGES {
-        return Err(AdjustmentError::Changes(many));
-    }
     let cdi_devices = given.cdi_devices.iter().map(|device| device.name.clone()).collect();
     Ok(Adjustment { resources, cdi_devices, changes, owners })
 }
 
-/// Each of these is an entry of the container's configuration, which is searched for every one.
-fn count(given: &nri::ContainerAdjustment, changes: &OciChanges) -> usize {
-    let hooks = changes.hooks.lists().into_iter().map(<[Hook]>::len).sum::<usize>();
-    let syscalls = changes.seccomp.as_ref().map_or(0, |policy| policy.syscalls.len());
-    hooks
-        + syscalls
-        + given.cdi_devices.len()
-        + changes.args.len()
-        + changes.env.len()
-        + changes.annotations.len()
-        + changes.mounts.len()
-        + changes.rlimits.len()
-        + changes.devices.len()
-        + changes.device_rules.len()
-        + changes.sysctls.len()
-        + changes.namespaces.len()
-        + changes.net_devices.len()
+/// Checks what one plugin asks for, before anything is made of it: each of these becomes an entry of the
+/// container's configuration, which is searched for every one.
+///
+/// # Errors
+/// [`AdjustmentError::Changes`].
+pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), AdjustmentError> {
+    let hooks = given.hooks.as_ref().map(hooks).unwrap_or_default();
+    let hooks = hooks.lists().into_iter().map(<[Hook]>::len).sum::<usize>();
+    let linux = given.linux.as_ref().map_or(0, |linux| {
+        let resources = linux.resources.as_ref().map_or(0, |given| {
+            given.hugepage_limits.len() + given.unified.len() + given.devices.len()
+        });
+        let syscalls = linux.seccomp_policy.as_ref().map_or(0, |policy| policy.syscalls.len());
+        let (devices, parameters) =
+            (linux.devices.len() + linux.net_devices.len(), linux.sysctl.len());
+        resources + syscalls + devices + parameters + linux.namespaces.len()
+    });
+    let process = given.args.len() + given.env.len() + given.rlimits.len();
+    let many = process + given.annotations.len() + given.mounts.len() + given.cdi_devices.len();
+    match many + hooks + linux {
+        many if many > MOST_CHANGES => {
+            Err(AdjustmentError::Changes { plugin: plugin.to_owned(), many })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
@@ -346,5 +355,5 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
     }
 }
 
-/// More changes of one container than a plugin has use for.
+/// More changes of a container than a plugin has use for.
 const MOST_CHANGES: usize = 4096;

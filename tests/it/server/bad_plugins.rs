@@ -39,7 +39,7 @@ async fn more_changes_than_a_container_can_have_are_refused() {
     let env = (0..5000).map(variable).collect();
     let adjust = nri::ContainerAdjustment { env, ..Default::default() };
     let text = refused(vec![("10", "many", Box::new(adjusts(adjust)))]).await;
-    assert!(text.contains("NRI plugins ask for 5000 changes of one container"), "{text}");
+    assert!(text.contains("NRI plugin 10-many asks for 5000 changes"), "{text}");
 }
 
 #[tokio::test]
@@ -97,6 +97,32 @@ async fn connections_that_never_register_hold_up_nobody() {
     let late = Plugin::connect(&socket, ("20", "late"), |_| Reply::Yes(Vec::new()));
     let (late, ()) = tokio::join!(late, async { drop(idle) });
     late.until("Synchronize").await;
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+/// Whoever asks about a pod waits for one of them at most.
+#[tokio::test]
+async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
+    let docker = docker().await;
+    let mut node = Node::new();
+    node.nri = settings(&node, &[], Duration::from_millis(500));
+    node.nri.registration_timeout = Duration::from_secs(1);
+    let socket = node.nri.socket.clone();
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        let reply = |told: &Told| match told.method.as_str() {
+            "Synchronize" => Reply::Silence,
+            _ => Reply::Yes(Vec::new()),
+        };
+        silent.push(Plugin::connect(&socket, ("10", "silent"), reply).await);
+    }
+    silent[0].until("Synchronize").await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let waiting = silent.iter().filter(|plugin| !plugin.ended.is_finished()).count();
+    assert!(waiting > 5, "the pod waited for all but {waiting} plugins");
+    drop(silent);
     bridge.remove_pod(&id).await.unwrap();
     bridge.clear(&docker).await;
 }
