@@ -57,6 +57,16 @@ impl Kind {
     }
 }
 
+/// A text that others chose, of a length that a line of the log and an answer may have.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// An error with all its causes on one line, without repetitions.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -71,6 +81,10 @@ pub fn chain(error: &dyn Error) -> String {
     }
     text
 }
+
+/// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and
+/// percent-encoding can triple it.
+const LONGEST_TEXT: usize = 2048;
 
 #[cfg(test)]
 mod tests;

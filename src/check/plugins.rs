@@ -55,7 +55,7 @@ fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {
     if !is_executable(path) {
         return Err("it is not executable".to_owned());
     }
-    installed(settings, path).map(|plugin| format!("{}-{}", plugin.index, plugin.name))
+    installed(settings, path).map(|plugin| plugin.full_name())
 }
 
 /// A plugin runs as root.

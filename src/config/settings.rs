@@ -103,7 +103,7 @@ pub struct NriSettings {
     pub registration_timeout: Duration,
     /// How long a plugin may take for a call.
     pub request_timeout: Duration,
-    /// Plugins without which no pod and no container is made, by name or by index and name.
+    /// Plugins without which no pod is made, and no container made or started, by name or by index and name.
     pub required: Vec<String>,
 }
 

@@ -91,7 +91,11 @@ impl Containers {
             }
             Ok(()) => {}
         }
-        let resolve = |observed: &Observed| resolution(&plan.document, observed);
+        let resolve = |observed: &Observed| match resolution(&plan.document, observed) {
+            // dockbridge ended before plugins had agreed to it: they are asked about another one.
+            Resolution::Adopt(_) if self.awaits_adjustment(observed) => Resolution::Replace,
+            resolution => resolution,
+        };
         let (engine, body) = (&self.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named((engine, &self.store), &plan.name, create, resolve).await?;

@@ -10,7 +10,7 @@ use crate::{
     error::chain,
     model::{
         id::ContainerId,
-        record::{ContainerRecord, SandboxRecord},
+        record::{ContainerRecord, Observed, SandboxRecord},
         resources::Resources,
     },
     nri::{creation::Creation, hooks::NriHooks, service::Nri},
@@ -68,14 +68,13 @@ impl Containers {
         record: &Arc<ContainerRecord>,
     ) -> Result<(), ContainerError> {
         let asked = self.nri.create_container(creation.as_ref(), record).await?;
-        let document = &record.document;
+        let (document, was_asked) = (&record.document, asked.is_some());
         if let Some(wanted) = &asked {
             let now = self.store.snapshot();
             let pod = now.sandbox(document.sandbox.as_str());
             let handler = pod.map_or("", |pod| pod.document.spec.handler.as_str());
             check(wanted, now.described()?, handler, document.is_adjustable)?;
         }
-        let is_asked = asked.is_some();
         let wanted = self.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
         if document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none() {
@@ -87,12 +86,18 @@ impl Containers {
         }
         // It is shown from here on.
         drop(creation);
-        if is_asked {
+        if was_asked {
             let now = self.store.snapshot();
             let latest = now.container(record.id.as_str()).unwrap_or(record);
             self.nri.container_created(latest).await;
         }
         Ok(())
+    }
+
+    /// Whether plugins may adjust the container, and it is not known how.
+    pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
+        let Observed::Container(record) = observed else { return false };
+        record.document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none()
     }
 
     /// Whether the pod is one that plugins have not agreed to yet: nobody can know of it.

@@ -33,7 +33,8 @@ impl Containers {
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then has the reason, and counts as exited.
         let seen = self.store.refresh_container(id).await;
-        self.nri.container_started(id, started.is_ok()).await;
+        let was_started = started.is_ok() && !container.process.is_running();
+        self.nri.container_started(id, was_started).await;
         started?;
         if seen.is_err() && self.needs_limits(container) {
             self.end_unlimited(&container.id).await;

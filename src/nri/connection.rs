@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     mux::{Channel, Demux, ProtocolError, frames},
-    ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status},
+    ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status, decode},
 };
+use crate::error::shortened;
 
 /// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -160,10 +161,9 @@ impl Connection {
     fn decoded<A: Message + Default>(&self, response: Response) -> Result<A, CallError> {
         match response.status {
             Some(Status { code, message }) if code != 0 => {
-                Err(CallError::Refused { code, message })
+                Err(CallError::Refused { code, message: shortened(message) })
             }
-            _ => A::decode(response.payload.as_slice())
-                .map_err(|_| self.close(ProtocolError::Message.into()).into()),
+            _ => decode(&response.payload).map_err(|error| self.close(error.into()).into()),
         }
     }
 

@@ -1,11 +1,18 @@
 //! Updates and evictions of containers that plugins ask for, in an answer or by UpdateContainers.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tracing::{info, warn};
 
 use super::service::Shared;
-use crate::{translate::parse::adjustment::limits, wire::nri};
+use crate::{
+    error::shortened,
+    translate::{
+        nri::{owners::Owners, updates::Updates},
+        parse::adjustment::limits,
+    },
+    wire::nri,
+};
 
 /// What a plugin asked for.
 pub(super) struct RequestedUpdates {
@@ -36,9 +43,17 @@ impl Shared {
     ) -> Result<Vec<nri::ContainerUpdate>, String> {
         let RequestedUpdates { plugin, updates, evictions } = requested;
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
-        let mut failed = Vec::new();
-        for eviction in evictions {
-            let (container, reason) = (eviction.container_id, eviction.reason);
+        let now = self.store.snapshot();
+        // What is gone or is still being made is passed over.
+        let is_there = |id: &str| {
+            now.container(id).is_some_and(|record| !self.creations.hides_container(record))
+        };
+        // Once for each container, however long the list is.
+        let evicted: BTreeMap<String, String> = (evictions.into_iter())
+            .filter(|eviction| is_there(&eviction.container_id))
+            .map(|eviction| (eviction.container_id, shortened(eviction.reason)))
+            .collect();
+        for (container, reason) in evicted {
             info!(plugin, container, reason, "an NRI plugin evicts a container");
             if let Err(error) = (hooks.stop)(container.clone()).await {
                 warn!(
@@ -47,12 +62,14 @@ impl Shared {
                 );
             }
         }
-        let mut error = None;
-        for update in updates {
+        let mut merged = Updates::default();
+        // One plugin does not contradict itself.
+        let _ = merged.add(&mut Owners::default(), &plugin, &updates);
+        let (mut failed, mut error) = (Vec::new(), None);
+        for update in merged.all() {
             let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
             let container = update.container_id.clone();
-            let is_there = self.store.snapshot().container(&container).is_some();
-            let (Some(asked), true) = (asked, is_there) else { continue };
+            let (Some(asked), true) = (asked, is_there(&container)) else { continue };
             let done = match limits(asked) {
                 Ok(limits) => (hooks.update)(container.clone(), limits).await,
                 Err(error) => Err(error.to_string()),

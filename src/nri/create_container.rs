@@ -11,15 +11,19 @@ use super::{
     service::{Nri, Plugins, Shared},
 };
 use crate::{
+    error::shortened,
     model::{adjustment::Adjustment, record::ContainerRecord},
-    translate::{nri::merge::Merge, parse::adjustment::adjustment},
+    translate::{
+        nri::merge::Merge,
+        parse::adjustment::{adjustment, check_length},
+    },
     wire::nri::{self, Event},
 };
 
 impl Nri {
     /// Whether a plugin is connected that may change a new container.
     pub async fn may_adjust(&self) -> bool {
-        let Some(shared) = self.connected().await else { return false };
+        let Some(shared) = self.connected() else { return false };
         let plugins = shared.plugins().await;
         plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
@@ -74,6 +78,10 @@ impl Shared {
             let Some(answer) = self.agreed(plugin, Event::CreateContainer, answer)? else {
                 continue;
             };
+            if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
+                return Err(NriError::OwnUpdate { plugin: plugin.full_name() });
+            }
+            answer.adjust.iter().try_for_each(|asked| check_length(&plugin.full_name(), asked))?;
             merge.add(&plugin.full_name(), &answer)?;
             evictions.extend(answer.evict);
         }
@@ -85,7 +93,7 @@ impl Shared {
                 pod,
                 container: Some(original),
                 adjust: Some(merged.clone()),
-                update: merge.updates().all().to_vec(),
+                update: merge.updates().all(),
                 owners: Some(merge.owners().wire().clone()),
                 plugins: asked.clone(),
             },
@@ -94,7 +102,7 @@ impl Shared {
         let wanted = adjustment(&merged, merge.owners().of(record.id.as_str()))?;
         self.carry_out(RequestedUpdates {
             plugin: ALL_PLUGINS.to_owned(),
-            updates: merge.updates().all().to_vec(),
+            updates: merge.updates().all(),
             evictions,
         });
         Ok(wanted)
@@ -122,5 +130,5 @@ impl Shared {
 
 fn refused(plugin: &Plugin, message: String) -> NriError {
     let call = method(Event::ValidateContainerAdjustment);
-    NriError::Refused { plugin: plugin.full_name(), call, message }
+    NriError::Refused { plugin: plugin.full_name(), call, message: shortened(message) }
 }

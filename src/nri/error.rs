@@ -31,6 +31,15 @@ pub enum NriError {
     /// Two plugins want different things.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// A plugin does not adjust the container that it is asked about, but wants it changed.
+    #[error(
+        "the NRI plugin {plugin} answers CreateContainer with an update of the same container, \
+         which has to be an adjustment"
+    )]
+    OwnUpdate {
+        /// Index and name.
+        plugin: String,
+    },
     /// What plugins ask for cannot be done.
     #[error(transparent)]
     Adjustment(Arc<AdjustmentError>),
@@ -42,9 +51,11 @@ impl NriError {
         match self {
             Self::Refused { .. } => Kind::Unknown,
             Self::Missing { .. } => Kind::Unavailable,
-            Self::Conflict(_) => Kind::FailedPrecondition,
+            Self::Conflict(_) | Self::OwnUpdate { .. } => Kind::FailedPrecondition,
             Self::Adjustment(cause) => match **cause {
-                AdjustmentError::Limits(_) => Kind::InvalidArgument,
+                AdjustmentError::Limits(_) | AdjustmentError::Changes { .. } => {
+                    Kind::InvalidArgument
+                }
                 AdjustmentError::Unsupported { .. } => Kind::Unimplemented,
             },
         }

@@ -56,7 +56,7 @@ impl Nri {
 
     /// Whether the plugins know a pod; they know every pod where there are none.
     pub async fn knows_pod(&self, id: &str) -> bool {
-        let Some(shared) = self.connected().await else { return true };
+        let Some(shared) = self.connected() else { return true };
         let plugins = shared.plugins().await;
         plugins.connected.is_empty() || plugins.lifecycles.pods.contains_key(id)
     }
@@ -70,7 +70,7 @@ impl Nri {
         record: &SandboxRecord,
         newer: &PodResources,
     ) -> Result<(), NriError> {
-        let Some(shared) = self.connected().await else { return Ok(()) };
+        let Some(shared) = self.connected() else { return Ok(()) };
         let plugins = shared.plugins().await;
         let request = nri::UpdatePodSandboxRequest {
             pod: shared.pod_subject(&shared.store.snapshot(), record).pod,
@@ -87,7 +87,7 @@ impl Nri {
 
     /// Limits of a pod have changed.
     pub async fn pod_updated(&self, record: &SandboxRecord) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let plugins = shared.plugins().await;
         let subject = shared.pod_subject(&shared.store.snapshot(), record);
         shared.announce(&plugins, Event::PostUpdatePodSandbox, &subject).await;
@@ -95,7 +95,7 @@ impl Nri {
 
     /// All containers of a pod have ended, and it will.
     pub async fn stop_pod(&self, id: &str) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         for container in plugins.lifecycles.containers_of(id) {
             shared.stop_container(&mut plugins, &container).await;
@@ -106,7 +106,7 @@ impl Nri {
 
     /// A pod is gone.
     pub async fn remove_pod(&self, id: &str) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         for container in plugins.lifecycles.containers_of(id) {
             shared.remove_container(&mut plugins, &container).await;
@@ -118,12 +118,12 @@ impl Nri {
     /// A container is about to be started.
     ///
     /// # Errors
-    /// A plugin refuses.
+    /// A plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), NriError> {
-        let Some(shared) = self.connected().await else { return Ok(()) };
         if record.process.is_running() {
             return Ok(());
         }
+        let Some(shared) = self.connected() else { return self.require().await };
         let mut plugins = shared.plugins().await;
         let subject = shared.container_subject(&shared.store.snapshot(), record);
         let agreed = shared.propose(&plugins, (Event::StartContainer, &subject), &mut 0).await;
@@ -136,15 +136,15 @@ impl Nri {
 
     /// A container was made.
     pub async fn container_created(&self, record: &ContainerRecord) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let plugins = shared.plugins().await;
         let subject = shared.container_subject(&shared.store.snapshot(), record);
         shared.announce(&plugins, Event::PostCreateContainer, &subject).await;
     }
 
-    /// A container was started, or could not be. Its end is not told before.
-    pub async fn container_started(&self, id: &str, runs: bool) {
-        let Some(shared) = self.connected().await else { return };
+    /// A container was started, or was not. Its end is not told before.
+    pub async fn container_started(&self, id: &str, was_started: bool) {
+        let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         // One that is running for plugins was started before, and is told only once.
         let (Some(Stage::Created | Stage::Starting), now) =
@@ -153,7 +153,7 @@ impl Nri {
             return;
         };
         plugins.lifecycles.set_stage(id, Stage::Created);
-        if runs {
+        if was_started {
             shared.post_start(&mut plugins, id).await;
         }
         if now.container(id).is_some_and(|record| record.process.has_ended()) {
@@ -164,7 +164,7 @@ impl Nri {
 
     /// Limits of a container have changed.
     pub async fn container_updated(&self, id: &str) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let plugins = shared.plugins().await;
         let now = shared.store.snapshot();
         let Some(record) = now.container(id) else { return };
@@ -181,17 +181,17 @@ impl Nri {
         record: &ContainerRecord,
         asked: Resources,
     ) -> Result<Resources, NriError> {
-        let Some(shared) = self.connected().await else { return Ok(asked) };
+        let Some(shared) = self.connected() else { return Ok(asked) };
         let plugins = shared.plugins().await;
         let EventSubject { pod, container } =
             shared.container_subject(&shared.store.snapshot(), record);
         let (mut owners, mut updates) = (Owners::default(), Updates::default());
-        let mut evictions = Vec::new();
+        let (mut wanted, mut evictions) = (asked.clone(), Vec::new());
         for plugin in &plugins.connected {
             let request = nri::UpdateContainerRequest {
                 pod: pod.clone(),
                 container: container.clone(),
-                linux_resources: Some(render::nri::limits(&asked)),
+                linux_resources: Some(render::nri::limits(&wanted)),
             };
             let answer: Answer<nri::UpdateContainerResponse> =
                 shared.ask(plugin, Event::UpdateContainer, &request).await;
@@ -200,22 +200,19 @@ impl Nri {
             };
             updates.add(&mut owners, &plugin.full_name(), &answer.update)?;
             evictions.extend(answer.evict);
+            if let Some(merged) = updates.limits_of(record.id.as_str()) {
+                wanted = asked.updated(&limits(merged).map_err(AdjustmentError::from)?);
+            }
         }
-        let (ours, others): (Vec<_>, Vec<_>) =
-            updates.all().iter().partition(|update| update.container_id == record.id.as_str());
-        let mut asked = asked;
-        for merged in ours.iter().filter_map(|update| update.linux.as_ref()?.resources.as_ref()) {
-            asked = asked.updated(&limits(merged).map_err(AdjustmentError::from)?);
-        }
-        let others = others.into_iter().cloned().collect();
+        let others = updates.of_others(record.id.as_str());
         let plugin = ALL_PLUGINS.to_owned();
         shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
-        Ok(asked)
+        Ok(wanted)
     }
 
     /// A container has ended. What is told of one that is being started is decided by how that goes.
     pub async fn stop_container(&self, id: &str) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         if plugins.lifecycles.stage_of(id) == Some(Stage::Starting) {
             return;
@@ -226,14 +223,14 @@ impl Nri {
 
     /// A container is gone.
     pub async fn remove_container(&self, id: &str) {
-        let Some(shared) = self.connected().await else { return };
+        let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         shared.remove_container(&mut plugins, id).await;
         shared.sweep(&mut plugins);
     }
 
     /// The plugins, if there is one.
-    pub(super) async fn connected(&self) -> Option<&Arc<Shared>> {
+    pub(super) fn connected(&self) -> Option<&Arc<Shared>> {
         let shared = self.shared()?;
         match shared.plugins_now() {
             Some(plugins) if plugins.connected.is_empty() => None,

@@ -3,9 +3,9 @@
 
 use super::{
     mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},
-    ttrpc::{Decoder, Envelope},
+    ttrpc::{Decoder, Envelope, decode},
 };
-use crate::fuzz::portions;
+use crate::{fuzz::portions, wire::nri};
 
 /// Frames and the messages in them.
 pub(crate) fn frames_of_plugins(bytes: &[u8]) {
@@ -14,6 +14,7 @@ pub(crate) fn frames_of_plugins(bytes: &[u8]) {
     assert_eq!(whole, pieces, "the pieces decide what is read");
     let Ok(messages) = whole else { return };
     for (channel, envelope) in messages {
+        let _ = decode::<nri::CreateContainerResponse>(&envelope.payload);
         let again = frames(channel, &envelope.encoded());
         assert_eq!(read([again.as_slice()].into_iter()), Ok(vec![(channel, envelope)]));
     }

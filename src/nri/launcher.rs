@@ -26,10 +26,17 @@ use crate::{
 /// A plugin in the directory: the name of its file says who it is.
 #[derive(Clone, Debug)]
 pub(crate) struct InstalledPlugin {
-    pub(crate) index: String,
-    pub(crate) name: String,
+    pub(super) index: String,
+    pub(super) name: String,
     /// Its configuration file.
     pub(super) config: String,
+}
+
+impl InstalledPlugin {
+    /// Index and name.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}-{}", self.index, self.name)
+    }
 }
 
 impl Shared {

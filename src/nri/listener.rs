@@ -1,6 +1,12 @@
 //! The socket that plugins connect to. Only root may: a plugin can run anything on this node.
 
-use std::{io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -39,23 +45,28 @@ impl Shared {
                 () = self.leaving.cancelled() => return,
             }
         };
+        let inode = || std::fs::symlink_metadata(&path).ok().map(|found| found.ino());
+        let (ours, free) = (inode(), Arc::new(Semaphore::new(MOST_PLUGINS)));
         info!(socket = %path.display(), "serving NRI plugins");
-        let free = Arc::new(Semaphore::new(MOST_PLUGINS));
         loop {
+            if free.available_permits() == 0 {
+                warn!(limit = MOST_PLUGINS, "too many NRI plugins; a new one waits");
+            }
+            let next = async {
+                let permit = Arc::clone(&free).acquire_owned().await;
+                (listener.accept().await, permit)
+            };
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = next => accepted,
                 () = self.leaving.cancelled() => break,
             };
-            match (accepted, Arc::clone(&free).try_acquire_owned()) {
-                (Ok((socket, _)), Ok(permit)) => {
+            match accepted {
+                (Ok((socket, _)), permit) => {
                     let session = Arc::clone(&self).session(socket, None);
                     self.tracker.spawn(async move {
                         session.await;
                         drop(permit);
                     });
-                }
-                (Ok(_), Err(_)) => {
-                    warn!(limit = MOST_PLUGINS, "too many NRI plugins; closing a new connection");
                 }
                 (Err(error), _) => {
                     let error = error.to_string();
@@ -64,8 +75,10 @@ impl Shared {
                 }
             }
         }
-        // A later server binds anew.
-        let _ = std::fs::remove_file(&path);
+        // Another runtime may have taken the path.
+        if inode() == ours {
+            let _ = std::fs::remove_file(&path);
+        }
     }
 }
 
@@ -80,6 +93,10 @@ async fn bind(path: &Path) -> Result<UnixListener, HostError> {
             let used =
                 "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
             return Err(failed("bind", io::Error::new(io::ErrorKind::AddrInUse, used)));
+        }
+        Err(_) if path.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) => {
+            let other = io::Error::new(io::ErrorKind::AlreadyExists, "it is not a socket");
+            return Err(failed("bind", other));
         }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|source| failed("replace", source))?;

@@ -46,6 +46,9 @@ pub(super) enum ProtocolError {
         /// Its stream.
         stream: u32,
     },
+    /// More than anybody needs.
+    #[error("it sent a message of more than {MOST_ENTRIES} entries")]
+    Entries,
     /// Not a message.
     #[error("it sent a message that cannot be decoded")]
     Message,
@@ -117,3 +120,5 @@ const FIRST_FRAME: usize = 4096;
 pub(super) const MESSAGE_HEADER: usize = 10;
 /// Longest ttrpc message, without its header.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;
+/// Most entries of a message: several for each container that a node can have.
+pub(super) const MOST_ENTRIES: usize = 16 << 10;

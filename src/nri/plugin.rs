@@ -13,7 +13,10 @@ use super::{
     metrics::NriMetrics,
     ttrpc::{UNIMPLEMENTED, UNKNOWN},
 };
-use crate::wire::nri::{self, Event};
+use crate::{
+    error::shortened,
+    wire::nri::{self, Event},
+};
 
 /// A plugin that is registered and configured.
 #[derive(Debug)]
@@ -180,7 +183,7 @@ pub(super) const fn label(reason: &CloseReason) -> &'static str {
 pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
     if !is_index {
-        return Err(format!("its index is not two digits: {index:?}"));
+        return Err(shortened(format!("its index is not two digits: {index:?}")));
     }
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(permitted) {

@@ -47,6 +47,8 @@ pub(super) struct Shared {
     /// Network namespaces of pods are pinned here, by id.
     netns_dir: PathBuf,
     plugins: Mutex<Plugins>,
+    /// One plugin at a time is synchronised: an event waits for one at most.
+    pub(super) joining: Mutex<()>,
 }
 
 /// What one event at a time may change.
@@ -75,6 +77,7 @@ impl Nri {
             creations: Creations::default(),
             netns_dir,
             plugins: Mutex::default(),
+            joining: Mutex::default(),
         })))
     }
 
@@ -117,10 +120,18 @@ impl Nri {
 
     async fn begin(&self, identity: Identity) -> Result<Option<Creation>, NriError> {
         let Some(shared) = &self.0 else { return Ok(None) };
-        if !shared.settings.required.is_empty() {
-            shared.require(&shared.plugins().await.connected)?;
-        }
+        self.require().await?;
         Ok(Some(shared.creations.begin(identity)))
+    }
+
+    /// Whether all plugins are connected that the administrator requires.
+    pub(super) async fn require(&self) -> Result<(), NriError> {
+        match &self.0 {
+            Some(shared) if !shared.settings.required.is_empty() => {
+                shared.require(&shared.plugins().await.connected)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What callers see of it: nothing that plugins are being asked about.
@@ -155,7 +166,7 @@ impl Shared {
         self.plugins.lock().now_or_never()
     }
 
-    /// Whether all plugins are connected that the administrator requires.
+    /// Whether those that the administrator requires are among these.
     pub(super) fn require(&self, connected: &[Arc<Plugin>]) -> Result<(), NriError> {
         let is_there = |name: &&String| {
             connected.iter().any(|plugin| {

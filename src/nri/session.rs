@@ -13,10 +13,11 @@ use super::{
     creation::Identity,
     launcher::InstalledPlugin,
     lifecycle::Stage,
-    mux::ProtocolError,
     plugin::{ALL_EVENTS, Answer, Plugin, check_name, label, sort},
     service::{Plugins, Shared},
-    ttrpc::{FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN},
+    ttrpc::{
+        FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN, decode,
+    },
 };
 use crate::{
     model::record::{Process, SandboxState},
@@ -53,15 +54,15 @@ impl Shared {
         calls: &mut mpsc::Receiver<Incoming>,
         installed: Option<InstalledPlugin>,
     ) -> CloseReason {
-        let plugin = match self.set_up(connection, calls, installed).await {
+        let mut name = installed.as_ref().map(InstalledPlugin::full_name).unwrap_or_default();
+        let plugin = match self.set_up(connection, calls, installed, &mut name).await {
             Ok(plugin) => plugin,
             Err(reason) => {
                 let reason = connection.close(reason);
-                warn!(error = %reason, "cannot set up an NRI plugin; closing its connection");
+                warn!(plugin = name, error = %reason, "cannot set up an NRI plugin; closing its connection");
                 return reason;
             }
         };
-        let name = plugin.full_name();
         info!(plugin = name, "NRI plugin connected and synchronised");
         let reason = self.serve_requests(&plugin, calls).await;
         let error = reason.to_string();
@@ -72,12 +73,13 @@ impl Shared {
         reason
     }
 
-    /// Registers, configures and synchronises a plugin.
+    /// Registers, configures and synchronises a plugin; says who it is once that is known.
     async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
         calls: &mut mpsc::Receiver<Incoming>,
         installed: Option<InstalledPlugin>,
+        full_name: &mut String,
     ) -> Result<Arc<Plugin>, CloseReason> {
         let limit = self.settings.registration_timeout;
         let registering = time::timeout(limit, registration(connection, calls)).await;
@@ -89,6 +91,7 @@ impl Shared {
             None => (index, name, String::new()),
         };
         let mut plugin = Plugin { index, name, events: 0, connection: connection.clone() };
+        *full_name = plugin.full_name();
         plugin.events = self.configure(&plugin, config).await?;
         let plugin = Arc::new(plugin);
         self.add(&plugin).await?;
@@ -125,6 +128,7 @@ impl Shared {
 
     /// Tells the plugin what there is; from then on it is asked about everything.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
+        let _turn = self.joining.lock().await;
         let mut plugins = self.plugins().await;
         // Before the store is read: what is made from now on is asked about.
         self.creations.set_asking(true);
@@ -180,29 +184,39 @@ impl Shared {
     ) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
         let (is_first, mut found) = (connected.is_empty(), (Vec::new(), Vec::new()));
         for record in now.sandboxes().iter().rev() {
-            if is_first && !self.is_unasked(&Identity::pod(record)) {
+            let is_known = lifecycles.pods.contains_key(record.id.as_str());
+            if !is_known && (!is_first || self.is_unasked(&Identity::pod(record))) {
+                continue;
+            }
+            let pod = render::nri::pod(&self.pod_view(now, record));
+            if !fits(&pod.id, pod.encoded_len()) {
+                continue;
+            }
+            if !is_known {
                 let is_ready = record.state() == SandboxState::Ready;
                 lifecycles.add_pod(record, if is_ready { Stage::Running } else { Stage::Stopped });
             }
-            if lifecycles.pods.contains_key(record.id.as_str()) {
-                found.0.push(render::nri::pod(&self.pod_view(now, record)));
-            }
+            found.0.push(pod);
         }
         for record in now.containers().iter().rev() {
-            if is_first && !self.is_unasked(&Identity::container(record)) {
-                lifecycles.add_container(record, stage(&record.process));
+            let known = lifecycles.stage_of(record.id.as_str());
+            if known.is_none() && (!is_first || self.is_unasked(&Identity::container(record))) {
+                continue;
             }
-            let Some(stage) = lifecycles.stage_of(record.id.as_str()) else { continue };
-            let mut shown = render::nri::container(&self.container_view(now, record));
-            match stage {
-                Stage::Stopped => shown.set_state(nri::ContainerState::ContainerStopped),
+            let mut container = render::nri::container(&self.container_view(now, record));
+            if !fits(&container.id, container.encoded_len()) {
+                continue;
+            }
+            match known {
+                None => lifecycles.add_container(record, stage(&record.process)),
+                Some(Stage::Stopped) => container.set_state(nri::ContainerState::ContainerStopped),
                 // Its end is told after its start.
-                Stage::Starting if record.process.has_ended() => {
-                    shown.set_state(nri::ContainerState::ContainerCreated);
+                Some(Stage::Starting) if record.process.has_ended() => {
+                    container.set_state(nri::ContainerState::ContainerCreated);
                 }
-                _ => {}
+                Some(_) => {}
             }
-            found.1.push(shown);
+            found.1.push(container);
         }
         found
     }
@@ -251,8 +265,8 @@ impl Shared {
         if request.service != RUNTIME_SERVICE || request.method != "UpdateContainers" {
             return Err(unknown_method(request));
         }
-        let decoded = nri::UpdateContainersRequest::decode(request.payload.as_slice());
-        let asked = decoded.map_err(|_| refusal(INVALID_ARGUMENT, "cannot be decoded"))?;
+        let decoded = decode::<nri::UpdateContainersRequest>(&request.payload);
+        let asked = decoded.map_err(|error| refusal(INVALID_ARGUMENT, &error.to_string()))?;
         let failed = self
             .update_containers(RequestedUpdates {
                 plugin: plugin.full_name(),
@@ -285,8 +299,7 @@ async fn registration(
             connection.answer(stream, Err(early)).await;
             continue;
         }
-        let decoded = nri::RegisterPluginRequest::decode(request.payload.as_slice());
-        let asked = decoded.map_err(|_| CloseReason::Protocol(ProtocolError::Message))?;
+        let asked: nri::RegisterPluginRequest = decode(&request.payload)?;
         if let Err(reason) = check_name(&asked.plugin_idx, &asked.plugin_name) {
             connection.answer(stream, Err(refusal(INVALID_ARGUMENT, &reason))).await;
             return Err(CloseReason::Violation(reason));
@@ -302,6 +315,19 @@ fn stage(process: &Process) -> Stage {
         process if process.is_running() => Stage::Running,
         _ => Stage::Created,
     }
+}
+
+/// Whether a plugin can be told of it: one pod must not keep plugins from connecting.
+fn fits(id: &str, length: usize) -> bool {
+    let fits = length <= PORTION;
+    if !fits {
+        warn!(
+            id,
+            length,
+            "a pod or container is longer than a message to NRI plugins; they are not told of it"
+        );
+    }
+    fits
 }
 
 /// All that there is, in messages that are not too long. One at least, as it begins the events.

@@ -2,9 +2,12 @@
 //! protobuf message. Only single requests and single responses are used by NRI. Why it is our own:
 //! docs/decisions/0034.
 
-use prost::Message as _;
+use prost::{
+    Message,
+    encoding::{DecodeContext, decode_key, skip_field},
+};
 
-use super::mux::{MESSAGE_HEADER as HEADER, MESSAGE_LIMIT, ProtocolError};
+use super::mux::{MESSAGE_HEADER as HEADER, MESSAGE_LIMIT, MOST_ENTRIES, ProtocolError};
 
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -143,6 +146,22 @@ impl Decoder {
         };
         Envelope { kind, stream, payload }
     }
+}
+
+/// Reads what a plugin sent. An entry takes two bytes there and hundreds here, so there may not be as many
+/// as fit.
+pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolError> {
+    let (mut rest, mut entries) = (bytes, 0);
+    while !rest.is_empty() {
+        let (field, kind) = decode_key(&mut rest).map_err(|_| ProtocolError::Message)?;
+        let skipped = skip_field(kind, field, &mut rest, DecodeContext::default());
+        skipped.map_err(|_| ProtocolError::Message)?;
+        entries += 1;
+        if entries > MOST_ENTRIES {
+            return Err(ProtocolError::Entries);
+        }
+    }
+    M::decode(bytes).map_err(|_| ProtocolError::Message)
 }
 
 /// Type of a call.

@@ -6,7 +6,7 @@ use crate::{
     checkpoint::error::CheckpointError,
     container::error::ContainerError,
     engine::error::EngineError,
-    error::{Kind, chain},
+    error::{Kind, chain, shortened},
     image::error::ImageError,
     network::error::NetworkError,
     sandbox::error::SandboxError,
@@ -41,13 +41,8 @@ pub fn failed<E: Into<Failure>>(error: E) -> Status {
 }
 
 /// A failure whose message may quote the request, and so be of any length.
-pub fn status(kind: Kind, mut text: String) -> Status {
-    if text.len() > LONGEST_TEXT {
-        let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    Status::new(code(kind), text)
+pub fn status(kind: Kind, text: String) -> Status {
+    Status::new(code(kind), shortened(text))
 }
 
 /// An error of a service as a gRPC status.
@@ -71,7 +66,3 @@ failures! {
     CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StatsError,
     StoreError, StreamError,
 }
-
-/// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and
-/// percent-encoding can triple it.
-const LONGEST_TEXT: usize = 2048;

@@ -223,6 +223,8 @@ const STORIES: &[(&str, Story)] = stories![
     oci_edits::arrive,
     plugins::told_of_whole_lives,
     plugins::that_change_containers,
+    plugins::that_ask_for_the_impossible,
+    plugins::that_were_asked_at_a_crash,
     plugins::that_refuse,
     plugins::that_hang,
     user_namespaces::of_a_pod,

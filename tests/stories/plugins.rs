@@ -93,6 +93,117 @@ pub(crate) async fn that_change_containers(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// Whatever a plugin asks for, each call ends, and the container can be removed.
+pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
+    let (stage, socket) = Stage::with_plugins(&world, "nri_impossible").await?;
+    let pod = stage.recipes.pod("p");
+    let sandbox = stage.cri.run(&pod).await?;
+    let mut wrong = Vec::new();
+    for (at, (what, starts, adjust)) in impossible().into_iter().enumerate() {
+        let plugin = Plugin::synchronised(&socket, ("10", "odd"), adjusts(adjust)).await;
+        let config = stage.recipes.sleeper(&format!("odd-{at}"));
+        let made = match stage.cri.create(&sandbox, &config, &pod).await {
+            Ok(id) => {
+                let started = stage.cri.start(&id).await;
+                stage.cri.remove_container(&id).await?;
+                started
+            }
+            Err(refused) => Err(refused),
+        };
+        if made.is_ok() != (starts && world.has_oci_runtime) {
+            wrong.push(format!("{what}: {made:?}"));
+        }
+        drop(plugin);
+    }
+    ensure!(wrong.is_empty(), "{wrong:#?}");
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// What it is, whether a container starts with it all the same, and the adjustment.
+type Case = (&'static str, bool, nri::ContainerAdjustment);
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+/// Of the process and what it sees.
+fn impossible() -> Vec<Case> {
+    let mount = |destination: &str, kind: &str, source: &str| nri::ContainerAdjustment {
+        mounts: vec![nri::Mount {
+            destination: text(destination),
+            r#type: text(kind),
+            source: text(source),
+            options: if kind == "bind" { vec![text("rbind")] } else { Vec::new() },
+        }],
+        ..Default::default()
+    };
+    let mounts = (0..2000).flat_map(|at| mount(&format!("/m/{at}"), "tmpfs", "none").mounts);
+    let many = nri::ContainerAdjustment { mounts: mounts.collect(), ..Default::default() };
+    let env = |key: &str, value: &str| nri::ContainerAdjustment {
+        env: vec![nri::KeyValue { key: text(key), value: text(value) }],
+        ..Default::default()
+    };
+    let hook = |path: &str| {
+        let hook = nri::Hook { path: text(path), ..Default::default() };
+        let hooks = nri::Hooks { create_runtime: vec![hook], ..Default::default() };
+        nri::ContainerAdjustment { hooks: Some(hooks), ..Default::default() }
+    };
+    let limit = |kind: &str, hard, soft| nri::ContainerAdjustment {
+        rlimits: vec![nri::PosixRlimit { r#type: text(kind), hard, soft }],
+        ..Default::default()
+    };
+    let annotation = |key: &str| nri::ContainerAdjustment {
+        annotations: [(text(key), text("x"))].into(),
+        ..Default::default()
+    };
+    let args = nri::ContainerAdjustment { args: vec![text("sh\0")], ..Default::default() };
+    let all = [
+        ("a mount over /", false, mount("/", "tmpfs", "none")),
+        ("a mount over /proc", false, mount("/proc", "bind", "/etc")),
+        ("a mount at a relative path", true, mount("a/b", "tmpfs", "none")),
+        ("a mount outside", true, mount("/../../m", "tmpfs", "none")),
+        ("a mount of nothing", false, mount("/m", "bind", "/nowhere")),
+        ("2000 mounts", true, many),
+        ("a variable with a NUL", false, env("A\0", "b\0")),
+        ("a variable with a =", true, env("A=B", "c")),
+        ("a variable without a name", false, env("", "c")),
+        ("words with a NUL", false, args),
+        ("a hook without a path", false, hook("")),
+        ("a hook that is not there", false, hook("/nowhere")),
+        ("a limit below itself", false, limit("RLIMIT_NOFILE", 10, 20)),
+        ("a limit of nothing", false, limit("", 1, 1)),
+        ("our mark", true, annotation("io.dockbridge.edits")),
+        ("no mark", true, annotation("-io.dockbridge.edits")),
+    ];
+    all.into_iter().chain(impossible_for_the_kernel()).collect()
+}
+
+fn impossible_for_the_kernel() -> Vec<Case> {
+    type Linux = nri::LinuxContainerAdjustment;
+    let namespace = |kind: &str, path: &str| Linux {
+        namespaces: vec![nri::LinuxNamespace { r#type: text(kind), path: text(path) }],
+        ..Linux::default()
+    };
+    let group = Linux { cgroups_path: text("/../../../odd"), ..Linux::default() };
+    let sysctl = [(text("../../etc/passwd"), text("x"))].into();
+    let parameter = Linux { sysctl, ..Linux::default() };
+    let action = nri::LinuxSeccomp { default_action: text("SCMP_ACT_ODD"), ..Default::default() };
+    let filter = Linux { seccomp_policy: Some(action), ..Linux::default() };
+    let odd = nri::LinuxDevice { path: text("/dev/x"), r#type: text("x"), ..Default::default() };
+    let device = Linux { devices: vec![odd], ..Linux::default() };
+    let all = [
+        ("a group outside", true, group),
+        ("a namespace that is a file", false, namespace("network", "/etc/passwd")),
+        ("a namespace of no kind", false, namespace("odd", "")),
+        ("a parameter that is a path", false, parameter),
+        ("a filter of no action", false, filter),
+        ("a device of no type", false, device),
+    ];
+    let adjust = |linux| nri::ContainerAdjustment { linux: Some(linux), ..Default::default() };
+    all.into_iter().map(|(what, starts, linux)| (what, starts, adjust(linux))).collect()
+}
+
 fn of_memory() -> nri::ContainerAdjustment {
     let limit = Some(nri::OptionalInt64 { value: 48 << 20 });
     let memory = Some(nri::LinuxMemory { limit, ..Default::default() });
@@ -143,6 +254,34 @@ async fn has_everything(stage: &Stage, id: &str) -> Outcome {
         ensure_eq!(found, said, "{line}");
     }
     Ok(())
+}
+
+/// A container whose plugin had not agreed yet when dockbridge was killed is not taken for one to which it
+/// agreed.
+pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
+    let (mut stage, socket) = Stage::with_plugins(&world, "nri_asked").await?;
+    let (pod, main) = (stage.recipes.pod("p"), stage.recipes.sleeper("main"));
+    let sandbox = stage.cri.run(&pod).await?;
+    let silent = |told: &Told| match told.method.as_str() {
+        "CreateContainer" => Reply::Silence,
+        _ => Reply::Yes(Vec::new()),
+    };
+    let plugin = Plugin::synchronised(&socket, ("10", "silent"), silent).await;
+    let (cri, wanted) = (stage.cri.clone(), (sandbox.clone(), main.clone(), pod.clone()));
+    let making =
+        tokio::spawn(async move { cri.create(&wanted.0, &wanted.1, &wanted.2).await.is_ok() });
+    plugin.until("CreateContainer").await;
+    stage.cri = stage.bridge.crash().await?;
+    ensure!(!making.await?, "the call was answered");
+    plugin.ended.await?;
+
+    let plugin = Plugin::logger(&socket).await;
+    let id = stage.cri.create(&sandbox, &main, &pod).await?;
+    let is_asked = plugin.methods().contains(&"CreateContainer".to_owned());
+    ensure_eq!(is_asked, world.has_oci_runtime);
+    stage.cri.start(&id).await?;
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
 }
 
 /// The call fails, leaves nothing in the engine, and may be made again.

@@ -91,6 +91,37 @@ async fn a_refusal_is_an_answer() {
 }
 
 #[tokio::test]
+async fn a_long_text_is_cut() {
+    let (connection, _incoming, mut plugin) = connected();
+    let calling = call(&connection);
+    received(&mut plugin).await;
+    let status = Some(Status { code: 2, message: "x".repeat(1 << 20) });
+    let no = Envelope::response(1, &Response { status, payload: Vec::new() });
+    plugin.write_all(&frame(1, &no.encoded())).await.unwrap();
+    let refused = calling.await.unwrap().unwrap_err().to_string();
+    assert!(refused.len() < 4096, "{} bytes", refused.len());
+}
+
+/// Two bytes of a message may be hundreds in memory.
+#[tokio::test]
+async fn an_answer_of_too_many_entries_closes_the_connection() {
+    let (connection, _incoming, mut plugin) = connected();
+    let calling = tokio::spawn({
+        let connection = connection.clone();
+        let empty = nri::CreateContainerRequest::default();
+        async move {
+            connection.call::<nri::CreateContainerResponse>("CreateContainer", &empty, SOON).await
+        }
+    });
+    received(&mut plugin).await;
+    let many = Response { status: None, payload: b"\x12\x00".repeat(1 << 20) };
+    let many = Envelope::response(1, &many).encoded();
+    plugin.write_all(&frame(1, &many)).await.unwrap();
+    let reason = CloseReason::Protocol(ProtocolError::Entries);
+    assert_eq!(calling.await.unwrap(), Err(reason.into()));
+}
+
+#[tokio::test]
 async fn a_call_of_the_plugin_is_answered_on_its_stream() {
     let (connection, mut incoming, mut plugin) = connected();
     let call = message(7, 1, b"\x0a\x01s\x12\x01m\x1a\x02ab");

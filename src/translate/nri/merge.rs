@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, mem};
 
 use super::{
+    entries::Entries,
     owners::{Claims, Conflict, Owners},
     resources::{lay, put, put_text},
     updates::Updates,
@@ -26,13 +27,10 @@ pub struct Merge {
     sysctls: Entries<String>,
     net_devices: Entries<nri::LinuxNetDevice>,
     rlimits: Entries<nri::PosixRlimit>,
+    cdi_devices: Entries<nri::CdiDevice>,
     /// The fields without keys.
     whole: nri::ContainerAdjustment,
 }
-
-/// By key, in order; none is removed.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Entries<T>(Vec<(String, Option<T>)>);
 
 impl Merge {
     /// Of a container that no plugin has changed yet.
@@ -74,14 +72,13 @@ impl Merge {
         apply_map(&mut shown.annotations, &self.annotations);
         apply(&mut shown.mounts, &self.mounts, |mount| mount.destination.clone());
         apply(&mut shown.rlimits, &self.rlimits, |limit| limit.r#type.clone());
-        for (name, value) in &self.env.0 {
-            shown.env.retain(|text| text.split('=').next() != Some(name.as_str()));
-            shown.env.extend(value.as_ref().map(|value| format!("{name}={value}")));
-        }
+        shown.env.retain(|text| !self.env.has(text.split('=').next().unwrap_or_default()));
+        let set = |(name, value): (&str, Option<&String>)| Some(format!("{name}={}", value?));
+        shown.env.extend(self.env.iter().filter_map(set));
         if !self.whole.args.is_empty() {
             shown.args.clone_from(&self.whole.args);
         }
-        shown.cdi_devices.extend_from_slice(&self.whole.cdi_devices);
+        shown.cdi_devices.extend(self.cdi_devices.values().cloned());
         if let Some(hooks) = &self.whole.hooks {
             add_hooks(shown.hooks.get_or_insert_default(), hooks);
         }
@@ -95,12 +92,13 @@ impl Merge {
         all.annotations = marked_map(&self.annotations);
         all.mounts =
             marked(&self.mounts, |destination| nri::Mount { destination, ..Default::default() });
-        let env = self.env.0.iter().map(|(name, value)| nri::KeyValue {
-            key: if value.is_some() { name.clone() } else { format!("{REMOVED}{name}") },
-            value: value.clone().unwrap_or_default(),
+        let env = self.env.iter().map(|(name, value)| nri::KeyValue {
+            key: if value.is_some() { name.to_owned() } else { format!("{REMOVED}{name}") },
+            value: value.cloned().unwrap_or_default(),
         });
         all.env = env.collect();
-        all.rlimits = self.rlimits.0.iter().filter_map(|(_, limit)| limit.clone()).collect();
+        all.rlimits = self.rlimits.values().cloned().collect();
+        all.cdi_devices = self.cdi_devices.values().cloned().collect();
         let mut linux = all.linux.take().unwrap_or_default();
         linux.devices =
             marked(&self.devices, |path| nri::LinuxDevice { path, ..Default::default() });
@@ -132,9 +130,7 @@ impl Merge {
         }
         for device in &asked.cdi_devices {
             claims.claim(Field::CdiDevices, &device.name)?;
-            if !self.whole.cdi_devices.contains(device) {
-                self.whole.cdi_devices.push(device.clone());
-            }
+            self.cdi_devices.put(device.name.clone(), Some(device.clone()));
         }
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
@@ -221,16 +217,14 @@ fn combine<T: Clone>(
             set.push((key, value));
             continue;
         };
-        if merged.0.iter().any(|(known, value)| known == removed && value.is_some()) {
+        if merged.value(removed).is_some() {
             claims.clear(field, removed);
         }
-        merged.0.retain(|(known, _)| known != removed);
-        merged.0.push((removed.to_owned(), None));
+        merged.put(removed.to_owned(), None);
     }
     for (key, value) in set {
         claims.claim(field, &key)?;
-        merged.0.retain(|(known, _)| *known != key);
-        merged.0.push((key, Some(value)));
+        merged.put(key, Some(value));
     }
     Ok(())
 }
@@ -262,32 +256,30 @@ fn add_hooks(hooks: &mut nri::Hooks, added: &nri::Hooks) {
 }
 
 fn apply<T: Clone>(list: &mut Vec<T>, entries: &Entries<T>, key_of: impl Fn(&T) -> String) {
-    for (key, value) in &entries.0 {
-        list.retain(|known| key_of(known) != *key);
-        list.extend(value.clone());
-    }
+    list.retain(|known| !entries.has(&key_of(known)));
+    list.extend(entries.values().cloned());
 }
 
 fn apply_map<T: Clone>(map: &mut BTreeMap<String, T>, entries: &Entries<T>) {
-    for (key, value) in &entries.0 {
+    for (key, value) in entries.iter() {
         match value {
-            Some(value) => drop(map.insert(key.clone(), value.clone())),
+            Some(value) => drop(map.insert(key.to_owned(), value.clone())),
             None => drop(map.remove(key)),
         }
     }
 }
 
 fn marked<T: Clone>(entries: &Entries<T>, removal: impl Fn(String) -> T) -> Vec<T> {
-    let one = |(key, value): &(String, Option<T>)| {
-        value.clone().unwrap_or_else(|| removal(format!("{REMOVED}{key}")))
+    let one = |(key, value): (&str, Option<&T>)| {
+        value.cloned().unwrap_or_else(|| removal(format!("{REMOVED}{key}")))
     };
-    entries.0.iter().map(one).collect()
+    entries.iter().map(one).collect()
 }
 
 fn marked_map<T: Clone + Default>(entries: &Entries<T>) -> BTreeMap<String, T> {
-    let one = |(key, value): &(String, Option<T>)| match value {
-        Some(value) => (key.clone(), value.clone()),
+    let one = |(key, value): (&str, Option<&T>)| match value {
+        Some(value) => (key.to_owned(), value.clone()),
         None => (format!("{REMOVED}{key}"), T::default()),
     };
-    entries.0.iter().map(one).collect()
+    entries.iter().map(one).collect()
 }

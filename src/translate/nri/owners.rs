@@ -55,7 +55,12 @@ impl Owners {
         container: &'a str,
         plugin: &'a str,
     ) -> Claims<'a> {
-        Claims { owners: self, container, plugin }
+        Claims { owners: self, container, plugin, is_trial: false }
+    }
+
+    /// Claims that are only tried: a conflict is found, and nothing else happens.
+    pub(super) const fn trial<'a>(&'a mut self, container: &'a str, plugin: &'a str) -> Claims<'a> {
+        Claims { owners: self, container, plugin, is_trial: true }
     }
 }
 
@@ -64,49 +69,62 @@ pub(super) struct Claims<'a> {
     owners: &'a mut Owners,
     container: &'a str,
     plugin: &'a str,
+    is_trial: bool,
 }
 
 impl Claims<'_> {
     /// The plugin sets a field, or an entry of it. It may replace what it removed itself.
     pub(super) fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
-        let plugin = self.plugin;
         let owner = self.owner(field, key);
         let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
-        if other.is_empty() || other == plugin {
-            plugin.clone_into(owner);
-            return Ok(());
+        if !other.is_empty() && other != self.plugin {
+            return Err(Conflict {
+                first: other.to_owned(),
+                second: self.plugin.to_owned(),
+                field: name(field.into(), key),
+                container: self.container.to_owned(),
+            });
         }
-        Err(Conflict {
-            first: other.to_owned(),
-            second: plugin.to_owned(),
-            field: name(field.into(), key),
-            container: self.container.to_owned(),
-        })
+        if !self.is_trial {
+            self.own(field, key, self.plugin.to_owned());
+        }
+        Ok(())
     }
 
     /// The plugin removes what another has set.
     pub(super) fn clear(&mut self, field: Field, key: &str) {
-        let plugin = self.plugin;
-        *self.owner(field, key) = format!("{REMOVED}{plugin}");
+        self.own(field, key, format!("{REMOVED}{}", self.plugin));
     }
 
     /// Several plugins may add to it.
     pub(super) fn share(&mut self, field: Field) {
-        let plugin = self.plugin;
-        let owner = self.owner(field, "");
-        if !owner.is_empty() {
-            owner.push(',');
-        }
-        owner.push_str(plugin);
+        let owner = match self.owner(field, "") {
+            "" => self.plugin.to_owned(),
+            others => format!("{others},{}", self.plugin),
+        };
+        self.own(field, "", owner);
     }
 
-    fn owner(&mut self, field: Field, key: &str) -> &mut String {
+    fn owner(&self, field: Field, key: &str) -> &str {
+        let field: i32 = field.into();
+        let owner = self.owners.0.owners.get(self.container).and_then(|fields| match key {
+            "" => fields.simple.get(&field),
+            _ => fields.compound.get(&field)?.owners.get(key),
+        });
+        owner.map(String::as_str).unwrap_or_default()
+    }
+
+    fn own(&mut self, field: Field, key: &str, owner: String) {
         let fields = self.owners.0.owners.entry(self.container.to_owned()).or_default();
-        if key.is_empty() {
-            return fields.simple.entry(field.into()).or_default();
-        }
-        let keys = fields.compound.entry(field.into()).or_default();
-        keys.owners.entry(key.to_owned()).or_default()
+        match key {
+            "" => fields.simple.insert(field.into(), owner),
+            _ => fields
+                .compound
+                .entry(field.into())
+                .or_default()
+                .owners
+                .insert(key.to_owned(), owner),
+        };
     }
 }
 

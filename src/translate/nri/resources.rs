@@ -1,5 +1,7 @@
 //! Limits of several plugins, laid over each other.
 
+use std::collections::BTreeMap;
+
 use super::owners::{Claims, Conflict};
 use crate::wire::nri::{self, Field};
 
@@ -17,9 +19,11 @@ pub(super) fn lay(
     }
     for limit in &asked.hugepage_limits {
         claims.claim(Field::HugepageLimits, &limit.page_size)?;
-        over.hugepage_limits.retain(|known| known.page_size != limit.page_size);
-        over.hugepage_limits.push(limit.clone());
     }
+    let limits = over.hugepage_limits.drain(..).chain(asked.hugepage_limits.iter().cloned());
+    let by_size: BTreeMap<String, nri::HugepageLimit> =
+        limits.map(|limit| (limit.page_size.clone(), limit)).collect();
+    over.hugepage_limits = by_size.into_values().collect();
     for (key, value) in &asked.unified {
         claims.claim(Field::CgroupsUnified, key)?;
         over.unified.insert(key.clone(), value.clone());

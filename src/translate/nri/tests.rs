@@ -410,3 +410,29 @@ fn what_is_no_limit_is_refused_by_name() {
     let all = Limits { pids: Some(nri::LinuxPids { limit: 0 }), ..Limits::default() };
     assert_eq!(limits_of(&all).unwrap().pids_limit, -1);
 }
+
+/// As many entries as fit into a message must not hold up the node.
+#[test]
+fn long_answers_are_merged_in_time() {
+    const MANY: u32 = 40_000;
+    let began = std::time::Instant::now();
+    let adjust = Adjust {
+        mounts: (0..MANY).map(|at| mount(&format!("/{at}"), "")).collect(),
+        env: (0..MANY).map(|at| pair(&at.to_string(), "")).collect(),
+        cdi_devices: (0..MANY).map(|at| nri::CdiDevice { name: at.to_string() }).collect(),
+        ..limits(Limits {
+            hugepage_limits: (0..MANY)
+                .map(|at| nri::HugepageLimit { page_size: at.to_string(), limit: 1 })
+                .collect(),
+            ..Limits::default()
+        })
+    };
+    let mut merge = Merge::new(container());
+    merge.add("10-a", &answer(adjust)).unwrap();
+    assert_eq!(merge.container().mounts.len(), 40_001);
+    let updates: Vec<_> = (0..MANY)
+        .map(|at| nri::ContainerUpdate { container_id: at.to_string(), ..Default::default() })
+        .collect();
+    Updates::default().add(&mut Owners::default(), "10-a", &updates).unwrap();
+    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+}

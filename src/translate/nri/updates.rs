@@ -1,6 +1,7 @@
-//! Changes of limits that several plugins ask for, merged for each container.
+//! Changes of limits that plugins ask for, merged for each container.
 
 use super::{
+    entries::Entries,
     owners::{Conflict, Owners},
     resources::lay,
 };
@@ -8,7 +9,7 @@ use crate::wire::nri;
 
 /// The merged changes, in the order in which the containers were named first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Updates(Vec<nri::ContainerUpdate>);
+pub struct Updates(Entries<nri::ContainerUpdate>);
 
 impl Updates {
     /// Adds what a plugin asks for. What may fail and conflicts is left out.
@@ -22,38 +23,46 @@ impl Updates {
         asked: &[nri::ContainerUpdate],
     ) -> Result<(), Conflict> {
         for update in asked {
-            let before = (owners.clone(), self.0.clone());
-            match self.add_one(owners, plugin, update) {
-                Err(_) if update.ignore_failure => (*owners, self.0) = before,
-                added => added?,
+            let (id, limits) = (update.container_id.as_str(), limits(update));
+            let mut discarded = nri::LinuxResources::default();
+            if let Some(limits) = limits
+                && update.ignore_failure
+                && lay(&mut discarded, limits, &mut owners.trial(id, plugin)).is_err()
+            {
+                continue;
+            }
+            if !self.0.has(id) {
+                self.0.put(
+                    id.to_owned(),
+                    Some(nri::ContainerUpdate { linux: None, ..update.clone() }),
+                );
+            }
+            let Some(known) = self.0.value_mut(id) else { continue };
+            known.ignore_failure &= update.ignore_failure;
+            if let Some(limits) = limits {
+                let over = known.linux.get_or_insert_default().resources.get_or_insert_default();
+                lay(over, limits, &mut owners.claims(id, plugin))?;
             }
         }
         Ok(())
     }
 
     /// All of them.
-    pub fn all(&self) -> &[nri::ContainerUpdate] {
-        &self.0
+    pub fn all(&self) -> Vec<nri::ContainerUpdate> {
+        self.0.values().cloned().collect()
     }
 
-    fn add_one(
-        &mut self,
-        owners: &mut Owners,
-        plugin: &str,
-        update: &nri::ContainerUpdate,
-    ) -> Result<(), Conflict> {
-        let id = update.container_id.as_str();
-        let at = self.0.iter().position(|known| known.container_id == id).unwrap_or_else(|| {
-            self.0.push(nri::ContainerUpdate { linux: None, ..update.clone() });
-            self.0.len() - 1
-        });
-        let Some(known) = self.0.get_mut(at) else { return Ok(()) };
-        known.ignore_failure &= update.ignore_failure;
-        let Some(asked) = update.linux.as_ref().and_then(|linux| linux.resources.as_ref()) else {
-            return Ok(());
-        };
-        let over = known.linux.get_or_insert_default().resources.get_or_insert_default();
-        let mut claims = owners.claims(id, plugin);
-        lay(over, asked, &mut claims)
+    /// Those of other containers.
+    pub fn of_others(&self, container: &str) -> Vec<nri::ContainerUpdate> {
+        self.0.values().filter(|update| update.container_id != container).cloned().collect()
     }
+
+    /// The limits that are asked for a container.
+    pub fn limits_of(&self, container: &str) -> Option<&nri::LinuxResources> {
+        limits(self.0.value(container)?)
+    }
+}
+
+fn limits(update: &nri::ContainerUpdate) -> Option<&nri::LinuxResources> {
+    update.linux.as_ref()?.resources.as_ref()
 }

@@ -31,6 +31,14 @@ pub enum AdjustmentError {
     /// A limit out of range.
     #[error("NRI plugins set limits that no container can have")]
     Limits(#[from] ParseError),
+    /// More than a container can have.
+    #[error("NRI plugin {plugin} asks for {many} changes, where {MOST_CHANGES} are permitted")]
+    Changes {
+        /// Who asks for them.
+        plugin: String,
+        /// Their number.
+        many: usize,
+    },
     /// What is not known here.
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {
@@ -75,12 +83,41 @@ pub fn adjustment(
         match linux.oom_score_adj.map(|score| score.value) {
             // An update takes it for "not set".
             Some(0) => changes.oom_score_adj = Some(0),
-            Some(score) => resources.oom_score_adj = score,
+            Some(score) => {
+                resources.oom_score_adj = resources::oom_score(score).at("oom_score_adj")?;
+            }
             None => {}
         }
     }
     let cdi_devices = given.cdi_devices.iter().map(|device| device.name.clone()).collect();
     Ok(Adjustment { resources, cdi_devices, changes, owners })
+}
+
+/// Checks what one plugin asks for, before anything is made of it: each of these becomes an entry of the
+/// container's configuration, which is searched for every one.
+///
+/// # Errors
+/// [`AdjustmentError::Changes`].
+pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), AdjustmentError> {
+    let hooks = given.hooks.as_ref().map(hooks).unwrap_or_default();
+    let hooks = hooks.lists().into_iter().map(<[Hook]>::len).sum::<usize>();
+    let linux = given.linux.as_ref().map_or(0, |linux| {
+        let resources = linux.resources.as_ref().map_or(0, |given| {
+            given.hugepage_limits.len() + given.unified.len() + given.devices.len()
+        });
+        let syscalls = linux.seccomp_policy.as_ref().map_or(0, |policy| policy.syscalls.len());
+        let (devices, parameters) =
+            (linux.devices.len() + linux.net_devices.len(), linux.sysctl.len());
+        resources + syscalls + devices + parameters + linux.namespaces.len()
+    });
+    let process = given.args.len() + given.env.len() + given.rlimits.len();
+    let many = process + given.annotations.len() + given.mounts.len() + given.cdi_devices.len();
+    match many + hooks + linux {
+        many if many > MOST_CHANGES => {
+            Err(AdjustmentError::Changes { plugin: plugin.to_owned(), many })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
@@ -317,3 +354,6 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
         flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
     }
 }
+
+/// More changes of a container than a plugin has use for.
+const MOST_CHANGES: usize = 4096;

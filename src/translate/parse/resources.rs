@@ -129,7 +129,8 @@ fn cpu_shares(value: i64) -> Result<i64, ParseError> {
     if value == 0 || (2..=1 << 18).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
 
-fn oom_score(value: i64) -> Result<i64, ParseError> {
+/// The kernel takes -1000 to 1000.
+pub(super) fn oom_score(value: i64) -> Result<i64, ParseError> {
     if (-1000..=1000).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
 

@@ -11,6 +11,7 @@
 
 mod admin;
 mod authorities;
+mod bad_plugins;
 mod exec;
 mod faults;
 mod frames;

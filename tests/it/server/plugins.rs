@@ -34,17 +34,22 @@ pub(super) async fn start_within(
     request_timeout: Duration,
 ) -> (Bridge, PathBuf) {
     let mut node = Node::new();
-    let socket = node.path("nri/nri.sock");
-    node.nri = NriSettings {
+    node.nri = settings(&node, required, request_timeout);
+    let socket = node.nri.socket.clone();
+    (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
+}
+
+/// Settings of plugins below the directory of a node.
+pub(super) fn settings(node: &Node, required: &[&str], request_timeout: Duration) -> NriSettings {
+    NriSettings {
         enabled: true,
-        socket: socket.clone(),
+        socket: node.path("nri/nri.sock"),
         plugin_dir: node.path("plugins"),
         config_dir: node.path("plugins.d"),
         registration_timeout: Duration::from_secs(5),
         request_timeout,
         required: required.iter().map(|&name| name.to_owned()).collect(),
-    };
-    (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
+    }
 }
 
 #[tokio::test]
@@ -222,7 +227,7 @@ async fn without_a_required_plugin_there_is_no_pod() {
     bridge.clear(&docker).await;
 }
 
-fn resources(shares: u64) -> nri::LinuxResources {
+pub(super) fn resources(shares: u64) -> nri::LinuxResources {
     let shares = Some(nri::OptionalUInt64 { value: shares });
     nri::LinuxResources {
         cpu: Some(nri::LinuxCpu { shares, ..Default::default() }),
@@ -237,7 +242,9 @@ fn of_shares(shares: u64) -> nri::ContainerAdjustment {
 }
 
 /// Why a container cannot be made with these plugins; nothing of it is left.
-async fn refused(plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>) -> String {
+pub(super) async fn refused(
+    plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
+) -> String {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let mut connected = Vec::new();

@@ -1,0 +1,53 @@
+//! What plugins set by keys, in order. A plugin may send as many keys as fit into a message, so each is
+//! found without a search through all.
+
+use std::collections::BTreeMap;
+
+/// By key, in the order in which they were set last; none is removed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entries<T> {
+    all: BTreeMap<u64, (String, Option<T>)>,
+    places: BTreeMap<String, u64>,
+}
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new(), places: BTreeMap::new() }
+    }
+}
+
+impl<T> Entries<T> {
+    /// Sets or removes a key; it comes last from now on.
+    pub(super) fn put(&mut self, key: String, value: Option<T>) {
+        let place = self.all.last_key_value().map_or(0, |(last, _)| last + 1);
+        if let Some(earlier) = self.places.insert(key.clone(), place) {
+            self.all.remove(&earlier);
+        }
+        self.all.insert(place, (key, value));
+    }
+
+    /// Whether a key was set or removed.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// What a key was set to.
+    pub(super) fn value(&self, key: &str) -> Option<&T> {
+        self.all.get(self.places.get(key)?)?.1.as_ref()
+    }
+
+    /// What a key was set to, to be changed in its place.
+    pub(super) fn value_mut(&mut self, key: &str) -> Option<&mut T> {
+        self.all.get_mut(self.places.get(key)?)?.1.as_mut()
+    }
+
+    /// All, with those that were removed.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Option<&T>)> {
+        self.all.values().map(|(key, value)| (key.as_str(), value.as_ref()))
+    }
+
+    /// What is set.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.all.values().filter_map(|(_, value)| value.as_ref())
+    }
+}
