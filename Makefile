@@ -14,7 +14,7 @@ ENGINES ?= bookworm trixie sid sid-containerd
 RUNTIME ?=
 # Which engine test-runtime uses, and which stories of it are part of `make test`.
 RUNTIME_ENGINE ?= trixie
-RUNTIME_STORIES := user_namespaces oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
+RUNTIME_STORIES := user_namespaces setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
 # Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
 DRIVER ?= systemd
 # What the kernel of test-vm confines with: apparmor or selinux.

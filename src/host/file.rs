@@ -70,12 +70,17 @@ pub fn replace_for(
 }
 
 /// Replaces a file of somebody else: its mode, its owner and a link that leads to it stay. An absent
-/// one, and its directory, are made for everybody to read. Survives a power loss.
+/// one, and its directory, are made for everybody to read, where the link leads. Survives a power loss.
 ///
 /// # Errors
 /// As [`replace`].
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path.set_file_name(target);
+    }
+    let path = path.as_path();
     if let Some(parent) = path.parent() {
         ensure_directory(parent, 0o755)?;
     }
@@ -275,6 +280,8 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 const DRAFT: &str = ".tmp";
+/// As many as the kernel follows.
+const MAX_LINKS: usize = 40;
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]

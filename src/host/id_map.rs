@@ -38,26 +38,39 @@ use super::{error::HostError, mounts::MountInfo};
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or not permitted.
 pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
-    attach_copy(source, target, ids, false)
+    attach_copy(source, target, Some(ids), 0)
+}
+
+/// The same, and device nodes in it cannot be opened. Without `ids` owners stay.
+///
+/// # Errors
+/// As [`mount_mapped`].
+pub fn mount_without_devices(
+    source: &Path,
+    target: &Path,
+    ids: Option<BorrowedFd<'_>>,
+) -> Result<(), HostError> {
+    attach_copy(source, target, ids, MOUNT_ATTR_NODEV)
 }
 
 fn attach_copy(
     source: &Path,
     target: &Path,
-    ids: BorrowedFd<'_>,
-    is_read_only: bool,
+    ids: Option<BorrowedFd<'_>>,
+    restrictions: u64,
 ) -> Result<(), HostError> {
     let fail = |action, e: io::Error| HostError::new(action, source, e);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
     let copy = open_tree(CWD, source, flags).map_err(|e| fail("copy the mount of", e.into()))?;
-    map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
+    if let Some(ids) = ids {
+        map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
+    }
     // As peers, the mounts below would end at the source too when the copy is unmounted.
     follow(&copy).map_err(|e| fail("change the propagation of the copy of", e))?;
-    if is_read_only {
-        forbid_writing(&copy).map_err(|e| fail("make read-only the copy of", e))?;
-    }
+    let restrict = MountAttributes { set: restrictions, ..MountAttributes::default() };
+    change(&copy, &restrict, 0).map_err(|e| fail("restrict the copy of", e))?;
     let is_directory = File::from(copy.try_clone().map_err(|e| fail("open", e))?)
         .metadata()
         .map_err(|e| fail("read", e))?
@@ -101,7 +114,8 @@ impl Overlay {
     }
 
     /// Mounts it again at `target`, which is made, with owners as the user namespace `ids` maps them:
-    /// what the ids `root` write belongs to 0 on disk. The engine's own mount stays as it is.
+    /// what the ids `root` write belongs to 0 on disk. Device nodes cannot be opened. The engine's own
+    /// mount stays as it is.
     ///
     /// # Errors
     /// The kernel cannot (before 5.19), or not permitted.
@@ -114,7 +128,8 @@ impl Overlay {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
             // The kernel makes no overlay of one layer, nor is one needed. Other containers have the
             // layer too: an overlay without an upper directory is not written either.
-            return attach_copy(&self.base.join(layer), target, ids, true);
+            let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
+            return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }
         make_mount_point(target, true)?;
         if let Some(upper) = &self.upper {
@@ -159,7 +174,8 @@ impl Overlay {
         setfsuid(Uid::from_raw(uid));
         // Options with relative paths are short: all of them have to fit into one page.
         let options = self.mount_options()?;
-        mount(Some("overlay"), place, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
+        // An image brings nodes of the host's devices along, and here they belong to the pod's users.
+        mount(Some("overlay"), place, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()))?;
         Ok(open_tree(CWD, place, flags)?)
     }
 
@@ -278,11 +294,6 @@ fn follow(copy: &OwnedFd) -> io::Result<()> {
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
-fn forbid_writing(copy: &OwnedFd) -> io::Result<()> {
-    let attributes = MountAttributes { set: MOUNT_ATTR_RDONLY, ..MountAttributes::default() };
-    change(copy, &attributes, 0)
-}
-
 /// `mount_setattr(2)`.
 #[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
 fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> io::Result<()> {
@@ -318,6 +329,7 @@ fn work_of(upper: &Path) -> PathBuf {
 }
 
 const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NODEV: u64 = 4;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 /// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
 const KEPT: [&str; 9] = [

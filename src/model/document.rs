@@ -55,6 +55,9 @@ pub struct ContainerDocument {
     /// It was made with our OCI runtime, so that NRI plugins may change it before its start.
     #[serde(default, skip_serializing_if = "is_no")]
     pub is_adjustable: bool,
+    /// Where the engine mounts a volume because the image says so. Only in a pod with users of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
     /// What CDI devices ask of our OCI runtime.
     #[serde(default, skip_serializing_if = "OciChanges::is_empty")]
     pub cdi: OciChanges,

@@ -56,7 +56,8 @@ pub struct MountEdit {
     pub options: Vec<String>,
     /// Owners of its files are shown with these ids. An error where the file system cannot.
     pub id_mappings: Option<IdMappings>,
-    /// A failure to map the ids is no error: the files then belong to nobody inside.
+    /// A failure to map the ids is no error: the files then belong to nobody inside. Nor is a missing
+    /// mount.
     pub is_id_mapping_optional: bool,
 }
 

@@ -435,6 +435,7 @@ fn container(process: Process) -> ContainerRecord {
             image_ref: format!("nginx@sha256:{HEX}"),
             user: None,
             image_volumes: Vec::new(),
+            volumes: Vec::new(),
             is_adjustable: false,
             cdi: Default::default(),
         }),

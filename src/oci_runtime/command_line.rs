@@ -93,34 +93,6 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
 const OUR_RUNTIME: &str = "dockbridge-runtime";
 /// Global flags with a value.
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// Flags of commands with a value: of create, run, exec, and what stands before an id elsewhere.
-const COMMAND_VALUES: &[&str] = &[
-    "bundle",
-    "b",
-    "console-socket",
-    "pidfd-socket",
-    "pid-file",
-    "preserve-fds",
-    "process",
-    "p",
-    "cwd",
-    "env",
-    "e",
-    "user",
-    "u",
-    "additional-gids",
-    "g",
-    "process-label",
-    "apparmor",
-    "cap",
-    "c",
-    "cgroup",
-    "resources",
-    "r",
-    "image-path",
-    "work-path",
-    "parent-path",
-    "format",
-    "f",
-    "interval",
-];
+/// Flags of commands with a value that is read. The value of another one is taken for the id, until the id
+/// comes: it is the last.
+const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

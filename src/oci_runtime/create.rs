@@ -21,7 +21,7 @@ use crate::{
         namespaces::{IdMaps, NamespaceHolder},
     },
     model::{
-        oci_edits::{OciEdits, REQUIRED},
+        oci_edits::{MountEdit, OciEdits, REQUIRED},
         user_namespace::IdMappings,
     },
 };
@@ -101,11 +101,19 @@ fn mount(
         let Some(edit) = edits.mounts.get(at) else { continue };
         let Some(mappings) = &edit.id_mappings else { continue };
         let target = directory.mount_point(id, index)?;
-        match mount_volume(Path::new(source), &target, mappings) {
-            Ok(()) => mounted.sources.push((index, target)),
-            Err(_) if edit.is_id_mapping_optional => id_map::unmount(&target)?,
+        let source = Path::new(source);
+        match mount_volume(source, &target, edit, mappings) {
+            Ok(()) => {}
+            Err(_) if edit.is_id_mapping_optional => {
+                id_map::unmount(&target)?;
+                if !is_without_devices(edit) {
+                    continue;
+                }
+                id_map::mount_without_devices(source, &target, None)?;
+            }
             Err(error) => return Err(error),
         }
+        mounted.sources.push((index, target));
     }
     Ok(mounted)
 }
@@ -120,26 +128,38 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
                 .mount_mapped(target, ids.as_fd(), root)
                 .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
         }
-        None => id_map::mount_mapped(&engine, target, ids.as_fd())
+        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
             .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
     }
 }
 
-/// Image volumes are overlays without an upper directory: they are mounted again with mapped ids. An
-/// overlay with one is a volume of the host: mounted twice it is damaged, and a read-only one could be
-/// written.
+/// The container's root can take back what the container's own mounts forbid, but not what the mounts do
+/// that they were made of.
+fn is_without_devices(edit: &MountEdit) -> bool {
+    edit.options.iter().any(|option| option == "nodev")
+}
+
+/// Image volumes are overlays, which are mounted again with mapped ids. Their upper directory, if the
+/// engine gives them one, is never written, and is left out. Another overlay with one is a volume of the
+/// host: mounted twice it is damaged, and a read-only one could be written.
 fn mount_volume(
     source: &Path,
     target: &Path,
+    edit: &MountEdit,
     mappings: &IdMappings,
 ) -> Result<(), OciRuntimeError> {
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
-    match overlay_at(source)?.filter(|overlay| overlay.upper.is_none()) {
-        Some(overlay) => overlay
+    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || edit.is_id_mapping_optional;
+    match overlay_at(source)?.filter(is_read_only) {
+        Some(overlay) => Overlay { upper: None, ..overlay }
             .mount_mapped(target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
             .map_err(|e| explained(e, &what, kernel)),
+        None if is_without_devices(edit) => {
+            id_map::mount_without_devices(source, target, Some(ids.as_fd()))
+                .map_err(|e| explained(e, &what, kernel))
+        }
         None => id_map::mount_mapped(source, target, ids.as_fd())
             .map_err(|e| explained(e, &what, kernel)),
     }

@@ -121,9 +121,13 @@ fn edit_mounts(
             .insert("source".to_owned(), json!(source));
     }
     for edit in edits.mounts.iter().filter(|edit| !edit.options.is_empty()) {
-        let index = mount_at(mounts, &edit.destination).ok_or_else(|| {
-            OciRuntimeError::Edit(format!("there is no mount at {}", edit.destination))
-        })?;
+        let Some(index) = mount_at(mounts, &edit.destination) else {
+            if edit.is_id_mapping_optional {
+                continue;
+            }
+            let reason = format!("there is no mount at {}", edit.destination);
+            return Err(OciRuntimeError::Edit(reason));
+        };
         let mount = mounts.get_mut(index).and_then(Value::as_object_mut);
         let options = list(mount.ok_or_else(|| not_a("an object", "mount"))?, "options")?;
         options.extend(edit.options.iter().map(|option| json!(option)));

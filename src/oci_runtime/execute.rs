@@ -51,7 +51,7 @@ pub(super) fn run(
         return if line.command == "features" { features(line) } else { Err(replace(line)) };
     }
     match line.command.as_str() {
-        "create" | "run" if create::prepare(directory, &line.id, &line.bundle)? => {
+        "create" | "run" | "restore" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
             if !ended.success() || line.command == "run" {
                 unmount(line, directory);

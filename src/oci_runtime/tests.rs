@@ -36,6 +36,7 @@ fn command_id_and_paths_are_read_from_the_command_lines_of_shims() {
     assert_eq!((exec.process.as_deref(), exec.is_log_json), (Some(Path::new("/tmp/p")), false));
     for (words, command, id) in [
         ("delete --force abc", "delete", "abc"),
+        ("delete -f abc", "delete", "abc"),
         ("-root /r kill --all abc", "kill", "abc"),
         ("--debug start abc", "start", "abc"),
         ("features", "features", ""),
@@ -223,8 +224,12 @@ fn a_container_that_lost_its_edits_does_not_start() {
     let (_folder, directory, bundle) = directories();
     let marked = json!({"annotations": {REQUIRED: "1"}, "mounts": []});
     fs::write(bundle.join("config.json"), marked.to_string()).unwrap();
-    let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
-    assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
+    for command in ["create", "run", "restore"].map(str::to_owned) {
+        let (id, bundle, runtime) = (ID.to_owned(), bundle.clone(), Some("true".into()));
+        let line = CommandLine { command, id, bundle, runtime, ..CommandLine::default() };
+        let refused = execute::run(&line, &directory).unwrap_err().to_string();
+        assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
+    }
     directory.write(ID, &OciEdits::default()).unwrap();
     assert!(create::prepare(&directory, ID, &bundle).unwrap());
 }

@@ -49,10 +49,9 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
     let refused = |reason| SetupError::DaemonJson { path: path.clone(), reason };
     let old = String::from_utf8(old).map_err(|_| refused(DaemonJsonError::NotText))?;
-    let changed = if args.undo {
-        daemon_json::without_entry(&old).map_err(refused)?
-    } else {
-        let entry = Entry::new(program(&processes)?, below(args)?);
+    let program = if args.undo { None } else { Some(program(&processes)?) };
+    let changed = if let Some(program) = &program {
+        let entry = Entry::new(program.clone(), below(args)?);
         let changed = daemon_json::with_entry(&old, &entry).map_err(refused)?;
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
@@ -61,6 +60,8 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
             return Err(SetupError::FlagsAndFile { pid, path, program });
         }
         changed
+    } else {
+        daemon_json::without_entry(&old).map_err(refused)?
     };
     match &changed {
         Some(new) => {
@@ -82,7 +83,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         file::replace_in_place(&path, new.as_bytes())?;
     }
     let text = changed.as_deref().unwrap_or(&old);
-    let wanted = if args.undo { Wanted::Absent } else { Wanted::Present };
+    let wanted = program.as_ref().map_or(Wanted::Absent, |at| Wanted::Present(Path::new(at)));
     let reading = Reading { socket, path: &path, text, wanted, is_changed: changed.is_some() };
     let Reached { is_done, told } = reading.run(&processes, daemon)?;
     writeln!(out, "{told}")?;

@@ -34,9 +34,9 @@ pub(super) struct Daemon {
 
 /// What the daemon should know afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// Our runtime.
-    Present,
+pub(super) enum Wanted<'a> {
+    /// Our runtime, at this path.
+    Present(&'a Path),
     /// No runtime of ours.
     Absent,
 }
@@ -47,7 +47,7 @@ pub(super) struct Reading<'a> {
     pub(super) path: &'a Path,
     /// What is in the file.
     pub(super) text: &'a str,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Wanted<'a>,
     /// Whether that is new.
     pub(super) is_changed: bool,
 }
@@ -84,8 +84,16 @@ impl Reading<'_> {
     ) -> Result<Reached, SetupError> {
         let engine = Engine::new(self.socket.to_owned(), Timeouts::default());
         if let Err(error) = engine.negotiate().await {
-            let told = format!("Docker reads it when it starts (now: {})", chain(&error));
-            return Ok(Reached { is_done: true, told });
+            let error = chain(&error);
+            return Ok(match daemon {
+                Some(Daemon { pid, .. }) => {
+                    Reached::restart(&format!("dockerd (process {pid}) does not answer: {error}"))
+                }
+                None => {
+                    let told = format!("Docker reads it when it starts (now: {error})");
+                    Reached { is_done: true, told }
+                }
+            });
         }
         if !self.is_changed && self.is_reached(&engine).await {
             return Ok(self.reached());
@@ -101,7 +109,7 @@ impl Reading<'_> {
         }
         let passing = match self.wanted {
             Wanted::Absent if !flags.adds_runtimes => daemon_json::with_runtimes(self.text),
-            Wanted::Absent | Wanted::Present => None,
+            Wanted::Absent | Wanted::Present(_) => None,
         };
         if let Some(text) = &passing {
             file::replace_in_place(self.path, text.as_bytes())?;
@@ -129,8 +137,13 @@ impl Reading<'_> {
         let end = Instant::now() + TIME_TO_READ;
         while !self.is_reached(engine).await {
             if Instant::now() > end {
-                let why = format!("dockerd (process {pid}) was told to read it, and did not");
-                return Reached::restart(&why);
+                // A file that it refuses would keep it from starting.
+                let told = format!(
+                    "dockerd (process {pid}) was told to read it, and did not; its log says why. Restart Docker \
+                     when this succeeds: dockerd --validate --config-file {}",
+                    self.path.display()
+                );
+                return Reached { is_done: false, told };
             }
             sleep(INTERVAL).await;
         }
@@ -138,14 +151,16 @@ impl Reading<'_> {
     }
 
     async fn is_reached(&self, engine: &Engine) -> bool {
-        let info = engine.info().await;
-        let is_wanted = self.wanted == Wanted::Present;
-        info.is_ok_and(|info| info.runtimes.contains_key(RUNTIME) == is_wanted)
+        let Ok(info) = engine.info().await else { return false };
+        match self.wanted {
+            Wanted::Present(program) => info.edits_runtime_path.as_deref() == Some(program),
+            Wanted::Absent => !info.runtimes.contains_key(RUNTIME),
+        }
     }
 
     fn reached(&self) -> Reached {
         let has = match self.wanted {
-            Wanted::Present => "has",
+            Wanted::Present(_) => "has",
             Wanted::Absent => "no longer has",
         };
         Reached { is_done: true, told: format!("Docker {has} the runtime {RUNTIME:?}") }

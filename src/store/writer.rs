@@ -341,7 +341,10 @@ impl Writer {
         let (engine, deadline) = self.engine();
         let hooks = self.inspector.hooks.clone();
         self.tasks.spawn(async move {
-            match time::timeout(deadline, engine.info()).await {
+            // The engine gives the same answer to all who ask at once. One that somebody asked for before a
+            // reload may be of before: it has been given when the first call returns.
+            let asked = async { engine.info().await.map(drop).and(engine.info().await) };
+            match time::timeout(deadline, asked).await {
                 Ok(Ok(info)) => {
                     hooks.engine(&info).await;
                     Done::EngineInfo(Ok(Box::new(info)))

@@ -49,6 +49,7 @@ mod restarts;
 mod security;
 mod servers;
 mod service;
+mod setup;
 mod shortages;
 mod signals;
 #[path = "../skips/mod.rs"]
@@ -228,8 +229,12 @@ const STORIES: &[(&str, Story)] = stories![
     plugins::that_refuse,
     plugins::that_hang,
     user_namespaces::of_a_pod,
+    user_namespaces::without_devices_of_an_image,
     user_namespaces::whatever_is_killed,
     user_namespaces::killed_at_random_moments,
+    setup::undone_under_a_pod,
+    setup::without_its_program,
+    setup::of_wrong_files,
     devices::granted,
     devices::refused,
     handlers::of_the_engine,

@@ -118,6 +118,54 @@ async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) 
     Ok(())
 }
 
+/// An image may have nodes of the host's devices, which belong to the pod's root as all of it does, and
+/// the engine copies them into the volumes that the image asks for: not even a privileged container
+/// opens them. Such volumes are the pod's to write.
+pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
+    let Some(stage) = stage(&world, "mapped_devices").await? else { return Ok(()) };
+    let (cri, engine) = (&stage.cri, &stage.engine);
+    let line = "mkdir /data && for at in /node /data/node; do mknod -m 666 $at c 1 3; done";
+    let volumes = ["VOLUME /data", "VOLUME /volume/"];
+    let image = committed(&stage, "nodes", line, &volumes).await?;
+    let mut pod = mapped_pod(&stage, "pod");
+    let security = &mut pod.linux.get_or_insert_default().security_context;
+    security.get_or_insert_default().privileged = true;
+    let sandbox = cri.run(&pod).await?;
+    let mut main = mapped(stage.recipes.sleeper("main"));
+    main.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
+    let of_image = cri::ImageSpec { image: image.clone(), ..Default::default() };
+    main.mounts = vec![
+        cri::Mount {
+            container_path: "/image".to_owned(),
+            image: Some(of_image),
+            readonly: true,
+            ..Default::default()
+        },
+        volume_of_many_users(&stage)?,
+    ];
+    let security = &mut main.linux.get_or_insert_default().security_context;
+    security.get_or_insert_default().privileged = true;
+    let ids = stage.up(&sandbox, &pod, &[main]).await?;
+    for (line, said) in [
+        ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
+        ("stat -c '%u:%g %t:%T' /node /data/node /image/node | uniq", "0:0 1:3"),
+        ("mkdir /again && mount --bind / /again && ls /again/node", "/again/node"),
+        ("echo new >/data/new && stat -c %u /data /data/new | uniq", "0"),
+        ("cat /volume/of-root", "root's"),
+    ] {
+        ensure_eq!(engine.inside(&ids[0], line).await?, said, "{line}");
+    }
+    for node in ["/node", "/data/node", "/image/node", "/again/node"] {
+        let line = format!("(echo >{node}) 2>&1 | grep -c 'Permission denied'");
+        ensure_eq!(engine.inside(&ids[0], &line).await?, "1", "{node}");
+        let line = format!("mount -o remount,bind,dev $(dirname {node}) 2>&1; echo >{node}");
+        ensure!(engine.inside(&ids[0], &line).await.is_err(), "{node} was opened");
+    }
+    cri.clear().await?;
+    engine.docker(&["rmi", "-f", &image]).await?;
+    stage.leaves_nothing().await
+}
+
 /// dockbridge and the engine are killed, a container is stopped behind their backs; the pod lives on as
 /// long as its processes do, takes new containers, and leaves nothing.
 pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
@@ -182,13 +230,13 @@ async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     Stage::cni(world, story).await.map(Some)
 }
 
-fn mapped_pod(stage: &Stage, name: &str) -> cri::PodSandboxConfig {
+pub(crate) fn mapped_pod(stage: &Stage, name: &str) -> cri::PodSandboxConfig {
     let mut pod = stage.recipes.pod(name);
     pod::namespaces_of(&mut pod).userns_options = Some(users());
     pod
 }
 
-fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfig {
+pub(crate) fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfig {
     pod::namespaces_in(&mut container).userns_options = Some(users());
     container
 }
@@ -229,10 +277,19 @@ fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
 async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
     let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
                 chmod 640 /of-www && chown 33:33 /of-www";
-    let run = ["run", "--name", "users", "--network", "none", &stage.world.image, "sh", "-c", line];
+    committed(stage, "users", line, &[]).await
+}
+
+/// The world's image after a shell line.
+async fn committed(stage: &Stage, name: &str, line: &str, changes: &[&str]) -> Outcome<String> {
+    let run = ["run", "--name", name, "--network", "none", &stage.world.image, "sh", "-c", line];
     stage.engine.docker(&run).await?;
-    let image = stage.engine.docker(&["commit", "users", "dockbridge.test/users:1"]).await?;
-    stage.engine.docker(&["rm", "users"]).await?;
+    let mut commit = vec!["commit"];
+    commit.extend(changes.iter().flat_map(|change| ["-c", change]));
+    let tag = format!("dockbridge.test/{name}:1");
+    commit.extend([name, &tag]);
+    let image = stage.engine.docker(&commit).await?;
+    stage.engine.docker(&["rm", name]).await?;
     Ok(image)
 }
 

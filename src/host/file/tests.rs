@@ -103,7 +103,10 @@ fn a_file_of_somebody_else_keeps_mode_and_link() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
     let made = dir.path().join("etc/docker/daemon.json");
-    replace_in_place(&made, b"{}").unwrap();
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("etc/docker/daemon.json", &link).unwrap();
+    replace_in_place(&link, b"{}").unwrap();
+    assert!(link.is_symlink(), "one that leads to nothing yet");
     assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 }

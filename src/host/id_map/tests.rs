@@ -28,6 +28,10 @@ fn owner(path: &Path) -> (u32, u32) {
     (facts.uid(), facts.gid())
 }
 
+fn is_without_devices(at: &Path) -> bool {
+    nix::sys::statvfs::statvfs(at).unwrap().flags().contains(nix::sys::statvfs::FsFlags::ST_NODEV)
+}
+
 #[test]
 fn a_directory_and_a_file_are_shown_with_other_owners() {
     let Some(ids) = ids() else { return };
@@ -39,6 +43,10 @@ fn a_directory_and_a_file_are_shown_with_other_owners() {
     mount_mapped(&source, &target, ids.as_fd()).unwrap();
     assert_eq!(owner(&target), (FIRST, FIRST));
     assert_eq!(owner(&target.join("file")), (FIRST + 7, FIRST + 8));
+    assert!(!is_without_devices(&target), "a volume may have some");
+    unmount(&target).unwrap();
+    mount_without_devices(&source, &target, Some(ids.as_fd())).unwrap();
+    assert!(is_without_devices(&target));
     unmount(&target).unwrap();
     assert!(!target.exists());
     mount_mapped(&source.join("file"), &target, ids.as_fd()).unwrap();
@@ -68,6 +76,7 @@ fn layers_of_an_image_are_found_again() {
         overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
         assert_eq!(owner(&target.join("top")), (FIRST, FIRST));
         assert_eq!(target.join("low").exists(), layers.len() == 2);
+        assert!(is_without_devices(&target));
         let written = fs::write(target.join("new"), "").map_err(|error| error.kind());
         assert_eq!(written, Err(io::ErrorKind::ReadOnlyFilesystem));
         unmount(&target).unwrap();

@@ -90,6 +90,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         image_ref,
         user: None,
         image_volumes: Vec::new(),
+        volumes: Vec::new(),
         is_adjustable: false,
         cdi: Default::default(),
     })

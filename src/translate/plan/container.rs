@@ -50,9 +50,11 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;
     let device_groups = input.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
+    let volumes = oci_edits::volumes(&spec, input.image);
     let document = ContainerDocument {
         version: VERSION,
         spec,
+        volumes,
         sandbox: input.sandbox.id.clone(),
         image_id: input.image.id.clone(),
         image_ref,

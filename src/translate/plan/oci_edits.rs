@@ -15,6 +15,7 @@ use crate::model::{
     engine::{ApiVersion, EngineInfo},
     oci_changes::OciChanges,
     oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace},
+    record::ImageRecord,
     resources::Resources,
     sandbox::SandboxSpec,
     user_namespace::IdMappings,
@@ -64,11 +65,25 @@ pub fn container(
             |file: &str| spec.mounts.iter().any(|it| is_same_path(&it.container_path, file));
         let free = POD_FILES.into_iter().filter(|file| !is_taken(file));
         edits.mounts.extend(free.map(|file| mapped(file, mappings)));
+        let without_devices = |path: &String| MountEdit {
+            options: vec![NO_DEVICES.to_owned()],
+            ..mapped(path, mappings)
+        };
+        edits.mounts.extend(document.volumes.iter().map(without_devices));
         edits.bound_devices = moved_devices(spec);
     }
     limit(&mut edits, limits, engine);
     edits.changes = document.cdi.clone().with(adjusted.clone());
     edits.versioned()
+}
+
+/// Where the engine mounts volumes because the image says so, in a pod with users of its own.
+pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> {
+    let is_free = |path: &&String| {
+        spec.users.is_some()
+            && !spec.mounts.iter().any(|mount| is_same_path(&mount.container_path, path))
+    };
+    image.volumes.iter().filter(is_free).cloned().collect()
 }
 
 /// What the request says about a mount. An image has its owners mapped with the pod's users: kubelet
@@ -80,6 +95,7 @@ fn stated(mount: &Mount, users: Option<IdMappings>, engine: &EngineInfo) -> Opti
     let recursive = is_recursive && engine.api < ApiVersion::RECURSIVE_READ_ONLY;
     let mut options = mount.options.clone();
     options.extend(recursive.then(|| "rro".to_owned()));
+    options.extend(of_pod.map(|_| NO_DEVICES.to_owned()));
     let edit = MountEdit {
         destination: mount.container_path.clone(),
         options,
@@ -130,3 +146,7 @@ fn limit(edits: &mut OciEdits, limits: &Resources, engine: &EngineInfo) {
         }
     }
 }
+
+/// An image brings nodes of the host's devices along, with owners of the pod's: the root of a privileged
+/// container could open them.
+const NO_DEVICES: &str = "nodev";

@@ -1,6 +1,10 @@
 //! The input of a plan from a fixture, and a plain pod.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -47,6 +51,8 @@ pub(super) struct TestInput {
     pub(super) cdi: Option<CdiEdits>,
     pub(super) image_volumes: Vec<Volume>,
     pub(super) image_user: String,
+    /// Where the image says that volumes are.
+    pub(super) declared_volumes: BTreeSet<String>,
     /// The engine has our OCI runtime.
     pub(super) oci_runtime: bool,
     pub(super) is_adjustable: bool,
@@ -102,6 +108,7 @@ impl Default for TestInput {
             cdi: None,
             image_volumes: Vec::new(),
             image_user: String::new(),
+            declared_volumes: BTreeSet::new(),
             oci_runtime: false,
             is_adjustable: false,
             storage_driver: "overlay2".to_owned(),
@@ -153,6 +160,7 @@ impl TestInput {
         let image = ImageRecord {
             repo_digests: self.repo_digests.clone(),
             user: self.image_user.clone(),
+            volumes: self.declared_volumes.clone(),
             ..image()
         };
         let accounts = self.accounts.as_ref();

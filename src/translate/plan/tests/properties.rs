@@ -93,6 +93,7 @@ fn input() -> impl Strategy<Value = TestInput> {
             oci_runtime: false,
             storage_driver: "overlay2".to_owned(),
             image_user: String::new(),
+            declared_volumes: Default::default(),
             accounts: Some(AccountFiles::default()),
         },
     )

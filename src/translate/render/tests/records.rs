@@ -84,6 +84,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
             image_ref: "nginx@sha256:00".to_owned(),
             user: Some(ProcessUser { uid: 1000, gid: 1001, groups: vec![1001, 2000] }),
             image_volumes: Vec::new(),
+            volumes: Vec::new(),
             is_adjustable: false,
             cdi: Default::default(),
         }),
