@@ -1,16 +1,12 @@
 //! Runs `dockbridge check`: checks the host, and with `--pod` runs a pod as well.
 
 use std::{
-    future::pending,
     io::{self, Write},
     path::Path,
 };
 
 use clap::Args;
-use tokio::{
-    runtime,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::runtime;
 
 use super::{
     finding::Severity,
@@ -19,7 +15,9 @@ use super::{
     subject::Subject,
     takeover,
 };
-use crate::{config::settings::Settings, engine::lock::EngineLocks, pause::archive};
+use crate::{
+    config::settings::Settings, engine::lock::EngineLocks, pause::archive, telemetry::signal,
+};
 
 /// How thoroughly to check.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -96,24 +94,11 @@ async fn run_pod(
     let image = pod::image_of(socket).await.or_else(|| settings.sandbox_image.clone());
     let image = image.as_deref().unwrap_or(archive::reference());
     writeln!(out, "\nOne pod with one container of {image}, through {}:", socket.display())?;
-    match pod::run(socket, image, out, interrupt()).await {
+    match pod::run(socket, image, out, signal::stop()?).await {
         Ok(()) => Ok(true),
         Err(error) => {
             writeln!(out, "{:<5} {:<13} {error}", Severity::Fail, Subject::Pod)?;
             Ok(false)
         }
-    }
-}
-
-/// Resolves when the operator asks the process to end.
-async fn interrupt() {
-    let (Ok(mut int), Ok(mut term)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return pending().await;
-    };
-    tokio::select! {
-        _ = int.recv() => {}
-        _ = term.recv() => {}
     }
 }

@@ -22,12 +22,7 @@ pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     info.map_err(|error| Finding::fail(Subject::Engine, error.to_string(), UNREACHABLE))
 }
 
-/// What the engine's own account means for pods on this host.
-pub(super) fn examine(socket: &Path, info: &EngineInfo) -> Vec<Finding> {
-    judge(socket, info, systemd_is_init())
-}
-
-/// What the engine's own account means for pods.
+/// What the engine's own account means for pods on this host, where `systemd` may be the first process.
 pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Finding> {
     let mut findings = vec![reached(socket, info), cgroup(info, systemd), oci_runtime(info)];
     if !info.root_dir.exists() {
@@ -98,7 +93,7 @@ fn oci_runtime(info: &EngineInfo) -> Finding {
 }
 
 /// sd_booted(3).
-fn systemd_is_init() -> bool {
+pub(super) fn systemd_is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 

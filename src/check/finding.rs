@@ -59,24 +59,17 @@ impl Findings {
 
     /// For programs: whether nothing failed, and each finding.
     pub fn to_json(&self) -> Value {
-        let findings: Vec<Value> = self.0.iter().map(Finding::to_json).collect();
+        let each = self.0.iter().map(|Finding { severity, subject, seen, advice }| {
+            let (severity, subject) = (severity.to_string(), subject.name());
+            json!({ "severity": severity, "subject": subject, "seen": seen, "advice": advice })
+        });
+        let findings: Vec<Value> = each.collect();
         json!({ "ready": self.worst() < Severity::Fail, "findings": findings })
     }
 
     /// How many findings have this severity.
     fn count(&self, severity: Severity) -> usize {
         self.0.iter().filter(|finding| finding.severity == severity).count()
-    }
-}
-
-impl Finding {
-    fn to_json(&self) -> Value {
-        json!({
-            "severity": self.severity.to_string(),
-            "subject": self.subject.name(),
-            "seen": self.seen,
-            "advice": self.advice,
-        })
     }
 }
 

@@ -38,7 +38,7 @@ pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -
     let (mut server, mut info) = (None, None);
     match engine::ask(&settings.docker).await {
         Ok(told) => {
-            findings.extend(engine::examine(&settings.docker, &told));
+            findings.extend(engine::judge(&settings.docker, &told, engine::systemd_is_init()));
             let held = locks.holder(&told);
             findings.push(server::judge(&held, &settings.listen, will_run));
             server = held.ok().flatten();

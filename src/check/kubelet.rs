@@ -55,12 +55,11 @@ pub(super) async fn find() -> Option<Kubelet> {
     let place = PathBuf::from(path);
     let text = spawn_blocking(move || file::read_text(&place, LONGEST_CONFIG)).await;
     let text = text.unwrap_or_else(|panic| Err(panic.into()));
-    let absent = matches!(&text, Err(error) if error.kind() == io::ErrorKind::NotFound);
-    if pid.is_none() && absent {
-        return None;
-    }
     let config = match text {
-        Err(_) if absent => Ok(Config::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            pid?;
+            Ok(Config::default())
+        }
         Err(error) => Err(format!("{path}: {error}")),
         Ok(text) => parse(&text).map_err(|error| format!("{path}: {error}")),
     };

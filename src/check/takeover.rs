@@ -71,9 +71,6 @@ pub async fn examine(settings: &Settings) -> Findings {
         findings.push(judge(pod, &own, known.contains(&pod.id), attachment.as_ref()));
     }
     findings.extend(orphans(&containers, &pods));
-    if pods.is_empty() {
-        findings.push(Finding::ok(Subject::Pod, "none is there: nothing has to be taken over"));
-    }
     Findings(findings)
 }
 
@@ -129,8 +126,9 @@ fn orphans(
         .flat_map(|(_, containers)| containers.iter().map(|one| one.name.as_str()))
         .collect();
     let advice = "kubelet removes them once their pod is deleted";
-    (!names.is_empty())
-        .then(|| Finding::warn(Subject::Pod, format!("of no pod: {}", names.join(", ")), advice))
+    (!names.is_empty()).then(|| {
+        Finding::warn(Subject::Runtimes, format!("of no pod: {}", names.join(", ")), advice)
+    })
 }
 
 fn listed<T: ToString>(addresses: &[T]) -> String {
@@ -146,6 +144,9 @@ pub fn summary(findings: &Findings) -> String {
         return "Nothing is known of the pods: Docker did not list them.\n".to_owned();
     }
     let pods = || findings.0.iter().filter(|finding| finding.subject == Subject::Pod);
+    if pods().next().is_none() {
+        return "None: nothing has to be taken over.\n".to_owned();
+    }
     let doubtful = pods().filter(|finding| finding.severity > Severity::Ok).count();
     let whole = pods().count() - doubtful;
     format!("Pods taken over as they are: {whole}; not: {doubtful}.\n\n{WAY_BACK}")

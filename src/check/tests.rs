@@ -21,6 +21,7 @@ use super::{
     pod::{self, PodError},
     server,
     subject::Subject,
+    takeover,
 };
 use crate::{
     config::settings::{CniSettings, NriSettings},
@@ -152,6 +153,16 @@ fn an_engine_of_another_host_is_seen() {
         EngineInfo { warnings: vec!["WARNING: No swap limit support".to_owned()], ..info() };
     let text = Findings(engine::judge(Path::new("/s"), &warned, false)).to_string();
     assert!(text.contains("WARN  engine        No swap limit support"), "{text}");
+}
+
+#[test]
+fn pods_that_are_taken_over_are_counted() {
+    let pod = |severity| Finding { severity, ..Finding::ok(Subject::Pod, "default/web runs") };
+    let orphans = Finding::warn(Subject::Runtimes, "of no pod: k8s_a", "none");
+    let told = |findings: &[Finding]| takeover::summary(&Findings(findings.to_vec()));
+    assert_eq!(told(std::slice::from_ref(&orphans)), "None: nothing has to be taken over.\n");
+    let two = told(&[pod(Severity::Ok), orphans, pod(Severity::Warn)]);
+    assert!(two.starts_with("Pods taken over as they are: 1; not: 1.\n"), "{two}");
 }
 
 #[tokio::test]
