@@ -170,6 +170,21 @@ async fn a_hanging_plugin_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
+async fn a_socket_that_was_removed_is_made_again() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let first = Plugin::logger(&socket).await;
+    fs::remove_file(&socket).unwrap();
+    let second = timeout(LONG, Plugin::logger(&socket)).await.expect("there is no socket");
+    let id = bridge.run(&pod("p")).await.unwrap();
+    for plugin in [first, second] {
+        assert!(plugin.methods().contains(&"RunPodSandbox".to_owned()));
+    }
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
 async fn a_container_that_is_too_long_to_tell_keeps_no_plugin_away() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
