@@ -1,7 +1,7 @@
 //! Asks NRI plugins about a new container, carries out the adjustment they want, and does what they ask of
 //! containers later.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
@@ -44,7 +44,14 @@ impl Containers {
     }
 
     async fn stopped_by_plugin(self, id: String) -> Result<(), String> {
-        self.stop(&id, Duration::ZERO).await.map_err(|error| chain(&error))
+        // Its end is told when it is seen: a plugin may ask for it while it is asked about something.
+        let stopped = async {
+            match self.find_id(&id).await? {
+                Some(id) => self.kill(&id).await,
+                None => Ok(()),
+            }
+        };
+        stopped.await.map_err(|error| chain(&error))
     }
 
     /// Asks plugins about a container that was made a moment ago; one that they refuse is removed.

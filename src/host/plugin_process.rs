@@ -1,5 +1,5 @@
 //! A program that runs beside us and inherits one end of a socket pair as descriptor 3. It is killed
-//! when it is dropped.
+//! when it is dropped, and when dockbridge is killed.
 
 use std::{
     io,
@@ -14,7 +14,10 @@ use std::{
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     libc,
-    sys::signal::{Signal, killpg},
+    sys::{
+        prctl::set_pdeathsig,
+        signal::{Signal, killpg},
+    },
     unistd::Pid,
 };
 use tokio::process::{Child, Command};
@@ -66,6 +69,8 @@ impl Drop for PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
+        // Threads of the runtime start it, and end with dockbridge.
+        set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
             // SAFETY: the descriptor is the parent's, which is open until the child was spawned.
             let kept = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
@@ -78,7 +83,7 @@ fn inherit(command: &mut Command, socket: &OwnedFd) {
             _ => Ok(()),
         }
     };
-    // SAFETY: the closure allocates nothing and calls nothing but dup2 or fcntl.
+    // SAFETY: the closure allocates nothing and calls nothing but prctl, dup2 and fcntl.
     unsafe { command.pre_exec(hand_over) };
 }
 

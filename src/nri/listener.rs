@@ -29,10 +29,33 @@ impl Shared {
     }
 
     async fn listen(self: Arc<Self>) {
-        let (path, mut is_logged) = (self.settings.socket.clone(), false);
-        let listener = loop {
-            match bind(&path).await {
-                Ok(listener) => break listener,
+        let (path, free) = (self.settings.socket.as_path(), Arc::new(Semaphore::new(MOST_PLUGINS)));
+        let inode = || std::fs::symlink_metadata(path).ok().map(|found| found.ino());
+        while let Some(listener) = self.bound(path).await {
+            let ours = inode();
+            info!(socket = %path.display(), "serving NRI plugins");
+            tokio::select! {
+                () = self.accept(&listener, &free) => {}
+                () = until(|| inode() != ours) => {
+                    let socket = path.display();
+                    warn!(%socket, "the socket of NRI plugins was removed or replaced; making it again");
+                }
+                () = self.leaving.cancelled() => {
+                    // Another runtime may have taken the path.
+                    if inode() == ours {
+                        let _ = std::fs::remove_file(path);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The socket, however long it takes; none when dockbridge ends.
+    async fn bound(&self, path: &Path) -> Option<UnixListener> {
+        let mut is_logged = false;
+        while !self.leaving.is_cancelled() {
+            match bind(path).await {
+                Ok(listener) => return Some(listener),
                 Err(error) if !is_logged => {
                     let error = chain(&error);
                     warn!(socket = %path.display(), error, "cannot serve NRI plugins; retrying");
@@ -42,43 +65,40 @@ impl Shared {
             }
             tokio::select! {
                 () = sleep(BIND_AGAIN) => {}
-                () = self.leaving.cancelled() => return,
+                () = self.leaving.cancelled() => {}
             }
-        };
-        let inode = || std::fs::symlink_metadata(&path).ok().map(|found| found.ino());
-        let (ours, free) = (inode(), Arc::new(Semaphore::new(MOST_PLUGINS)));
-        info!(socket = %path.display(), "serving NRI plugins");
+        }
+        None
+    }
+
+    async fn accept(self: &Arc<Self>, listener: &UnixListener, free: &Arc<Semaphore>) {
         loop {
             if free.available_permits() == 0 {
                 warn!(limit = MOST_PLUGINS, "too many NRI plugins; a new one waits");
             }
-            let next = async {
-                let permit = Arc::clone(&free).acquire_owned().await;
-                (listener.accept().await, permit)
-            };
-            let accepted = tokio::select! {
-                accepted = next => accepted,
-                () = self.leaving.cancelled() => break,
-            };
-            match accepted {
-                (Ok((socket, _)), permit) => {
-                    let session = Arc::clone(&self).session(socket, None);
+            let permit = Arc::clone(free).acquire_owned().await;
+            match listener.accept().await {
+                Ok((socket, _)) => {
+                    let session = Arc::clone(self).session(socket, None);
                     self.tracker.spawn(async move {
                         session.await;
                         drop(permit);
                     });
                 }
-                (Err(error), _) => {
+                Err(error) => {
                     let error = error.to_string();
                     warn!(error, "cannot accept an NRI plugin; retrying");
                     sleep(ACCEPT_AGAIN).await;
                 }
             }
         }
-        // Another runtime may have taken the path.
-        if inode() == ours {
-            let _ = std::fs::remove_file(&path);
-        }
+    }
+}
+
+/// Waits until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -110,6 +130,8 @@ async fn bind(path: &Path) -> Result<UnixListener, HostError> {
 }
 
 const BIND_AGAIN: Duration = Duration::from_secs(10);
+/// containerd removes the socket when it starts, whoever's it is.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 /// Connections at once, registered or not.
 const MOST_PLUGINS: usize = 64;

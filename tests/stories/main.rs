@@ -226,6 +226,7 @@ const STORIES: &[(&str, Story)] = stories![
     plugins::that_change_containers,
     plugins::that_ask_for_the_impossible,
     plugins::that_were_asked_at_a_crash,
+    plugins::that_outlive_nobody,
     plugins::that_refuse,
     plugins::that_hang,
     user_namespaces::of_a_pod,

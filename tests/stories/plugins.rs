@@ -1,7 +1,7 @@
 //! NRI plugins beside a real engine: what they are told over whole lives and a crash of dockbridge, what
 //! they change in a container, and pods whose plugin refuses or hangs.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use dockbridge::wire::nri;
 use prost::Message as _;
@@ -281,6 +281,33 @@ pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     ensure_eq!(is_asked, world.has_oci_runtime);
     stage.cri.start(&id).await?;
     stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// A program that dockbridge started does not go on beside the one that the next dockbridge starts.
+pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
+    let root = world.root.join("tmp/nri_outlive");
+    let (directory, mark) = (root.join("none"), root.join("pid"));
+    fs::create_dir_all(&directory)?;
+    let program = directory.join("10-stays");
+    let loops = format!("#!/bin/sh\necho $$ >>{}\nwhile :; do sleep 1; done\n", mark.display());
+    fs::write(&program, loops)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let (mut stage, _) = Stage::with_plugins(&world, "nri_outlive").await?;
+    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(10));
+    let pid = loop {
+        match fs::read_to_string(&mark).unwrap_or_default().lines().next() {
+            Some(pid) => break pid.to_owned(),
+            None => ensure!(looks.again().await, "the plugin is not started"),
+        }
+    };
+    stage.cri = stage.bridge.crash().await?;
+    let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(10));
+    let command = Path::new("/proc").join(pid).join("cmdline");
+    while fs::read(&command).is_ok_and(|line| !line.is_empty()) {
+        ensure!(looks.again().await, "the plugin is still there");
+    }
+    fs::remove_file(&program)?;
     stage.leaves_nothing().await
 }
 

@@ -85,6 +85,31 @@ async fn an_update_that_is_asked_for_often_is_made_once() {
 }
 
 #[tokio::test]
+async fn a_plugin_may_ask_while_it_is_asked() {
+    let docker = docker().await;
+    let (bridge, socket) = start_within(&docker, &[], Duration::from_secs(5)).await;
+    let silent = |told: &Told| match told.method.as_str() {
+        "CreateContainer" => Reply::Silence,
+        _ => Reply::Yes(Vec::new()),
+    };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    let mut plugin = Plugin::synchronised(&socket, ("10", "silent"), silent).await;
+    let (other, config) = (container("other"), pod("p"));
+    let (made, ()) = tokio::join!(bridge.create(&id, &other, &config), async {
+        plugin.until("CreateContainer").await;
+        let reason = "no room".to_owned();
+        let evict = vec![nri::ContainerEviction { container_id: main.clone(), reason }];
+        let asked = nri::UpdateContainersRequest { update: vec![update(&main, 256)], evict };
+        plugin.ask("UpdateContainers", &asked).await;
+        assert!(!plugin.ended.is_finished(), "it was answered after it was dropped");
+    });
+    made.unwrap();
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
 async fn connections_that_never_register_hold_up_nobody() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
@@ -142,6 +167,21 @@ async fn a_hanging_plugin_does_not_hold_up_the_end() {
     plugin.until("RunPodSandbox").await;
     timeout(LONG, bridge.stop()).await.expect("it does not end");
     let _ = running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_was_removed_is_made_again() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let first = Plugin::logger(&socket).await;
+    fs::remove_file(&socket).unwrap();
+    let second = timeout(LONG, Plugin::logger(&socket)).await.expect("there is no socket");
+    let id = bridge.run(&pod("p")).await.unwrap();
+    for plugin in [first, second] {
+        assert!(plugin.methods().contains(&"RunPodSandbox".to_owned()));
+    }
+    bridge.remove_pod(&id).await.unwrap();
+    bridge.clear(&docker).await;
 }
 
 #[tokio::test]
@@ -270,17 +310,14 @@ async fn calls_that_are_repeated_are_told_once() {
 }
 
 #[tokio::test]
-async fn a_container_that_was_evicted_before_its_start_is_told_whole() {
+async fn a_container_that_was_stopped_before_its_start_is_told_whole() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
-    let mut plugin = Plugin::logger(&socket).await;
+    let plugin = Plugin::logger(&socket).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     plugin.forget();
-    let evict = vec![nri::ContainerEviction { container_id: main.clone(), reason: String::new() }];
-    plugin
-        .ask("UpdateContainers", &nri::UpdateContainersRequest { update: Vec::new(), evict })
-        .await;
+    bridge.stop_container(&main, 0).await.unwrap();
     bridge.start_container(&main).await.unwrap();
     bridge.stop_container(&main, 0).await.unwrap();
     let expected = ["StopContainer", "StartContainer", "PostStartContainer", "StopContainer"];

@@ -322,6 +322,6 @@ async fn plugins_change_limits_in_answers_and_by_themselves() {
         nri::ContainerEviction { container_id: main.clone(), reason: "too greedy".to_owned() };
     let asked = nri::UpdateContainersRequest { update: Vec::new(), evict: vec![eviction] };
     plugin.ask("UpdateContainers", &asked).await;
-    assert!(plugin.methods().contains(&"StopContainer".to_owned()));
+    plugin.until("StopContainer").await;
     bridge.clear(&docker).await;
 }
