@@ -1,41 +1,55 @@
 //! Many pods at once, as after a drain: from the first call until all are up, and until all are gone,
-//! against the same engine calls and plugin runs at once.
+//! against the same engine calls and plugin runs at once, with the processor time that it took.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use futures_util::future::try_join_all;
 
 use crate::{
     amount,
+    daemons::Watch,
     lives::{RAW, RawLife},
     support::{failure::Outcome, stage::Stage},
     table::Table,
 };
 
+type Seconds = BTreeMap<&'static str, f64>;
+
 /// Thirty pods of two containers, several times.
 pub(crate) async fn measure(stage: &Stage, raw: &RawLife) -> Outcome {
     let pods = amount("BURST", 30);
-    let mut table = Table::default();
+    let (mut table, mut used) = (Table::default(), Vec::new());
+    let watch = Watch::of(stage).await?;
     // As everywhere: the first round is not counted.
     for round in 0..=amount("BURSTS", 5) {
         let mut times = Table::default();
-        ours(stage, (round, pods), &mut times).await?;
+        let ours = ours(stage, &watch, (round, pods), &mut times).await?;
         stage.bridge.freeze()?;
-        let outcome = theirs(raw, (round, pods), &mut times).await;
+        let theirs = theirs(raw, &watch, (round, pods), &mut times).await;
         stage.bridge.thaw()?;
-        outcome?;
+        used = vec![(OURS, ours), (RAW, theirs?)];
         if round > 0 {
             table.merge(times);
         }
     }
     table.print(&format!("{pods} pods × 2 at once"));
+    for (who, seconds) in used {
+        print!("CPU seconds, the last up, {who:<12}");
+        seconds.iter().for_each(|(process, seconds)| print!("{process} {seconds:.2}  "));
+        println!();
+    }
     table.wants_ratio(UP, RAW, 1.05);
     println!();
     Ok(())
 }
 
-async fn ours(stage: &Stage, (round, pods): (u32, u32), table: &mut Table) -> Outcome {
-    let (cri, begun) = (&stage.cri, Instant::now());
+async fn ours(
+    stage: &Stage,
+    watch: &Watch,
+    (round, pods): (u32, u32),
+    table: &mut Table,
+) -> Outcome<Seconds> {
+    let (cri, before, begun) = (&stage.cri, watch.used()?, Instant::now());
     let up = try_join_all((0..pods).map(async |number| {
         let pod = stage.recipes.pod(&format!("burst{round}-{number}"));
         let sandbox = cri.run(&pod).await?;
@@ -44,21 +58,34 @@ async fn ours(stage: &Stage, (round, pods): (u32, u32), table: &mut Table) -> Ou
     }));
     let sandboxes = up.await?;
     table.since(OURS, UP, begun);
-    let begun = Instant::now();
+    let (used, begun) = (difference(&before, &watch.used()?), Instant::now());
     try_join_all(sandboxes.iter().map(|sandbox| cri.end(sandbox))).await?;
     table.since(OURS, DOWN, begun);
-    Ok(())
+    Ok(used)
 }
 
-async fn theirs(raw: &RawLife, (round, pods): (u32, u32), table: &mut Table) -> Outcome {
-    let begun = Instant::now();
+async fn theirs(
+    raw: &RawLife,
+    watch: &Watch,
+    (round, pods): (u32, u32),
+    table: &mut Table,
+) -> Outcome<Seconds> {
+    let (before, begun) = (watch.used()?, Instant::now());
     let up = (0..pods).map(|number| raw.up(format!("raw-burst{round}-{number}"), NAMES));
     let lives = try_join_all(up).await?;
     table.since(RAW, UP, begun);
-    let begun = Instant::now();
+    let (used, begun) = (difference(&before, &watch.used()?), Instant::now());
     try_join_all(lives.iter().map(|life| raw.down(life))).await?;
     table.since(RAW, DOWN, begun);
-    Ok(())
+    Ok(used)
+}
+
+/// What was used between two looks.
+fn difference(before: &Seconds, after: &Seconds) -> Seconds {
+    let of = |(who, seconds): (&&'static str, &f64)| {
+        (*who, seconds - before.get(who).copied().unwrap_or_default())
+    };
+    after.iter().map(of).collect()
 }
 
 const OURS: &str = "dockbridge";

@@ -54,13 +54,14 @@ pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
 
 /// Which processes belong to whom.
 #[derive(Debug)]
-struct Watch {
+pub(crate) struct Watch {
     names: Vec<&'static str>,
     known: BTreeMap<u32, &'static str>,
 }
 
 impl Watch {
-    async fn of(stage: &Stage) -> Outcome<Self> {
+    /// Dockbridge, the engine's daemons, and the peer.
+    pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let mut known = BTreeMap::new();
         known.extend(stage.bridge.pid().map(|pid| (pid, "dockbridge")));
         let mut names = vec!["dockbridge", "dockerd", "containerd"];
@@ -97,8 +98,8 @@ impl Watch {
     }
 
     /// Seconds so far, of children that were waited for as well.
-    fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
-        let mut used = BTreeMap::new();
+    pub(crate) fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
+        let mut used = BTreeMap::from([(MACHINE, machine()?)]);
         for entry in fs::read_dir("/proc")?.flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -128,6 +129,15 @@ impl Watch {
     }
 }
 
+/// Seconds that all processors were busy so far: its first three kinds are user, nice and system.
+fn machine() -> Outcome<f64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let ticks = stat.split_whitespace().skip(1).take(3).map(str::parse::<u32>);
+    Ok(f64::from(ticks.sum::<Result<u32, _>>()?) / TICKS)
+}
+
+/// Everything that runs, with what belongs to none of the others.
+const MACHINE: &str = "machine";
 /// The other CRI endpoint's, where one is given.
 const PEER: &str = "peer";
 /// The engine's, one for each pod or container; no daemons, so not in the sum.
