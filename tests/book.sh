@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the commands of README, guides and settings in a private world and compares what they print with the page.
 #
-# usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl)
+# usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl and busybox-static)
 #
 # Run are blocks of ```console behind a line `<!-- tested -->`, all of a page in one shell. `$ ` begins a command, `> `
 # goes on with it, other lines are what it prints. `…` stands for anything; ids, ages, ports and times may differ.
@@ -12,6 +12,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dockbridge=$(realpath "${1:?the path of dockbridge is missing}")
 shift
 command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
+# README says that it takes one.
+[ -x /bin/busybox ] || { echo "book: /bin/busybox is missing: apt-get install busybox-static" >&2; exit 1; }
 
 main() {
     local page failed=0 pages=("$@")
