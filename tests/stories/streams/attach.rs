@@ -61,7 +61,7 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
                 // Two visits have made whatever is made once.
                 None if number == 2 => held = Some(bridge.descriptors()?),
                 None => {}
-                Some(held) => bridge.lets_go(held).await?,
+                Some(held) => bridge.lets_go(held + 1).await?,
             }
         }
         let status = scene.stage.cri.container(&id).await?;
