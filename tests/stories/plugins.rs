@@ -287,7 +287,7 @@ pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
 /// A program that dockbridge started does not go on beside the one that the next dockbridge starts.
 pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     let root = world.root.join("tmp/nri_outlive");
-    let (directory, mark) = (root.join("none"), root.join("pid"));
+    let (directory, mark) = (root.join("plugins"), root.join("pid"));
     fs::create_dir_all(&directory)?;
     let program = directory.join("10-stays");
     let loops = format!("#!/bin/sh\necho $$ >>{}\nwhile :; do sleep 1; done\n", mark.display());
