@@ -56,9 +56,9 @@ pub struct MountEdit {
     pub options: Vec<String>,
     /// Owners of its files are shown with these ids. An error where the file system cannot.
     pub id_mappings: Option<IdMappings>,
-    /// A failure to map the ids is no error: the files then belong to nobody inside. Nor is a missing
-    /// mount.
-    pub is_id_mapping_optional: bool,
+    /// The request does not name it: a file of the engine's, or a part of an image. Then it may be missing,
+    /// and where its ids cannot be mapped its files belong to nobody inside.
+    pub is_implicit: bool,
 }
 
 /// A device of the host, bound to a path in the container.

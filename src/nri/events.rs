@@ -147,11 +147,10 @@ impl Nri {
         let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
         // One that is running for plugins was started before, and is told only once.
-        let (Some(Stage::Created | Stage::Starting), now) =
-            (plugins.lifecycles.stage_of(id), shared.store.snapshot())
-        else {
+        let Some(Stage::Created | Stage::Starting) = plugins.lifecycles.stage_of(id) else {
             return;
         };
+        let now = shared.store.snapshot();
         plugins.lifecycles.set_stage(id, Stage::Created);
         if was_started {
             shared.post_start(&mut plugins, id).await;

@@ -310,10 +310,12 @@ async fn registration(
 }
 
 fn stage(process: &Process) -> Stage {
-    match process {
-        process if process.has_ended() => Stage::Stopped,
-        process if process.is_running() => Stage::Running,
-        _ => Stage::Created,
+    if process.has_ended() {
+        Stage::Stopped
+    } else if process.is_running() {
+        Stage::Running
+    } else {
+        Stage::Created
     }
 }
 

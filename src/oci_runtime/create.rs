@@ -104,7 +104,7 @@ fn mount(
         let source = Path::new(source);
         match mount_volume(source, &target, edit, mappings) {
             Ok(()) => {}
-            Err(_) if edit.is_id_mapping_optional => {
+            Err(_) if edit.is_implicit => {
                 id_map::unmount(&target)?;
                 if !is_without_devices(edit) {
                     continue;
@@ -151,7 +151,7 @@ fn mount_volume(
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
-    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || edit.is_id_mapping_optional;
+    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || edit.is_implicit;
     match overlay_at(source)?.filter(is_read_only) {
         Some(overlay) => Overlay { upper: None, ..overlay }
             .mount_mapped(target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))

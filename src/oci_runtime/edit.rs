@@ -122,7 +122,7 @@ fn edit_mounts(
     }
     for edit in edits.mounts.iter().filter(|edit| !edit.options.is_empty()) {
         let Some(index) = mount_at(mounts, &edit.destination) else {
-            if edit.is_id_mapping_optional {
+            if edit.is_implicit {
                 continue;
             }
             let reason = format!("there is no mount at {}", edit.destination);

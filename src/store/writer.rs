@@ -209,7 +209,7 @@ impl Writer {
                 // The first list follows a fresh `/info`; a later one makes up for a reload
                 // whose event was lost.
                 if self.state.is_ready() {
-                    self.read_info();
+                    self.read_info(1);
                 }
                 self.forget_exit_causes(&listing);
                 self.state.listed(&listing);
@@ -241,7 +241,9 @@ impl Writer {
             EventEffect::None => {}
             EventEffect::Queued(target) => self.publisher.update_delay.event(target.name(), at),
             EventEffect::Gone(target) => self.publisher.update_delay.gone(target.name(), at),
-            EventEffect::Reloaded => self.read_info(),
+            // The engine gives the same answer to all who ask at once, and somebody may have asked before the
+            // reload: that answer has been given when the first call returns.
+            EventEffect::Reloaded => self.read_info(2),
         }
     }
 
@@ -337,14 +339,15 @@ impl Writer {
         (self.inspector.engine.clone(), self.inspector.settings.connect_deadline)
     }
 
-    fn read_info(&mut self) {
+    /// Asks the engine for its description so many times, and takes the last.
+    fn read_info(&mut self, times: u32) {
         let (engine, deadline) = self.engine();
         let hooks = self.inspector.hooks.clone();
         self.tasks.spawn(async move {
-            // The engine gives the same answer to all who ask at once. One that somebody asked for before a
-            // reload may be of before: it has been given when the first call returns.
-            let asked = async { engine.info().await.map(drop).and(engine.info().await) };
-            match time::timeout(deadline, asked).await {
+            for _ in 1..times {
+                let _ = time::timeout(deadline, engine.info()).await;
+            }
+            match time::timeout(deadline, engine.info()).await {
                 Ok(Ok(info)) => {
                     hooks.engine(&info).await;
                     Done::EngineInfo(Ok(Box::new(info)))

@@ -100,7 +100,7 @@ fn stated(mount: &Mount, users: Option<IdMappings>, engine: &EngineInfo) -> Opti
         destination: mount.container_path.clone(),
         options,
         id_mappings: mount.id_mappings.or(of_pod),
-        is_id_mapping_optional: mount.id_mappings.is_none() && of_pod.is_some(),
+        is_implicit: mount.id_mappings.is_none() && of_pod.is_some(),
     };
     (edit.id_mappings.is_some() || !edit.options.is_empty()).then_some(edit)
 }
@@ -111,7 +111,7 @@ fn mapped(file: &str, mappings: IdMappings) -> MountEdit {
         destination: file.to_owned(),
         options: Vec::new(),
         id_mappings: Some(mappings),
-        is_id_mapping_optional: true,
+        is_implicit: true,
     }
 }
 

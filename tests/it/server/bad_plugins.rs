@@ -288,44 +288,6 @@ async fn a_container_is_not_started_without_a_required_plugin() {
 }
 
 #[tokio::test]
-async fn calls_that_are_repeated_are_told_once() {
-    let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    plugin.forget();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
-    assert_eq!(bridge.create(&id, &container("main"), &pod("p")).await.unwrap(), main);
-    bridge.start_container(&main).await.unwrap();
-    bridge.start_container(&main).await.unwrap();
-    let expected = [
-        "CreateContainer",
-        "ValidateContainerAdjustment",
-        "PostCreateContainer",
-        "StartContainer",
-        "PostStartContainer",
-    ];
-    assert_eq!(plugin.methods(), expected);
-    bridge.clear(&docker).await;
-}
-
-#[tokio::test]
-async fn a_container_that_was_stopped_before_its_start_is_told_whole() {
-    let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
-    plugin.forget();
-    bridge.stop_container(&main, 0).await.unwrap();
-    bridge.start_container(&main).await.unwrap();
-    bridge.stop_container(&main, 0).await.unwrap();
-    let expected = ["StopContainer", "StartContainer", "PostStartContainer", "StopContainer"];
-    assert_eq!(plugin.methods(), expected);
-    bridge.clear(&docker).await;
-}
-
-#[tokio::test]
 async fn each_plugin_sees_what_those_before_it_made_of_an_update() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;

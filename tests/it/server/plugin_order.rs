@@ -7,7 +7,7 @@ use dockbridge::wire::nri;
 use prost::Message;
 use tokio::sync::Notify;
 
-use super::plugins::{start, start_within};
+use super::plugins::{start, start_within, with_container};
 use crate::support::{
     bridge::{LONG, container, docker, pod},
     fake_dockerd::{
@@ -111,35 +111,11 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     assert_eq!(guard.methods().iter().filter(|told| *told == "RemoveContainer").count(), 3);
 }
 
-#[tokio::test]
-async fn a_repeated_call_is_told_once() {
-    let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let mut main = String::new();
-    for _ in 0..2 {
-        main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
-    }
-    for _ in 0..2 {
-        bridge.start_container(&main).await.unwrap();
-    }
-    for method in ["CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer"]
-    {
-        let count = plugin.methods().iter().filter(|told| *told == method).count();
-        assert_eq!(count, 1, "{method}");
-    }
-    bridge.clear(&docker).await;
-}
-
 /// The engine failed, and started the container nevertheless.
 #[tokio::test]
 async fn a_start_that_comes_true_later_is_told() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let (bridge, plugin, [_, main]) = with_container(&docker).await;
     let failed = Fault::Status(500, "too slow".to_owned());
     docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
     bridge.start_container(&main).await.unwrap_err();
@@ -151,10 +127,7 @@ async fn a_start_that_comes_true_later_is_told() {
 #[tokio::test]
 async fn a_start_that_failed_may_be_repeated() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let (bridge, plugin, [_, main]) = with_container(&docker).await;
     plugin.forget();
     let failed = Fault::Status(500, "no such program".to_owned());
     docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
@@ -171,10 +144,7 @@ async fn a_start_that_failed_may_be_repeated() {
 #[tokio::test]
 async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let (bridge, plugin, [_, main]) = with_container(&docker).await;
     plugin.forget();
     let late = Fault::Late(Duration::from_millis(300));
     docker.inject(Rule::new("POST /containers/*/start", late).times(1));
@@ -203,5 +173,40 @@ async fn a_refused_pod_that_could_not_be_removed_is_asked_about_again() {
     assert_eq!((told.method.as_str(), &told.id), ("RunPodSandbox", &id));
     assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
     assert_eq!(bridge.pods().await.unwrap().len(), 1);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn calls_that_are_repeated_are_told_once() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    plugin.forget();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    assert_eq!(bridge.create(&id, &container("main"), &pod("p")).await.unwrap(), main);
+    bridge.start_container(&main).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    let expected = [
+        "CreateContainer",
+        "ValidateContainerAdjustment",
+        "PostCreateContainer",
+        "StartContainer",
+        "PostStartContainer",
+    ];
+    assert_eq!(plugin.methods(), expected);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn a_container_that_was_stopped_before_its_start_is_told_whole() {
+    let docker = docker().await;
+    let (bridge, plugin, [_, main]) = with_container(&docker).await;
+    plugin.forget();
+    bridge.stop_container(&main, 0).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    bridge.stop_container(&main, 0).await.unwrap();
+    let expected = ["StopContainer", "StartContainer", "PostStartContainer", "StopContainer"];
+    assert_eq!(plugin.methods(), expected);
     bridge.clear(&docker).await;
 }

@@ -27,6 +27,15 @@ pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, P
     start_within(docker, required, Duration::from_millis(500)).await
 }
 
+/// Likewise with a container in a pod, the ids of both, and a plugin that was told of them.
+pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [String; 2]) {
+    let (bridge, socket) = start(docker, &[]).await;
+    let plugin = Plugin::logger(&socket).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    (bridge, plugin, [id, main])
+}
+
 /// Likewise; they have so long to answer.
 pub(super) async fn start_within(
     docker: &FakeDockerd,
@@ -55,10 +64,7 @@ pub(super) fn settings(node: &Node, required: &[&str], request_timeout: Duration
 #[tokio::test]
 async fn a_pods_life_is_told_in_order() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let (bridge, plugin, [id, main]) = with_container(&docker).await;
     bridge.start_container(&main).await.unwrap();
     bridge.stop_container(&main, 1).await.unwrap();
     bridge.stop_container(&main, 1).await.unwrap();
@@ -91,10 +97,7 @@ async fn a_pods_life_is_told_in_order() {
 #[tokio::test]
 async fn an_end_without_a_call_is_told() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
-    let plugin = Plugin::logger(&socket).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    let (bridge, plugin, [_, main]) = with_container(&docker).await;
     bridge.start_container(&main).await.unwrap();
     docker.world(|world| world.exit(&main, 1));
     plugin.until("StopContainer").await;
