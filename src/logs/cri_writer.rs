@@ -90,8 +90,9 @@ impl CriWriter {
                 Existing::Known
             }
             _ => {
+                let (before, cri_files) = writer.before(cri_files.link)?;
                 writer.older = cri_files.not_before(&identity);
-                writer.before(&cri_files)?
+                before
             }
         };
         writer.settle();
@@ -155,8 +156,7 @@ impl CriWriter {
     /// # Errors
     /// The file cannot be read or cut.
     pub fn lose_track(&mut self) -> Result<Option<LastWritten>, LogError> {
-        let cri_files = CriFiles::list(&self.target)?;
-        let before = self.before(&cri_files)?;
+        let (before, _) = self.before(false)?;
         self.repeated = 0;
         self.settle();
         Ok(match before {
@@ -176,20 +176,43 @@ impl CriWriter {
         OutputPosition { file: self.origin, length, older: self.older.clone() }
     }
 
-    /// The existing file of a log without a position. An incomplete last line is removed.
-    fn before(&mut self, cri_files: &CriFiles) -> Result<Existing, LogError> {
+    /// What is there of a log without a position, where `link` says that a link had its name, and
+    /// the list of its files. An incomplete last line is removed. The kubelet may rename files
+    /// meanwhile: then all is listed again.
+    fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
         self.cut_torn()?;
-        let own = cri_tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
-        let others = cri_files.written().filter(|file| file.identity != self.identity);
-        let marks = own.into_iter().chain(others.filter_map(|file| self.mark_of(file)));
-        let link = if cri_files.link { Existing::Link } else { Existing::Nothing };
-        Ok(LastWritten::of_all(marks).map_or(link, Existing::Written))
+        for _ in 0..MOST_LISTINGS {
+            let cri_files = CriFiles::list(&self.target)?;
+            if let Some(mark) = self.last_written(&cri_files)? {
+                let nothing = if link { Existing::Link } else { Existing::Nothing };
+                return Ok((mark.map_or(nothing, Existing::Written), cri_files));
+            }
+        }
+        Err(read_error(&self.target, io::Error::other("its files are being renamed")))
     }
 
-    fn mark_of(&self, sibling: &CriFile) -> Option<LastWritten> {
-        let name = self.target.beside(&sibling.name);
-        let file = beneath::open(self.target.root(), &name).ok()?;
-        cri_tail::cut(&file).and_then(|_| cri_tail::mark(&file)).ok()?
+    /// The last entry in the listed files, if there is any; none when one of the files has another
+    /// name by now.
+    fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<LastWritten>>, LogError> {
+        let own = cri_tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
+        let mut marks: Vec<LastWritten> = own.into_iter().collect();
+        for file in cri_files.written().filter(|file| file.identity != self.identity) {
+            let Some(opened) = self.open_listed(file)? else { return Ok(None) };
+            let mark = cri_tail::cut(&opened).and_then(|_| cri_tail::mark(&opened));
+            marks.extend(mark.map_err(|e| read_error(&self.target, e))?);
+        }
+        Ok(Some(LastWritten::of_all(marks.into_iter())))
+    }
+
+    /// None when another file has its name by now, or none.
+    fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
+        let name = self.target.beside(&listed.name);
+        let file = match beneath::open(self.target.root(), &name) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => opened.map_err(LogError::Target)?,
+        };
+        let metadata = file.metadata().map_err(|e| read_error(&self.target, e))?;
+        Ok((Identity::of(&metadata) == listed.identity).then_some(file))
     }
 
     /// Truncates after the last complete line; returns the number of removed bytes.
@@ -242,3 +265,5 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
 
 /// As kubelet's own runtimes make logs: readable by no other user.
 const MODE: u32 = 0o640;
+/// The kubelet renames one file, and then asks for a new one.
+const MOST_LISTINGS: u32 = 16;

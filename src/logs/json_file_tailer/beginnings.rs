@@ -121,3 +121,38 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(tailer.take_losses().gaps, 1);
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
+
+/// The kubelet renames a log while it is begun: at any moment between the list of its files, the
+/// new file and the reading of the old one.
+#[test]
+fn a_file_renamed_while_a_log_begins_is_not_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("pod/main/0.log");
+    fs::write(dir.path().join("json.log"), json(0..50)).unwrap();
+    let mut tailer = begin(dir.path(), None);
+    let early = Some(tailer.position());
+    drain(&mut tailer);
+    let positions = [None, early, Some(tailer.position())];
+    let aside = log.with_file_name("0.log.old");
+    for round in 0..RACES {
+        let position = positions[round % positions.len()].clone();
+        let rename = std::thread::spawn({
+            let (log, aside) = (log.clone(), aside.clone());
+            move || {
+                (0..round % 500).for_each(|_| std::hint::spin_loop());
+                fs::rename(log, aside).unwrap();
+            }
+        });
+        let place = LogPath::of(&log, None).unwrap();
+        let source = dir.path().join("json.log");
+        if let Ok(mut tailer) = JsonFileTailer::resume(&source, place, position) {
+            drain(&mut tailer);
+        }
+        rename.join().unwrap();
+        let is_new = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+        assert!(!is_new, "round {round}: {:?}", numbers(&log));
+        fs::rename(&aside, &log).unwrap();
+    }
+}
+
+const RACES: usize = 2000;
