@@ -18,6 +18,7 @@ use crate::{
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
+        engine::Transition,
         id::ContainerId,
         record::{Observed, Process, SandboxRecord, SandboxState},
     },
@@ -78,8 +79,10 @@ impl Containers {
     ) -> Result<ContainerId, ContainerError> {
         let creation = self.nri.begin_container(&sandbox.id, &spec.metadata).await?;
         let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
-        make_mount_sources(&plan).await?;
-        match self.logs.prepare(&plan.document.spec).await {
+        let (made, prepared) =
+            tokio::join!(make_mount_sources(&plan), self.logs.prepare(&plan.document.spec));
+        made?;
+        match prepared {
             // The engine and the kubelet would hang in it as well.
             Err(error @ LogError::Hung { .. }) => return Err(Arc::new(error).into()),
             Err(error) => {
@@ -99,7 +102,7 @@ impl Containers {
         let (engine, body) = (&self.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named((engine, &self.store), &plan.name, create, resolve).await?;
-        self.store.refresh_container(&created).await?;
+        self.store.refresh_after(Transition::Created, &created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
         self.ask_plugins(creation, &id).await?;

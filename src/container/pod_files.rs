@@ -51,11 +51,12 @@ impl PodFilesRoot {
         let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
         // Engines before 28 make this one themselves, whatever the network.
         let hostname = own_network.then(|| hostname(spec, &sandbox.id));
-        Ok(PodFiles {
-            resolv_conf: self.write(&sandbox.id, "resolv.conf", resolv_conf).await?,
-            hosts: self.write(&sandbox.id, "hosts", hosts).await?,
-            hostname: self.write(&sandbox.id, "hostname", hostname).await?,
-        })
+        let (resolv_conf, hosts, hostname) = tokio::try_join!(
+            self.write(&sandbox.id, "resolv.conf", resolv_conf),
+            self.write(&sandbox.id, "hosts", hosts),
+            self.write(&sandbox.id, "hostname", hostname),
+        )?;
+        Ok(PodFiles { resolv_conf, hosts, hostname })
     }
 
     /// The pods that have files.

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
-    model::{id::ContainerId, record::ContainerRecord},
+    model::{engine::Transition, id::ContainerId, record::ContainerRecord},
     store::settings::SYNC_TIMEOUT,
 };
 
@@ -32,7 +32,10 @@ impl Containers {
         self.nri.start_container(container).await?;
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then has the reason, and counts as exited.
-        let seen = self.store.refresh_container(id).await;
+        let seen = match started {
+            Ok(()) => self.store.refresh_after(Transition::Started, id).await,
+            Err(_) => self.store.refresh_container(id).await,
+        };
         let was_started = started.is_ok() && !container.process.is_running();
         self.nri.container_started(id, was_started).await;
         started?;

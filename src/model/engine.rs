@@ -257,13 +257,29 @@ pub enum Claim {
     Other,
 }
 
+/// A change of a container whose event tells nothing new to the caller who asked the engine for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transition {
+    /// It was created. It is there as a whole when the event comes.
+    Created,
+    /// It was started. Before it can be started again it ends, which is another event.
+    Started,
+}
+
 /// Something changed in the engine: which object has to be inspected again.
 ///
 /// An event does not carry the state of the object: events come late, twice or not at all, so the
 /// source of truth is always the next inspect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
-    /// A container was created, started, ended, renamed, …
+    /// A container was created or started.
+    ContainerTransition {
+        /// Docker id.
+        id: String,
+        /// Which of both.
+        transition: Transition,
+    },
+    /// A container ended, was renamed, …
     ContainerChanged {
         /// Docker id.
         id: String,

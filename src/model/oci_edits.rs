@@ -32,6 +32,9 @@ pub struct OciEdits {
     pub unified: BTreeMap<String, String>,
     /// Huge page limits, `linux.resources.hugepageLimits`: page size as the kernel names it → bytes.
     pub hugepage_limits: BTreeMap<String, u64>,
+    /// The program makes system calls of this architecture only: the seccomp profile need not speak
+    /// of others, and the kernel ends a process that makes one.
+    pub native_calls_only: bool,
     /// What CDI devices and NRI plugins ask for.
     #[serde(skip_serializing_if = "OciChanges::is_empty")]
     pub changes: OciChanges,

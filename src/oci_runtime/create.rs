@@ -26,8 +26,8 @@ use crate::{
     },
 };
 
-/// Prepares the bundle of a container; returns whether it has edits, whose mounts have to be undone
-/// when the create fails.
+/// Prepares the bundle of a container; returns whether something is mounted for it, which has to be
+/// undone when the create fails.
 ///
 /// # Errors
 /// The edits are missing though required, do not fit, or cannot be done; then nothing is mounted.
@@ -53,17 +53,17 @@ pub fn prepare(
     let mut document: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
     // A runtime that was killed may have left mounts.
     directory.unmount(id)?;
-    let done = mount(directory, id, bundle, &document, &edits)
-        .and_then(|mounted| edit::edit(&mut document, &edits, &mounted))
-        .and_then(|()| {
-            let text = serde_json::to_vec(&document).map_err(malformed)?;
-            Ok(file::replace(&path, &text, Durability::Written)?)
-        });
+    let done = mount(directory, id, bundle, &document, &edits).and_then(|mounted| {
+        edit::edit(&mut document, &edits, &mounted)?;
+        let text = serde_json::to_vec(&document).map_err(malformed)?;
+        file::replace(&path, &text, Durability::Written)?;
+        Ok(mounted != Mounted::default())
+    });
     if done.is_err() {
         // The first failure is reported; the next create or the removal unmounts what is left.
         let _ = directory.unmount(id);
     }
-    done.map(|()| true)
+    done
 }
 
 /// Most containers have no edits: the document is parsed only if it has the annotation's text.

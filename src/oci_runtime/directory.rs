@@ -93,6 +93,12 @@ impl EditsDirectory {
         Ok(Some(edits))
     }
 
+    /// Whether the runtime mounted something for a container.
+    pub fn has_mounts(&self, id: &str) -> bool {
+        let directory = self.of(id);
+        [ROOT, MOUNTS].iter().any(|name| directory.join(name).exists())
+    }
+
     /// Unmounts what the runtime mounted for a container; its edits stay. Fine when there is nothing.
     ///
     /// # Errors

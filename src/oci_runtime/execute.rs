@@ -31,7 +31,7 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     is_command.then(|| words.iter().skip(2).cloned().collect())
 }
 
-/// Runs the command to its end. A command without edits becomes the runtime below.
+/// Runs the command to its end. A command after which nothing is to be unmounted becomes the runtime below.
 pub fn execute(words: Vec<OsString>) -> ExitCode {
     let line = CommandLine::read(words);
     match run(&line, &EditsDirectory::default()) {
@@ -58,7 +58,7 @@ pub(super) fn run(
             }
             Ok(code(ended))
         }
-        "delete" if directory.of(&line.id).is_dir() => {
+        "delete" if directory.has_mounts(&line.id) => {
             let ended = wait(line)?;
             if ended.success() {
                 unmount(line, directory);

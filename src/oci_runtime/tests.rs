@@ -198,6 +198,24 @@ fn a_document_that_is_no_container_is_an_error() {
     assert!(refused.to_string().contains("/none"), "{refused}");
 }
 
+#[test]
+fn a_profile_for_native_calls_keeps_one_architecture() {
+    let native = format!("SCMP_ARCH_{}", std::env::consts::ARCH.to_uppercase());
+    let edits = OciEdits { native_calls_only: true, ..OciEdits::default() };
+    let edited = |architectures: Value| {
+        let mut document = json!({"linux": {"seccomp": {"architectures": architectures}}});
+        edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
+        document["linux"]["seccomp"]["architectures"].clone()
+    };
+    assert_eq!(edited(json!([native, "SCMP_ARCH_OTHER", "SCMP_ARCH_32"])), json!([native]));
+    // A profile that does not name it would end every call: it is not for this machine alone.
+    assert_eq!(edited(json!(["SCMP_ARCH_OTHER"])), json!(["SCMP_ARCH_OTHER"]));
+    assert_eq!(edited(Value::Null), Value::Null);
+    let mut unconfined = json!({"linux": {}});
+    edit::edit(&mut unconfined, &edits, &Mounted::default()).unwrap();
+    assert_eq!(unconfined, json!({"linux": {}}));
+}
+
 /// A directory for the edits, and a bundle.
 fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -231,7 +249,7 @@ fn a_container_that_lost_its_edits_does_not_start() {
         assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
     }
     directory.write(ID, &OciEdits::default()).unwrap();
-    assert!(create::prepare(&directory, ID, &bundle).unwrap());
+    assert!(!create::prepare(&directory, ID, &bundle).unwrap(), "nothing is mounted for it");
 }
 
 #[test]
@@ -247,7 +265,7 @@ fn edits_that_others_could_write_are_not_trusted() {
         assert!(refused.contains("not trusted"), "{refused}");
         fs::set_permissions(&path, before).unwrap();
     }
-    assert!(create::prepare(&directory, ID, &bundle).unwrap());
+    create::prepare(&directory, ID, &bundle).unwrap();
     fs::write(directory.file(ID), "{\"version\": 3}").unwrap();
     let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
     assert!(refused.contains("newer"), "{refused}");

@@ -35,7 +35,7 @@ impl Sandboxes {
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
-        let edits = oci_edits::sandbox(spec, pins);
+        let edits = oci_edits::sandbox(spec, pins, self.deps.images.has_own_pause());
         let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.

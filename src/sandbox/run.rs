@@ -25,6 +25,7 @@ use crate::{
     host::file::Durability,
     model::{
         attachment::{Attachment, AttachmentIntent},
+        engine::Transition,
         id::SandboxId,
         name::sandbox_name,
         network::NetworkMode,
@@ -162,7 +163,7 @@ impl Sandboxes {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
-            self.deps.store.refresh_container(id.as_str()),
+            self.deps.store.refresh_after(Transition::Created, id.as_str()),
             self.make_namespaces(id, plan),
         );
         let intent = prepared?;
@@ -218,7 +219,7 @@ impl Sandboxes {
 
     /// The pid and start time of a pause container that was just started.
     async fn started(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
-        self.deps.store.refresh_container(id.as_str()).await?;
+        self.deps.store.refresh_after(Transition::Started, id.as_str()).await?;
         let record = self.record(id)?;
         let pid = record.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })?;
         let started_at = record.process.as_ref().and_then(Process::started_at);

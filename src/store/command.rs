@@ -3,13 +3,20 @@
 use tokio::sync::oneshot;
 
 use super::{error::StoreError, inspect_queue::Target};
-use crate::{checkpoint::record::SandboxCheckpoint, model::id::SandboxId};
+use crate::{
+    checkpoint::record::SandboxCheckpoint,
+    model::{engine::Transition, id::SandboxId},
+};
 
 /// One request to the writer. The reply comes after the snapshot that shows the effect.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Inspect an object now.
-    Refresh { target: Target, reply: oneshot::Sender<Result<(), StoreError>> },
+    /// Inspect an object now; perhaps because the engine has answered a call.
+    Refresh {
+        target: Target,
+        answered: Option<Transition>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// Join this checkpoint to its sandbox.
     PutCheckpoint { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
     /// The sandbox has no checkpoint any more.

@@ -15,7 +15,11 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     error::Kind,
-    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord},
+    model::{
+        engine::{EngineHealth, Transition},
+        id::SandboxId,
+        record::ImageRecord,
+    },
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -143,7 +147,16 @@ impl Store {
     /// # Errors
     /// The engine does not answer; the last known record stays, and the store tries again by itself.
     pub async fn refresh_container(&self, id: &str) -> Result<(), StoreError> {
-        self.refresh(Target::Container(id.to_owned())).await
+        self.refresh(Target::Container(id.to_owned()), None).await
+    }
+
+    /// The same for a container that the engine has just created or started. The inspect that its
+    /// event caused may serve.
+    ///
+    /// # Errors
+    /// As [`Self::refresh_container`].
+    pub async fn refresh_after(&self, transition: Transition, id: &str) -> Result<(), StoreError> {
+        self.refresh(Target::Container(id.to_owned()), Some(transition)).await
     }
 
     /// The same for an image, by id or reference.
@@ -151,7 +164,7 @@ impl Store {
     /// # Errors
     /// As [`Self::refresh_container`].
     pub async fn refresh_image(&self, name: &str) -> Result<(), StoreError> {
-        self.refresh(Target::Image(name.to_owned())).await
+        self.refresh(Target::Image(name.to_owned()), None).await
     }
 
     /// Joins a stored checkpoint to its sandbox; visible on return.
@@ -198,8 +211,12 @@ impl Store {
         while published.changed().await.is_ok() {}
     }
 
-    async fn refresh(&self, target: Target) -> Result<(), StoreError> {
-        self.request(|reply| Command::Refresh { target, reply }).await?
+    async fn refresh(
+        &self,
+        target: Target,
+        answered: Option<Transition>,
+    ) -> Result<(), StoreError> {
+        self.request(|reply| Command::Refresh { target, answered, reply }).await?
     }
 
     async fn request<T>(

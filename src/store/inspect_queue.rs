@@ -10,11 +10,14 @@
 //! ```
 //!
 //! A caller that comes while an inspect is Running is served by the next one: only an inspect that
-//! began after the call shows what the caller just did. No clock, no I/O: the writer runs them.
+//! began after the call shows what the caller just did. The event of a call comes before or after the
+//! engine's answer: where it is certain that one inspect shows both, there is one
+//! ([`InspectQueue::saw`], [`InspectQueue::wait`]). No clock, no I/O: the writer runs them.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::settings::StoreSettings;
+use crate::model::engine::Transition;
 
 /// What to inspect. Two names of one image are two targets; their answers meet in the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +81,10 @@ struct Entry<W> {
     /// Served by the one after.
     next: Vec<W>,
     again: bool,
+    /// The transition after which the queued or running inspect begins or began.
+    after: Option<Transition>,
+    /// The same for the one after.
+    next_after: Option<Transition>,
     failures: u32,
 }
 
@@ -147,17 +154,40 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// The same for a caller that waits for it.
-    pub(super) fn wait(&mut self, target: Target, waiter: W) {
+    /// Queues an inspect because of the event of a transition. Returns false where that is not needed:
+    /// an inspect is running that began after it.
+    pub(super) fn saw(&mut self, target: &Target, transition: Transition) -> bool {
+        let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
+        if running.is_some_and(|entry| entry.after == Some(transition)) {
+            return false;
+        }
+        self.enqueue(target, Reason::Changed);
+        // Not of a start: a caller may wait for a later one than that of the event.
+        if let (Transition::Created, Some(entry)) = (transition, self.entries.get_mut(target)) {
+            entry.begins_after(transition);
+        }
+        true
+    }
+
+    /// The same for a caller that waits for it, perhaps because the engine has
+    /// answered the call for a transition.
+    pub(super) fn wait(&mut self, target: Target, answered: Option<Transition>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         if let Phase::Running(_) = entry.phase {
+            if answered == Some(Transition::Created) && entry.after == answered && !entry.again {
+                entry.waiting.push(waiter);
+                return;
+            }
             entry.again = true;
             entry.next.push(waiter);
-            return;
+        } else {
+            entry.phase = Phase::Queued;
+            entry.waiting.push(waiter);
+            self.urgent.push_back(target.clone());
         }
-        entry.phase = Phase::Queued;
-        entry.waiting.push(waiter);
-        self.urgent.push_back(target);
+        if let (Some(transition), Some(entry)) = (answered, self.entries.get_mut(&target)) {
+            entry.begins_after(transition);
+        }
     }
 
     /// The next inspect to run now, if the bounds allow one.
@@ -200,6 +230,7 @@ impl<W> InspectQueue<W> {
         };
         let waiters = std::mem::replace(&mut entry.waiting, std::mem::take(&mut entry.next));
         entry.failures = if success { 0 } else { entry.failures.saturating_add(1) };
+        entry.after = entry.next_after.take();
         let failures = entry.failures;
         if std::mem::take(&mut entry.again) {
             (entry.phase, entry.changed) = (Phase::Queued, entry.waiting.is_empty());
@@ -298,7 +329,17 @@ impl<W> Entry<W> {
             waiting: Vec::new(),
             next: Vec::new(),
             again: false,
+            after: None,
+            next_after: None,
             failures: 0,
+        }
+    }
+
+    /// The next inspect to begin does so after this transition.
+    const fn begins_after(&mut self, transition: Transition) {
+        match self.phase {
+            Phase::Running(_) => self.next_after = Some(transition),
+            Phase::Queued | Phase::Backoff => self.after = Some(transition),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
-        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
+        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer, Transition},
         id::SandboxId,
         record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
     },
@@ -220,6 +220,14 @@ impl<W, E> StoreState<W, E> {
                 }
                 self.enqueue(Target::Container(id))
             }
+            EngineEvent::ContainerTransition { id, transition } => {
+                let target = Target::Container(id);
+                if self.objects.is_foreign(target.name()) || !self.inspects.saw(&target, transition)
+                {
+                    return EventEffect::None;
+                }
+                EventEffect::Queued(target)
+            }
             EngineEvent::ContainerGone { id } => self.container_gone(id),
             // An id can come back, so this is no proof.
             EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
@@ -229,9 +237,10 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// A caller waits for an inspect that begins from now on.
-    pub(super) fn refresh(&mut self, target: Target, waiter: W) {
-        self.inspects.wait(target, waiter);
+    /// A caller waits for an inspect that begins from now on, or, where the engine has just answered a
+    /// call, for one that shows that.
+    pub(super) fn refresh(&mut self, target: Target, answered: Option<Transition>, waiter: W) {
+        self.inspects.wait(target, answered, waiter);
     }
 
     pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {

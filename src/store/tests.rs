@@ -11,6 +11,7 @@ use super::{
     settings::StoreSettings,
 };
 use crate::model::{
+    engine::Transition,
     id::SandboxId,
     record::{ContainerRecord, Process},
     time::Nanos,
@@ -94,7 +95,7 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
     let third = inspects.start().expect("a slow one makes room");
     inspects.set_slow(second.1);
     assert!(inspects.start().is_none(), "as far as the bound on slow ones goes");
-    inspects.wait(target(6), ());
+    inspects.wait(target(6), None, ());
     assert_eq!(inspects.start().unwrap().0, target(6), "a caller does not queue");
     inspects.finish(&third.0, third.1, true);
     assert_eq!(inspects.start().unwrap().0, target(4), "nor is its target inspected twice");
@@ -102,6 +103,54 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
     inspects.finish(&second.0, second.1, false);
     assert_eq!(inspects.start().unwrap().0, target(5));
     assert!(inspects.start().is_none());
+}
+
+/// The event and the engine's answer come in either order.
+#[test]
+fn one_inspect_shows_a_create_to_its_caller_and_for_its_event() {
+    for event_is_first in [true, false] {
+        let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
+        if event_is_first {
+            assert!(inspects.saw(&target(1), Transition::Created));
+        } else {
+            inspects.wait(target(1), Some(Transition::Created), 7);
+        }
+        let (created, at) = inspects.start().unwrap();
+        if event_is_first {
+            inspects.wait(target(1), Some(Transition::Created), 7);
+        } else {
+            assert!(!inspects.saw(&target(1), Transition::Created));
+        }
+        assert_eq!(inspects.finish(&created, at, true).waiters, [7]);
+        assert!(inspects.start().is_none());
+    }
+    // A list can have it before it is whole.
+    let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
+    inspects.enqueue(&target(1), Reason::Listed);
+    let (listed, at) = inspects.start().unwrap();
+    inspects.wait(target(1), Some(Transition::Created), 7);
+    assert!(inspects.finish(&listed, at, true).waiters.is_empty());
+    let (created, at) = inspects.start().unwrap();
+    assert!(!inspects.saw(&target(1), Transition::Created));
+    assert_eq!(inspects.finish(&created, at, true).waiters, [7]);
+}
+
+#[test]
+fn the_event_of_a_start_is_for_those_who_did_not_ask_for_it() {
+    let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
+    inspects.wait(target(1), Some(Transition::Started), 7);
+    let (started, at) = inspects.start().unwrap();
+    assert!(!inspects.saw(&target(1), Transition::Started));
+    assert_eq!(inspects.finish(&started, at, true).waiters, [7]);
+    // An inspect because of an event may have begun before the caller's own start.
+    assert!(inspects.saw(&target(1), Transition::Started));
+    let (other, at) = inspects.start().unwrap();
+    inspects.wait(target(1), Some(Transition::Started), 8);
+    assert!(inspects.finish(&other, at, true).waiters.is_empty());
+    let (own, at) = inspects.start().unwrap();
+    inspects.enqueue(&target(1), Reason::Changed);
+    assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
+    assert!(inspects.start().is_some(), "it ended, or was renamed, meanwhile");
 }
 
 #[test]

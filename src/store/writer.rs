@@ -180,7 +180,9 @@ impl Writer {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Refresh { target, reply } => self.state.refresh(target, Reply(reply)),
+            Command::Refresh { target, answered, reply } => {
+                self.state.refresh(target, answered, Reply(reply));
+            }
             Command::PutCheckpoint { checkpoint, reply } => {
                 self.state.put_checkpoint(*checkpoint);
                 self.publisher.reply_when_published(reply);

@@ -77,7 +77,7 @@ fn a_refresh_is_answered_only_by_a_later_inspect() {
     state.connected();
     state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) });
     let (target, first) = state.start().unwrap();
-    state.refresh(target.clone(), 1);
+    state.refresh(target.clone(), None, 1);
     assert!(state.start().is_none(), "one inspect at a time");
     state.inspected(&target, first, Ok(Inspected::Container(Box::new(observed(2, 1)))));
     assert!(state.take_answers().is_empty(), "that inspect began before the call");
@@ -92,7 +92,7 @@ fn a_failed_inspect_keeps_the_record_fails_its_caller_and_is_repeated() {
     state.connected();
     state.listed(&pods(&[2]));
     answer(&mut state, |_| Ok(Inspected::Container(Box::new(observed(2, 7)))));
-    state.refresh(Target::Container(fixture::hex(2)), 1);
+    state.refresh(Target::Container(fixture::hex(2)), None, 1);
     let (target, at) = state.start().unwrap();
     assert_eq!(state.inspected(&target, at, Err("silent".to_owned())), Some(1));
     assert!(state.take_answers().remove(0).result.is_err());
@@ -107,9 +107,9 @@ fn a_failed_inspect_keeps_the_record_fails_its_caller_and_is_repeated() {
 fn a_removal_answers_callers_that_wait_for_a_hanging_inspect() {
     let mut state = state(Vec::new());
     state.connected();
-    state.refresh(Target::Container(fixture::hex(2)), 1);
+    state.refresh(Target::Container(fixture::hex(2)), None, 1);
     let (target, at) = state.start().unwrap();
-    state.refresh(target.clone(), 2);
+    state.refresh(target.clone(), None, 2);
     state.event(EngineEvent::ContainerGone { id: fixture::hex(2) });
     assert_eq!(state.take_answers().remove(0).waiters, [1, 2]);
     state.inspected(&target, at, Ok(Inspected::Container(Box::new(observed(2, 1)))));
@@ -218,7 +218,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     }
     state.listing();
     state.event(gone());
-    state.refresh(Target::Container(fixture::hex(9)), 0);
+    state.refresh(Target::Container(fixture::hex(9)), None, 0);
     answer(&mut state, |_| Ok(Inspected::Gone));
     state.listed(&listing(&[1]));
     assert!(!held(&mut state), "removed after the list began");

@@ -1,6 +1,9 @@
 //! Engine events: which object to inspect, and which events to ignore.
 
-use crate::{model::engine::EngineEvent, wire::docker::Event};
+use crate::{
+    model::engine::{EngineEvent, Transition},
+    wire::docker::Event,
+};
 
 /// What an event points at; none when it changes nothing that CRI shows.
 pub fn observe(event: &Event) -> Option<EngineEvent> {
@@ -13,6 +16,8 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
             is_sigkill(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
         ("container", "oom") => Some(EngineEvent::ContainerOom { id: id.to_owned() }),
+        ("container", "create") => transition(id, Transition::Created),
+        ("container", "start") => transition(id, Transition::Started),
         ("container", action) if is_noise(action) => None,
         ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
         ("image", "delete") => Some(EngineEvent::ImageGone { id: id.to_owned() }),
@@ -20,6 +25,10 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         ("image", _) => Some(EngineEvent::ImageChanged { name: id.to_owned() }),
         _ => None,
     }
+}
+
+fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
+    Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
 }
 
 /// Whether the signal is SIGKILL. For other signals the die event is awaited.

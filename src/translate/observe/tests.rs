@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{container, engine, event, image, listed, process};
 use crate::{
     model::{
-        engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo},
+        engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo, Transition},
         id::ImageId,
         label,
         network::NetworkMode,
@@ -379,6 +379,10 @@ fn events_that_change_nothing_are_ignored() {
     let id = "x".to_owned();
     assert_eq!(seen("container", "start", ""), None);
     assert_eq!(seen("daemon", "reload", ""), Some(EngineEvent::DaemonReloaded));
+    for (action, transition) in [("create", Transition::Created), ("start", Transition::Started)] {
+        let expected = EngineEvent::ContainerTransition { id: id.clone(), transition };
+        assert_eq!(seen("container", action, "x"), Some(expected));
+    }
     assert_eq!(
         seen("container", "die", "x"),
         Some(EngineEvent::ContainerChanged { id: id.clone() })

@@ -30,19 +30,18 @@ pub struct Pins {
     pub network: Option<PathBuf>,
 }
 
-/// The changes of a pause.
-pub fn sandbox(spec: &SandboxSpec, pins: Pins) -> OciEdits {
-    let Some(mappings) = spec.namespaces.users else {
-        let edits = OciEdits { network_namespace: pins.network, ..OciEdits::default() };
-        return edits.versioned();
-    };
-    OciEdits {
-        user_namespace: Some(UserNamespace { path: pins.user, mappings }),
+/// The changes of a pause, of dockbridge's own image or of another.
+pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits {
+    let mut edits = OciEdits {
         network_namespace: pins.network,
-        mounts: POD_FILES.map(|file| mapped(file, mappings)).into(),
+        native_calls_only: has_own_image,
         ..OciEdits::default()
+    };
+    if let Some(mappings) = spec.namespaces.users {
+        edits.user_namespace = Some(UserNamespace { path: pins.user, mappings });
+        edits.mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
     }
-    .versioned()
+    edits.versioned()
 }
 
 /// The changes of a workload with these limits; `adjusted` is what NRI plugins want.

@@ -43,7 +43,7 @@ fn recorded_specs_are_planned_as_recorded() {
             None => input.sandbox(pod).map(|plan| {
                 let mut recorded = recorded(&plan.name, &plan.body, &[]);
                 let pins = Pins { user: Some("/p/u".into()), network: Some("/p/n".into()) };
-                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, pins));
+                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, pins, true));
                 recorded["namespace"] = json!(format!("{:?}", plan.namespace));
                 recorded
             }),

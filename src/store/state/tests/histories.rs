@@ -61,7 +61,7 @@ impl World {
 
     fn step(&mut self, Step(what, a, b): Step) {
         self.version += 1;
-        match what % 21 {
+        match what % 24 {
             0 | 1 => self.create(),
             2..=4 => self.change(a),
             5 => self.remove(a),
@@ -75,6 +75,8 @@ impl World {
             17 => self.ask(a),
             18 => self.list(b % 4 != 0),
             19 => self.rename(a),
+            20 | 21 => self.create_and_ask(),
+            22 => self.start_and_ask(a),
             _ => self.trouble(a, b),
         }
         self.show();
@@ -83,7 +85,26 @@ impl World {
     fn create(&mut self) {
         self.next += 1;
         self.containers.insert(self.next, self.version);
-        self.events.push(EngineEvent::ContainerChanged { id: fixture::hex(self.next) });
+        self.push_transition(self.next, Transition::Created);
+    }
+
+    fn push_transition(&mut self, number: u64, transition: Transition) {
+        let id = fixture::hex(number);
+        self.events.push(EngineEvent::ContainerTransition { id, transition });
+    }
+
+    /// By a caller, who has the engine's answer before or after the event.
+    fn create_and_ask(&mut self) {
+        self.create();
+        self.wait_for(self.next, Some(Transition::Created));
+    }
+
+    /// The same for a start. Whatever was started before has ended by then.
+    fn start_and_ask(&mut self, pick: u8) {
+        self.change(pick);
+        let Some(number) = nth(&self.containers, pick) else { return };
+        self.push_transition(number, Transition::Started);
+        self.wait_for(number, Some(Transition::Started));
     }
 
     fn change(&mut self, pick: u8) {
@@ -174,10 +195,14 @@ impl World {
 
     fn ask(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
-            self.waiting.push((number, self.containers[&number]));
-            let target = Target::Container(fixture::hex(number));
-            self.state.refresh(target, self.waiting.len() as u64 - 1);
+            self.wait_for(number, None);
         }
+    }
+
+    fn wait_for(&mut self, number: u64, answered: Option<Transition>) {
+        self.waiting.push((number, self.containers[&number]));
+        let target = Target::Container(fixture::hex(number));
+        self.state.refresh(target, answered, self.waiting.len() as u64 - 1);
     }
 
     fn trouble(&mut self, a: u8, b: u8) {
