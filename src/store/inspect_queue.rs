@@ -173,21 +173,23 @@ impl<W> InspectQueue<W> {
     /// answered the call for a transition.
     pub(super) fn wait(&mut self, target: Target, answered: Option<Transition>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
-        if let Phase::Running(_) = entry.phase {
-            if answered == Some(Transition::Created) && entry.after == answered && !entry.again {
-                entry.waiting.push(waiter);
-                return;
-            }
-            entry.again = true;
-            entry.next.push(waiter);
-        } else {
-            entry.phase = Phase::Queued;
+        let running = matches!(entry.phase, Phase::Running(_));
+        let created = answered == Some(Transition::Created);
+        if running && created && entry.after == answered && !entry.again {
             entry.waiting.push(waiter);
-            self.urgent.push_back(target.clone());
+            return;
         }
-        if let (Some(transition), Some(entry)) = (answered, self.entries.get_mut(&target)) {
+        if let Some(transition) = answered {
             entry.begins_after(transition);
         }
+        if running {
+            entry.again = true;
+            entry.next.push(waiter);
+            return;
+        }
+        entry.phase = Phase::Queued;
+        entry.waiting.push(waiter);
+        self.urgent.push_back(target);
     }
 
     /// The next inspect to run now, if the bounds allow one.
