@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use dockbridge::{engine::events::Events, error::Kind, model::engine::EngineEvent};
+use dockbridge::{
+    engine::events::Events,
+    error::Kind,
+    model::engine::{EngineEvent, Transition},
+};
 use serde_json::json;
 
 use super::engine;
@@ -21,7 +25,7 @@ fn changed(id: &str) -> EngineEvent {
 }
 
 fn line(id: &str) -> String {
-    json!({ "Type": "container", "Action": "start", "Actor": { "ID": id } }).to_string()
+    json!({ "Type": "container", "Action": "pause", "Actor": { "ID": id } }).to_string()
 }
 
 #[tokio::test]
@@ -37,9 +41,11 @@ async fn what_happens_after_the_opening_is_in_it() {
         world.remove(&id);
         id
     });
-    for _ in ["create", "start", "die"] {
-        assert_eq!(next(&mut events).await, changed(&id));
+    for transition in [Transition::Created, Transition::Started] {
+        let expected = EngineEvent::ContainerTransition { id: id.clone(), transition };
+        assert_eq!(next(&mut events).await, expected);
     }
+    assert_eq!(next(&mut events).await, changed(&id));
     assert_eq!(next(&mut events).await, EngineEvent::ContainerGone { id });
     docker.world(|world| world.emit("daemon", "reload", "x", &json!({})));
     assert_eq!(next(&mut events).await, EngineEvent::DaemonReloaded);
@@ -105,7 +111,7 @@ async fn a_message_without_end_is_not_kept() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
     // Whoever kept it to its end would find an event.
-    docker.send_to_events(br#"{"Type":"container","Action":"start","Actor":{"ID":"bbb"},"more":""#);
+    docker.send_to_events(br#"{"Type":"container","Action":"pause","Actor":{"ID":"bbb"},"more":""#);
     for _ in 0..20 {
         docker.send_to_events(&vec![b'x'; 1 << 20]);
     }
@@ -120,7 +126,7 @@ async fn a_silent_stream_is_waited_for() {
     // Longer than any time limit of these tests.
     let silence = tokio::time::timeout(Duration::from_secs(2), events.next()).await;
     assert!(silence.is_err());
-    docker.world(|world| world.emit("container", "start", "aaa", &json!({})));
+    docker.world(|world| world.emit("container", "pause", "aaa", &json!({})));
     assert_eq!(next(&mut events).await, changed("aaa"));
 }
 
