@@ -45,6 +45,9 @@ pub fn execute(
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if command != Command::Serve {
+        telemetry::signal::release_hangups()?;
+    }
     let variables = Variables::read(environment);
     let source = ConfigSource { flags: values, config, variables };
     if let Some((path, with_environment)) = reload_request(&command) {

@@ -20,6 +20,7 @@ pub mod heap;
 pub mod id_map;
 pub mod inherited_socket;
 mod inotify;
+pub mod listening_socket;
 pub mod lock;
 pub mod mounts;
 pub mod namespaces;

@@ -16,8 +16,11 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
+// Their own tests are not found from here.
+#[rustfmt::skip]
 #[path = "../../src/rpc/connection.rs"]
 mod connection;
+#[rustfmt::skip]
 #[path = "../../src/rpc/authority_filter.rs"]
 mod filter;
 mod wanted;
