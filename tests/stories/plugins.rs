@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use crate::nri_plugin::{Plugin, Reply, Told, adjusts};
 use crate::support::{
-    failure::{Outcome, ensure, ensure_eq},
+    failure::{Failure, Outcome, ensure, ensure_eq},
     patience::Looks,
     stage::Stage,
     world::World,
