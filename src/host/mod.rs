@@ -16,6 +16,7 @@ pub mod error;
 pub mod file;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+pub mod hangups;
 pub mod heap;
 pub mod id_map;
 pub mod inherited_socket;

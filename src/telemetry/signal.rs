@@ -2,7 +2,6 @@
 
 use std::{future::Future, io};
 
-use nix::sys::signal::{SigSet, Signal as HangUp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
@@ -22,30 +21,10 @@ pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// SIGHUP: the settings are to be read again. One that was held before is the first; this has to be the
-/// same thread.
+/// SIGHUP: the settings are to be read again.
 ///
 /// # Errors
 /// The handler cannot be installed.
 pub fn hangups() -> io::Result<Signal> {
-    let hangups = signal(SignalKind::hangup())?;
-    release_hangups()?;
-    Ok(hangups)
-}
-
-/// Holds SIGHUP, which would end the process, until there is a handler. To be called before other
-/// threads are there: they inherit it.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn hold_hangups() -> io::Result<()> {
-    Ok(SigSet::from(HangUp::SIGHUP).thread_block()?)
-}
-
-/// Ends [`hold_hangups`], in the same thread.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn release_hangups() -> io::Result<()> {
-    Ok(SigSet::from(HangUp::SIGHUP).thread_unblock()?)
+    signal(SignalKind::hangup())
 }
