@@ -135,7 +135,7 @@ book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 	@echo "open $(TARGET)/book/index.html"
 
 .PHONY: book-test
-book-test: build ## Check links, log messages and pictures of the book; run its commands and compare what they print (crictl, busybox-static, ENGINE=…)
+book-test: build ## Check links, figures, log messages and pictures of the book; run its commands and compare what they print (crictl, busybox-static, ENGINE=…)
 	$(CARGO) test --test architecture
 	$(WORLD) --engine $(ENGINE) -- tests/book.sh $(BUILT)
 

@@ -16,7 +16,7 @@ mod watchdog;
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
-use tokio::{sync::mpsc, task::spawn_blocking};
+use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
@@ -141,11 +141,12 @@ pub async fn run_within(
     stopping.cancel();
     drop(own);
     drain(&tracker).await;
-    tokio::join!(services.sandboxes.reconcile_checkpoints(), logs.close());
+    let checkpoints = timeout(CHECKPOINTS_TIMEOUT, services.sandboxes.reconcile_checkpoints());
+    // One late checkpoint is put right at the next start.
+    let _ = tokio::join!(checkpoints, logs.close(), span_export.stop());
     admin.abort();
     // Its socket file is removed with it.
     let _ = (&mut admin).await;
-    span_export.stop().await;
     info!("dockbridge has stopped; pods keep running");
     served
 }
@@ -166,7 +167,7 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
 /// Waits for work whose callers have gone.
 async fn drain(tracker: &TaskTracker) {
     tracker.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
+    if timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
         warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
     }
 }
@@ -205,6 +206,8 @@ const TRIM_EVERY: Duration = Duration::from_secs(30);
 const RUN_MODE: u32 = 0o755;
 /// How long work whose callers have gone may take at the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the state directory may take at the end.
+const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use dockbridge::{
     cli::{command_line::Invocation, execute},
     config::resolve,
     error::chain,
+    host::hangups,
     oci_runtime::execute as execute_runtime,
 };
 
@@ -18,6 +19,8 @@ fn main() -> ExitCode {
     if let Some(words) = execute_runtime::words_for_runtime(&words) {
         return execute_runtime::execute(words);
     }
+    // One that comes while the settings are read is a reload, too.
+    let _ = hangups::hold();
     let mut invocation = Invocation::read(&words).unwrap_or_else(|told| told.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));

@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     reason = "a test fails by panicking"
 )]
 
@@ -14,6 +15,10 @@
 mod check_page;
 #[path = "architecture/code_rules.rs"]
 mod code_rules;
+#[path = "architecture/commands.rs"]
+mod commands;
+#[path = "architecture/figures.rs"]
+mod figures;
 #[path = "architecture/fixtures.rs"]
 mod fixtures;
 #[path = "architecture/foreign_names.rs"]

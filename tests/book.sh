@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs the commands of README, guides and settings in a private world and compares what they print with the page.
+# Runs the commands of all documents in a private world and compares what they print with the page.
 #
 # usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl and busybox-static)
 #
-# Run are blocks of ```console behind a line `<!-- tested -->`, all of a page in one shell. `$ ` begins a command, `> `
-# goes on with it, other lines are what it prints. `…` stands for anything; ids, ages, ports and times may differ.
-# `<!-- tested: COMMAND -->` runs a command that readers do not see.
+# Commands are in blocks of ```console and in indented blocks. Those behind a line `<!-- tested -->` are run, all of a page
+# in one shell; before each other stands `<!-- not run: REASON -->`. In ```console, `$ ` begins a command, `> ` goes on
+# with it, other lines are what it prints. `…` stands for anything; ids, ages, ports and times may differ. Of an indented
+# block each line is a command that has to succeed. `<!-- tested: COMMAND -->` runs a command that readers do not see.
 set -euo pipefail
 
+skipped=()
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dockbridge=$(realpath "${1:?the path of dockbridge is missing}")
 shift
@@ -16,13 +18,14 @@ command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
 [ -x /bin/busybox ] || { echo "book: /bin/busybox is missing: apt-get install busybox-static" >&2; exit 1; }
 
 main() {
-    local page failed=0 pages=("$@")
-    [ $# -gt 0 ] || pages=("$root"/docs/guides/*.md "$root"/docs/configuration.md "$root"/README.md)
+    local page found failed=0 pages=("$@")
+    [ $# -gt 0 ] || pages=("$root"/docs/guides/*.md "$root"/docs/*.md "$root"/docs/decisions/*.md "$root"/*.md)
+    found=$(realpath -e "${pages[@]}")
+    mapfile -t pages <<<"$found"
     prepare
-    for page in "${pages[@]}"; do
-        grep -q '^<!-- tested' "$page" || continue
-        run_page "$page" || failed=1
-    done
+    for page in "${pages[@]}"; do run_page "$page" || failed=1; done
+    # Counted like the skips of `make test`.
+    [ ${#skipped[@]} = 0 ] || printf '%s\n' "${skipped[@]}" | sort | uniq -c | sed 's/^ */skipped blocks of commands: /'
     exit "$failed"
 }
 
@@ -30,9 +33,10 @@ main() {
 prepare() {
     place=$DOCKBRIDGE_WORLD/tmp/book
     mkdir -p "$place/bin"
-    ln -s "$dockbridge" "$place/bin/dockbridge"
+    # `setup` looks for the runtime beside the program.
+    cp "$dockbridge" "$place/bin/dockbridge" && ln -s dockbridge "$place/bin/dockbridge-runtime"
     [ -e /run/docker.sock ] || ln -s "$DOCKBRIDGE_WORLD_DOCKER" /run/docker.sock
-    export PATH=$place/bin:$PATH DOCKER_HOST=unix:///run/docker.sock DOCKER_BUILDKIT=0
+    export PATH=$place/bin:$PATH DOCKER_BUILDKIT=0
     export DOCKBRIDGE_CNI_CONF_DIR=$DOCKBRIDGE_WORLD_CNI_CONF DOCKBRIDGE_CNI_BIN_DIR=$DOCKBRIDGE_WORLD_CNI_BIN
     export DOCKBRIDGE_CNI_CACHE_DIR=$DOCKBRIDGE_WORLD_CNI_CACHE DOCKBRIDGE_STATE_DIR=$place/state
     export CONTAINER_RUNTIME_ENDPOINT=unix:///run/dockbridge/dockbridge.sock CRI_CONFIG_FILE=$place/crictl.yaml
@@ -42,7 +46,7 @@ prepare() {
     unset "${!DOCKBRIDGE_WORLD@}" DOCKBRIDGE_ENGINES
     export place image conf
     cd "$place"
-    serve
+    DOCKER_HOST=unix:///run/docker.sock serve
 }
 
 # For the pages, too: begins dockbridge anew.
@@ -60,10 +64,14 @@ run_page() {
         case $kind in
             command) commands+=("$text") expected+=("") ;;
             more) commands[-1]+=$'\n'$text ;;
-            hidden) commands+=("$text") expected+=("hidden") ;;
+            hidden | succeeds) commands+=("$text") expected+=("$kind") ;;
             output) expected[-1]+=$text$'\n' ;;
+            skip) skipped+=("$text") ;;
+            unmarked) echo "${page#"$root"/}:$text: neither tested nor \`not run\`" >&2 && code=1 ;;
         esac
     done < <(blocks "$page")
+    [ ${#commands[@]} -gt 0 ] || return "$code"
+    export DOCKER_HOST=unix:///run/docker.sock
     rm -rf "$place/page" && mkdir "$place/page" && cd "$place/page"
     for number in "${!commands[@]}"; do
         run_one "${commands[$number]}" "${expected[$number]}" && passed=$((passed + 1)) || code=1
@@ -74,9 +82,12 @@ run_page() {
 }
 
 run_one() {
-    local seen
-    eval "$1" >"$place/answer" 2>&1 </dev/null || true
-    [ "$2" != hidden ] || return 0
+    local seen ended=0
+    eval "$1" >"$place/answer" 2>&1 </dev/null || ended=$?
+    case $2 in
+        hidden) return 0 ;;
+        succeeds) [ "$ended" = 0 ] || { printf -- '--- %s\nended with %s and printed:\n%s\n' "$1" "$ended" "$(cat "$place/answer")" >&2; return 1; }; return 0 ;;
+    esac
     seen=$(plain <"$place/answer")
     # shellcheck disable=SC2053  # the right side is a pattern
     [[ $seen == $(plain <<<"$2" | pattern) ]] && return
@@ -84,21 +95,24 @@ run_one() {
     return 1
 }
 
-# Pairs of lines: command, more, hidden or output, and the text.
+# Pairs of lines: command, more, hidden, succeeds, output, skip or unmarked, and the text.
 blocks() {
     awk '
+        function begin() { if (!mark) { print "unmarked"; print FNR } runs = mark == "tested"; mark = "" }
         /^<!-- tested: / { sub(/^<!-- tested: /, ""); sub(/ -->$/, ""); print "hidden"; print; next }
-        /^<!-- tested -->/ { next_is = 1; next }
-        /^```console/ && next_is { inside = 1; next_is = 0; next }
-        /^```/ { inside = 0; next }
-        inside && /^\$ / { print "command"; print substr($0, 3); next }
-        inside && /^> / { print "more"; print substr($0, 3); next }
-        inside { print "output"; print }' "$1"
+        /^<!-- tested -->/ { mark = "tested"; next }
+        /^<!-- not run: / { sub(/^<!-- not run: /, ""); sub(/ -->$/, ""); print "skip"; print; mark = "skip"; next }
+        /^```/ { fenced = !fenced; runs = 0; if (/^```console/) begin(); next }
+        !fenced && /^    / { if (!indented) begin(); indented = 1; if (runs) { print "succeeds"; print substr($0, 5) } next }
+        !fenced { if ($0 != "") indented = 0; next }
+        runs && /^\$ / { print "command"; print substr($0, 3); next }
+        runs && /^> / { print "more"; print substr($0, 3); next }
+        runs { print "output"; print }' "$1"
 }
 
-# Without what differs from run to run, and without crictl's warnings about its own configuration.
+# Without what differs from run to run, and without warnings of crictl and docker about themselves.
 plain() {
-    sed -E -e '/level=warning/d' -e 's/\b[0-9a-f]{64}\b/ID/g; s/\b[0-9a-f]{12,13}\b/ID/g' \
+    sed -E -e '/level=warning/d' -e '/^DEPRECATED: The legacy builder/,/^$/d' -e 's/\b[0-9a-f]{64}\b/ID/g; s/\b[0-9a-f]{12,13}\b/ID/g' \
         -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g; s/(Less than a|About a|[0-9]+) (second|minute)s?( ago)?/AGE/g' \
         -e 's/:[0-9]{5}\b/:PORT/g; s/[ \t]+/ /g; s/ $//'
 }

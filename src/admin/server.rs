@@ -24,7 +24,10 @@ use super::{
     endpoints::SOCKET,
     handler::{Access, answer},
 };
-use crate::{concurrency::connection_limit::ConnectionLimit, error::chain, rpc::listener::Socket};
+use crate::{
+    concurrency::connection_limit::ConnectionLimit, error::chain,
+    host::listening_socket::ListeningSocket, rpc::listener,
+};
 
 /// The address of `--metrics-addr` cannot be used.
 #[derive(Debug, Error)]
@@ -40,7 +43,7 @@ pub struct MetricsAddressError {
 #[derive(Debug)]
 pub struct Listeners {
     tcp: Option<TcpListener>,
-    unix: Option<(Socket, UnixListener)>,
+    unix: Option<(ListeningSocket, UnixListener)>,
     replacements: (MetricsSwitch, mpsc::UnboundedReceiver<Option<TcpListener>>),
 }
 
@@ -83,7 +86,7 @@ impl Listeners {
         address: Option<SocketAddr>,
     ) -> Result<Self, MetricsAddressError> {
         let tcp = bind_metrics(address).await?;
-        let unix = Socket::private(&run_dir.join(SOCKET)).await;
+        let unix = listener::bind_private(&run_dir.join(SOCKET)).await;
         let unix = unix.inspect_err(|error| {
             warn!(
                 error = chain(error),

@@ -26,7 +26,7 @@ use crate::{
     },
     engine::lock::EngineLocks,
     error::chain,
-    host::{capability, descriptors, heap, inherited_socket},
+    host::{capability, descriptors, hangups, heap, inherited_socket},
     setup::{command as setup, error::SetupError},
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
@@ -44,6 +44,9 @@ pub fn execute(
     if command == Command::Version {
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if command != Command::Serve {
+        hangups::release()?;
     }
     let variables = Variables::read(environment);
     let source = ConfigSource { flags: values, config, variables };
@@ -154,6 +157,7 @@ fn serve(
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
         let (stop, hangups) = (telemetry::signal::stop()?, Some(telemetry::signal::hangups()?));
+        hangups::release()?;
         let environment =
             Environment { log, source, values, hangups, systemd, spans, locks, inherited, missing };
         Ok(app::run(settings, environment, stop).await?)

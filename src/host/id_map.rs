@@ -99,7 +99,26 @@ impl Overlay {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
         // A directory of an overlay that is bound there is not the whole of it.
-        if mount.kind != "overlay" || mount.root != Path::new("/") {
+        if mount.root != Path::new("/") {
+            return None;
+        }
+        Self::of(&mount)
+    }
+
+    /// The overlay that a path is a part of, and where in it: one that is bound there, or a directory of one
+    /// that is mounted read-only above.
+    pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
+        let mounts = table.lines().filter_map(MountInfo::read);
+        let above = mounts.filter(|mount| path.starts_with(&mount.point));
+        let mount = above.max_by_key(|mount| mount.point.components().count())?;
+        let below = path.strip_prefix(&mount.point).ok()?;
+        let overlay = Self::of(&mount)?;
+        let part = mount.root.strip_prefix("/").ok()?.join(below);
+        (below == Path::new("") || overlay.upper.is_none()).then_some((overlay, part))
+    }
+
+    fn of(mount: &MountInfo<'_>) -> Option<Self> {
+        if mount.kind != "overlay" {
             return None;
         }
         let mut found = Layers::default();
@@ -110,7 +129,36 @@ impl Overlay {
             c == ',' && !is_quoted
         });
         options.for_each(|option| found.add(option));
-        found.overlay(point)
+        found.overlay(&mount.point)
+    }
+
+    /// As [`Self::mount_mapped`], but only a part of it: a path without links.
+    ///
+    /// # Errors
+    /// As there, or nothing is at the path.
+    pub fn mount_part_mapped(
+        &self,
+        part: &Path,
+        target: &Path,
+        ids: BorrowedFd<'_>,
+        root: (u32, u32),
+    ) -> Result<(), HostError> {
+        self.mount_mapped(target, ids, root)?;
+        if part == Path::new("") {
+            return Ok(());
+        }
+        let place = target.join(part);
+        let is_directory = fs::symlink_metadata(&place)
+            .map_err(|e| HostError::new("look at", &place, e))?
+            .is_dir();
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+        let copy = open_tree(CWD, &place, flags)
+            .map_err(|e| HostError::new("copy the mount of", &place, e))?;
+        unmount(target)?;
+        make_mount_point(target, is_directory)?;
+        attach(&copy, target)
     }
 
     /// Mounts it again at `target`, which is made, with owners as the user namespace `ids` maps them:

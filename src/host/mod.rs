@@ -16,10 +16,12 @@ pub mod error;
 pub mod file;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+pub mod hangups;
 pub mod heap;
 pub mod id_map;
 pub mod inherited_socket;
 mod inotify;
+pub mod listening_socket;
 pub mod lock;
 pub mod mounts;
 pub mod namespaces;

@@ -191,8 +191,11 @@ impl Logs {
     /// Ends: what is written so far counts, and no caller waits any more.
     pub async fn close(&self) {
         let (reply, done) = oneshot::channel();
-        self.send(Command::Close { reply }).await;
-        if timeout(LAST_LOOK, done).await.is_err() {
+        let closed = async {
+            self.send(Command::Close { reply }).await;
+            let _ = done.await;
+        };
+        if timeout(LAST_LOOK, closed).await.is_err() {
             warn!(
                 "stopping before all container logs were written; the rest follows at the next start"
             );

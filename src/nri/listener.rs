@@ -1,24 +1,18 @@
 //! The socket that plugins connect to. Only root may: a plugin can run anything on this node.
 
-use std::{
-    io,
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
-use tokio::{
-    net::{UnixListener, UnixStream},
-    sync::Semaphore,
-    time::sleep,
-};
+use tokio::{net::UnixListener, sync::Semaphore, time::sleep};
 use tracing::{info, warn};
 
 use super::service::Shared;
 use crate::{
     error::chain,
-    host::{error::HostError, file},
+    host::{
+        error::HostError,
+        file,
+        listening_socket::{BindError, ListeningSocket},
+    },
 };
 
 impl Shared {
@@ -30,32 +24,25 @@ impl Shared {
 
     async fn listen(self: Arc<Self>) {
         let (path, free) = (self.settings.socket.as_path(), Arc::new(Semaphore::new(MOST_PLUGINS)));
-        let inode = || std::fs::symlink_metadata(path).ok().map(|found| found.ino());
-        while let Some(listener) = self.bound(path).await {
-            let ours = inode();
+        while let Some((own, listener)) = self.bound(path).await {
             info!(socket = %path.display(), "serving NRI plugins");
             tokio::select! {
                 () = self.accept(&listener, &free) => {}
-                () = until(|| inode() != ours) => {
+                () = until(|| !own.is_in_place()) => {
                     let socket = path.display();
                     warn!(%socket, "the socket of NRI plugins was removed or replaced; making it again");
                 }
-                () = self.leaving.cancelled() => {
-                    // Another runtime may have taken the path.
-                    if inode() == ours {
-                        let _ = std::fs::remove_file(path);
-                    }
-                }
+                () = self.leaving.cancelled() => {}
             }
         }
     }
 
     /// The socket, however long it takes; none when dockbridge ends.
-    async fn bound(&self, path: &Path) -> Option<UnixListener> {
+    async fn bound(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
         while !self.leaving.is_cancelled() {
             match bind(path).await {
-                Ok(listener) => return Some(listener),
+                Ok(bound) => return Some(bound),
                 Err(error) if !is_logged => {
                     let error = chain(&error);
                     warn!(socket = %path.display(), error, "cannot serve NRI plugins; retrying");
@@ -103,32 +90,21 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// Binds the socket in a directory of root's. One that answers belongs to another runtime.
-async fn bind(path: &Path) -> Result<UnixListener, HostError> {
-    let failed = |action, source| HostError::new(action, path, source);
+async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError> {
     if let Some(directory) = path.parent() {
         file::ensure_directory(directory, 0o700)?;
     }
-    match UnixStream::connect(path).await {
-        Ok(_) => {
-            let used =
-                "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
-            return Err(failed("bind", io::Error::new(io::ErrorKind::AddrInUse, used)));
-        }
-        Err(_) if path.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) => {
-            let other = io::Error::new(io::ErrorKind::AlreadyExists, "it is not a socket");
-            return Err(failed("bind", other));
-        }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|source| failed("replace", source))?;
-        }
-        Err(_) => {}
-    }
-    let listener = UnixListener::bind(path).map_err(|source| failed("bind", source))?;
-    let root_only = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(path, root_only).map_err(|source| failed("protect", source))?;
-    Ok(listener)
+    ListeningSocket::bind(path, 0o600).await.map_err(|error| {
+        let source = match error {
+            BindError::Io(source) => source,
+            BindError::InUse { .. } => io::Error::new(io::ErrorKind::AddrInUse, USED),
+            BindError::NotASocket => io::Error::new(io::ErrorKind::AlreadyExists, error),
+        };
+        HostError::new("bind", path, source)
+    })
 }
 
+const USED: &str = "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
 const BIND_AGAIN: Duration = Duration::from_secs(10);
 /// containerd removes the socket when it starts, whoever's it is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -118,13 +118,15 @@ impl Plugin {
                 Answer::Refused { code: UNKNOWN, message: error.to_string() }
             }
             Err(CallError::Closed(reason)) => {
-                let plugin = self.full_name();
-                warn!(
-                    plugin,
-                    call = method,
-                    error = %reason,
-                    "an NRI plugin failed; going on without it"
-                );
+                // Its session says every other reason, and that it is gone.
+                if reason == CloseReason::ByPlugin {
+                    let plugin = self.full_name();
+                    warn!(
+                        plugin,
+                        call = method,
+                        "an NRI plugin left a call unanswered; going on without it"
+                    );
+                }
                 Answer::None
             }
         }

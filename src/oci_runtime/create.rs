@@ -121,7 +121,7 @@ fn mount(
 fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(), OciRuntimeError> {
     let engine = fs::canonicalize(engine).map_err(|e| HostError::new("find", engine, e))?;
     let ids = user_namespace(mappings)?;
-    match overlay_at(&engine)? {
+    match Overlay::at(&mount_table()?, &engine) {
         Some(overlay) => {
             let root = (mappings.uids.host, mappings.gids.host);
             overlay
@@ -152,9 +152,13 @@ fn mount_volume(
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
     let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || edit.is_implicit;
-    match overlay_at(source)?.filter(is_read_only) {
-        Some(overlay) => Overlay { upper: None, ..overlay }
-            .mount_mapped(target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
+    // A part of an image.
+    let around = |it: &str| if edit.is_implicit { Overlay::around(it, source) } else { None };
+    let table = mount_table()?;
+    let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
+    match whole.or_else(|| around(&table)).filter(|(overlay, _)| is_read_only(overlay)) {
+        Some((overlay, part)) => Overlay { upper: None, ..overlay }
+            .mount_part_mapped(&part, target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
             .map_err(|e| explained(e, &what, kernel)),
         None if is_without_devices(edit) => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
@@ -165,10 +169,8 @@ fn mount_volume(
     }
 }
 
-fn overlay_at(point: &Path) -> Result<Option<Overlay>, OciRuntimeError> {
-    let table =
-        fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e));
-    Ok(Overlay::at(&table?, point))
+fn mount_table() -> Result<String, HostError> {
+    fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e))
 }
 
 /// A user namespace for the id mapping alone: the container's own may not exist yet.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 use tracing::warn;
 
-use super::listener::{ListenError, Socket};
+use super::listener::{ListenError, bind};
 use crate::{
-    host::{file, inherited_socket::InheritedSocket},
+    host::{file, inherited_socket::InheritedSocket, listening_socket::ListeningSocket},
     model::listen::Listen,
 };
 
@@ -24,7 +24,7 @@ pub struct Opened {
     /// To accept on.
     pub listeners: Vec<UnixListener>,
     /// Ours. The sockets of systemd stay: callers wait there for the next server.
-    pub own: Option<Socket>,
+    pub own: Option<ListeningSocket>,
 }
 
 impl CriSocket {
@@ -67,7 +67,7 @@ impl CriSocket {
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         if inherited.is_empty() {
-            let (own, listener) = Socket::bind(&path).await?;
+            let (own, listener) = bind(&path).await?;
             return Ok(Opened { listeners: vec![listener], own: Some(own) });
         }
         let listeners = inherited.into_iter().map(|InheritedSocket { path, listener, .. }| {

@@ -1,17 +1,20 @@
-//! The unix socket: made with the right mode, never taken from a server that answers,
-//! removed at the end.
+//! The unix sockets that we serve, and what is said when one cannot be.
 
 use std::{
-    fs::Permissions,
     io,
-    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 
-use crate::{host::lock::Holder, model::listen::Listen};
+use crate::{
+    host::{
+        listening_socket::{BindError, ListeningSocket},
+        lock::Holder,
+    },
+    model::listen::Listen,
+};
 
 /// The socket cannot be served.
 #[derive(Debug, Error)]
@@ -61,95 +64,39 @@ fn not_inherited(passed: &str) -> String {
     }
 }
 
-/// A bound socket whose path disappears with this value.
-#[derive(Debug)]
-pub struct Socket {
-    path: PathBuf,
-    inode: u64,
+/// The socket of the CRI: mode 0660. A socket there that is not served any more is replaced.
+///
+/// # Errors
+/// See [`ListenError`].
+pub async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), ListenError> {
+    bind_as(path, 0o660, "--listen").await
 }
 
-impl Socket {
-    /// Binds `path` with mode 0660, replacing a socket that is not served any more.
-    ///
-    /// # Errors
-    /// See [`ListenError`].
-    pub async fn bind(path: &Path) -> Result<(Self, UnixListener), ListenError> {
-        Self::bind_as(path, 0o660, "--listen").await
-    }
-
-    /// The same for root alone: mode 0600, at a place that `--run-dir` decides.
-    ///
-    /// # Errors
-    /// See [`ListenError`].
-    pub async fn private(path: &Path) -> Result<(Self, UnixListener), ListenError> {
-        Self::bind_as(path, 0o600, "--run-dir").await
-    }
-
-    async fn bind_as(
-        path: &Path,
-        mode: u32,
-        flag: &'static str,
-    ) -> Result<(Self, UnixListener), ListenError> {
-        let io = |source| ListenError::Io { path: path.to_owned(), source };
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(io)?;
-        }
-        clear_stale(path, flag).await?;
-        // Bound under a secret name and renamed when the mode is right: there is no
-        // moment in which others could connect.
-        let hidden = path.with_extension(format!("{}.new", std::process::id()));
-        remove_socket(&hidden).map_err(io)?;
-        let listener = UnixListener::bind(&hidden).map_err(io)?;
-        std::fs::set_permissions(&hidden, Permissions::from_mode(mode)).map_err(io)?;
-        std::fs::rename(&hidden, path).map_err(io)?;
-        let inode = std::fs::symlink_metadata(path).map_err(io)?.ino();
-        Ok((Self { path: path.to_owned(), inode }, listener))
-    }
+/// One for root alone: mode 0600, at a place that `--run-dir` decides.
+///
+/// # Errors
+/// See [`ListenError`].
+pub async fn bind_private(path: &Path) -> Result<(ListeningSocket, UnixListener), ListenError> {
+    bind_as(path, 0o600, "--run-dir").await
 }
 
-impl Drop for Socket {
-    /// Removes the path, unless another server's socket is there by now.
-    fn drop(&mut self) {
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            drop(std::fs::remove_file(&self.path));
+async fn bind_as(
+    path: &Path,
+    mode: u32,
+    flag: &'static str,
+) -> Result<(ListeningSocket, UnixListener), ListenError> {
+    let failed = |error| {
+        let path = path.to_owned();
+        match error {
+            BindError::InUse { pid } => {
+                ListenError::InUse { path, holder: Holder { pid, socket: None }, flag }
+            }
+            BindError::NotASocket => ListenError::NotASocket { path, flag },
+            BindError::Io(source) => ListenError::Io { path, source },
         }
-    }
-}
-
-async fn clear_stale(path: &Path, flag: &'static str) -> Result<(), ListenError> {
-    let io = |source| ListenError::Io { path: path.to_owned(), source };
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io(error)),
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(ListenError::NotASocket { path: path.to_owned(), flag });
-        }
-        Ok(_) => {}
-    }
-    let in_use = |pid| {
-        let holder = Holder { pid, socket: None };
-        ListenError::InUse { path: path.to_owned(), holder, flag }
     };
-    match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
-        Err((io::ErrorKind::ConnectionRefused, _)) => remove_socket(path).map_err(io),
-        Err((io::ErrorKind::NotFound, _)) => Ok(()),
-        Ok(stream) => Err(in_use(server(&stream))),
-        // A server listens, but its backlog is full.
-        Err((io::ErrorKind::WouldBlock, _)) => Err(in_use(None)),
-        Err((_, error)) => Err(io(error)),
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| failed(error.into()))?;
     }
-}
-
-/// The process at the other end.
-fn server(stream: &UnixStream) -> Option<u32> {
-    let pid = stream.peer_cred().ok()?.pid()?;
-    // 0: a process that we cannot see, outside our own namespace of them.
-    u32::try_from(pid).ok().filter(|pid| *pid != 0)
-}
-
-fn remove_socket(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    ListeningSocket::bind(path, mode).await.map_err(failed)
 }

@@ -23,6 +23,3 @@ mod connection;
 mod deadline;
 mod lists;
 mod v1alpha2;
-
-#[cfg(test)]
-mod tests;

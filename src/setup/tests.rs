@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
+    command::{SetupArgs, run},
     daemon_json::{Entry, with_entry, with_runtimes, without_entry},
     difference::difference,
     dockerd::DaemonFlags,
@@ -46,6 +47,20 @@ fn our_entry_comes_and_goes() {
     let made = with_entry("", &ours()).unwrap().unwrap();
     assert_eq!(Some(made.clone()), with_entry("{}\n", &ours()).unwrap());
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));
+}
+
+/// Docker is down.
+#[test]
+fn what_an_engine_that_is_away_will_do_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("daemon.json");
+    std::fs::write(&file, with_entry("{}", &ours()).unwrap().unwrap()).unwrap();
+    let args = SetupArgs { undo: true, daemon_json: Some(file.clone()), ..Default::default() };
+    let mut out = Vec::new();
+    assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains("\nDocker reads it when it starts (now: cannot reach "), "{out}");
+    assert!(!std::fs::read_to_string(file).unwrap().contains("dockbridge-runtime"));
 }
 
 #[test]

@@ -23,7 +23,8 @@ const README_LINES: usize = 120;
 #[test]
 fn readme_stays_a_page() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let lines = text.lines().count();
+    // Marks for `make book-test` are not shown.
+    let lines = text.lines().filter(|line| !line.starts_with("<!--")).count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
 

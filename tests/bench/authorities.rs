@@ -1,9 +1,11 @@
-//! What the filter for authorities costs: 100,000 of the smallest calls to a server that does
-//! nothing but answer, with the filter and to two without it, in turns in one run: what the two equal
-//! ones differ by is what the machine scatters. And the filter alone over the same bytes. Counted is
-//! the processor time of the server's thread.
+//! What the filter for authorities costs: 100,000 of the smallest calls with it and as many without, over one
+//! connection to one server that does nothing but answer. The connection's code is the program's; its filter has
+//! a switch, which is turned between short blocks of calls, in the order off, on, on, off or the other way round. So
+//! both share the thread, the memory and whatever else the machine does. Blocks that are all without the filter are
+//! counted in the same way beside them: what those differ by is what the machine scatters. Counted is the processor
+//! time of the server's thread.
 //!
-//! Runs anywhere: `cargo run --profile measure --example authorities`. `REQUESTS` and `ROUNDS` change the amounts.
+//! Runs anywhere: `cargo run --profile measure --example authorities`. `REQUESTS` changes the amount.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,32 +16,68 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
+// Their own tests are not found from here.
+#[rustfmt::skip]
+#[path = "../../src/rpc/connection.rs"]
+mod connection;
+#[rustfmt::skip]
 #[path = "../../src/rpc/authority_filter.rs"]
-#[allow(dead_code, reason = "how a connection begins is of no interest here")]
-mod authority_filter;
+mod filter;
 mod wanted;
+
+/// What the connection's code finds in the program.
+mod host {
+    pub(crate) use dockbridge::host::readiness;
+}
+
+/// The program's filter, with a switch.
+mod authority_filter {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::filter;
+
+    /// What every connection does with what it reads. To be turned between calls only: then whole frames pass by.
+    pub(super) static IS_ON: AtomicBool = AtomicBool::new(true);
+
+    #[derive(Debug)]
+    pub(super) struct AuthorityFilter(filter::AuthorityFilter);
+
+    impl AuthorityFilter {
+        pub(super) fn new() -> Self {
+            Self(filter::AuthorityFilter::new())
+        }
+
+        pub(super) fn has_begun(&self) -> bool {
+            self.0.has_begun()
+        }
+
+        pub(super) fn overwrite(&mut self, bytes: &mut [u8]) {
+            if IS_ON.load(Relaxed) {
+                self.0.overwrite(bytes);
+            }
+        }
+    }
+}
 
 use std::{
     convert::Infallible,
     env, fs,
     future::{Ready, ready},
-    io,
     path::{Path, PathBuf},
-    pin::Pin,
-    sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll, ready as ready_or_wait},
+    sync::{atomic::Ordering::Relaxed, mpsc},
+    task::{Context, Poll},
     thread,
-    time::Instant,
+    time::Duration,
 };
 
-use authority_filter::AuthorityFilter;
+use authority_filter::IS_ON;
+use connection::Connection;
 use dockbridge::wire::cri::{
     VersionRequest, VersionResponse, runtime_service_client::RuntimeServiceClient,
 };
 use futures_util::{StreamExt as _, future::BoxFuture};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{UnixListener, UnixStream},
+    net::UnixListener,
     runtime::{Builder, Runtime},
 };
 use tokio_stream::wrappers::UnixListenerStream;
@@ -47,119 +85,129 @@ use tonic::{
     Request, Response, Status,
     body::Body,
     server::{Grpc, NamedService, UnaryService},
-    transport::{Endpoint, Server, server::Connected},
+    transport::{Channel, Endpoint, Server},
 };
 use tonic_prost::ProstCodec;
 use tower::Service;
 
 fn main() {
-    let (requests, rounds) = (amount("REQUESTS", 100_000), amount("ROUNDS", 5));
+    let requests = env::var("REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let folder = tempfile::tempdir().unwrap();
-    let bytes = Arc::new(Mutex::new(Vec::new()));
-    let served =
-        [("plain", Reading::Plain), ("as plain", Reading::Plain), ("filtered", Reading::Filtered)]
-            .map(|(name, reading)| Served::start(folder.path(), name, reading));
-    let recorded = Served::start(folder.path(), "recorded", Reading::Recorded(bytes.clone()));
-    recorded.call(requests);
-    let (mut without, mut control, mut with) = (Vec::new(), Vec::new(), Vec::new());
-    // The first round warms up and is not counted. Each begins with another server, and every other
-    // one goes backwards.
-    for round in 0..=rounds {
-        let mut order = [0, 1, 2].map(|turn| (round + turn) % served.len());
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        let mut took = [0.0; 3];
-        order.into_iter().for_each(|place| took[place] = served[place].call(requests));
-        if round > 0 {
-            let [plain, as_plain, filtered] = took;
-            without.push(plain);
-            control.push((as_plain / plain - 1.0) * 100.0);
-            with.push((filtered / f64::midpoint(plain, as_plain) - 1.0) * 100.0);
-        }
+    let mut served = Served::start(folder.path());
+    // What is slower at first: pages, tables, the client's own warmth.
+    served.call(requests / 10, true);
+    let (mut filtered, mut control) = (Arm::default(), Arm::default());
+    for round in 0..requests / (2 * BLOCK) {
+        filtered.add(&mut served, round, true);
+        control.add(&mut served, round, false);
     }
-    let without = median(without);
-    let alone = median((0..rounds).map(|_| alone(&bytes.lock().unwrap())).collect());
-    println!("{requests} calls, ms: {without:.0} without the filter, {alone:.1} the filter alone");
-    println!("in each round, %: two equal servers differ by {}", listed(&control));
-    println!("in each round, %: more with the filter        {}", listed(&with));
-    wanted::at_most("more with the filter, %", median(with), 2.0);
-    wanted::at_most("filter alone, % of a call", alone / without * 100.0, 2.0);
+    println!("{requests} calls each, in blocks of {BLOCK}; µs of the server's thread a call:");
+    println!("without, with the filter:  {}", filtered.shown());
+    println!("without, without as well:  {}", control.shown());
+    let (more, error) = filtered.more();
+    wanted::at_most("more with the filter, %, at most", more + 2.0 * error, 2.0);
 }
 
-fn amount(name: &str, default: usize) -> usize {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+/// Blocks without the filter and blocks that are compared with them, in fours: two of each.
+#[derive(Default)]
+struct Arm {
+    without: Vec<f64>,
+    compared: Vec<f64>,
 }
 
-fn listed(figures: &[f64]) -> String {
-    let shown: Vec<String> = figures.iter().map(|figure| format!("{figure:+.1}")).collect();
-    format!("{}, median {:+.2}", shown.join(" "), median(figures.to_vec()))
+impl Arm {
+    fn add(&mut self, served: &mut Served, round: usize, is_on: bool) {
+        let outer_is_compared = round % 2 == 1;
+        let (mut without, mut compared) = (0.0, 0.0);
+        for is_outer in [true, false, false, true] {
+            let is_compared = is_outer == outer_is_compared;
+            let took = served.call(BLOCK, is_compared && is_on);
+            *if is_compared { &mut compared } else { &mut without } += took;
+        }
+        self.without.push(without * 1000.0 / (2 * BLOCK) as f64);
+        self.compared.push(compared * 1000.0 / (2 * BLOCK) as f64);
+    }
+
+    /// How much more what is compared took, in percent, and the standard error of that.
+    fn more(&self) -> (f64, f64) {
+        let middle = mean(&self.differences());
+        let squares: Vec<f64> =
+            self.differences().iter().map(|one| (one - middle).powi(2)).collect();
+        let error = (mean(&squares) / squares.len() as f64).sqrt();
+        (self.percent(middle), self.percent(error))
+    }
+
+    fn differences(&self) -> Vec<f64> {
+        self.without.iter().zip(&self.compared).map(|(without, with)| with - without).collect()
+    }
+
+    fn percent(&self, figure: f64) -> f64 {
+        figure / mean(&self.without) * 100.0
+    }
+
+    fn shown(&self) -> String {
+        let (more, error) = self.more();
+        let mut differences = self.differences();
+        differences.sort_by(f64::total_cmp);
+        let at = |of: usize| self.percent(differences[differences.len() * of / 20]);
+        format!(
+            "{:.2}, {:.2}, {more:+.2} % ± {error:.2}; of ten fours, nine from {:+.1} to {:+.1} %, five from {:+.1} to {:+.1} %",
+            mean(&self.without),
+            mean(&self.compared),
+            at(1),
+            at(19),
+            at(5),
+            at(15)
+        )
+    }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Milliseconds of the filter over what a connection read, in pieces as they are read.
-fn alone(bytes: &[u8]) -> f64 {
-    let mut bytes = bytes.to_vec();
-    let mut filter = AuthorityFilter::new();
-    let begun = Instant::now();
-    // About one call each.
-    bytes.chunks_mut(60).for_each(|piece| filter.overwrite(piece));
-    begun.elapsed().as_secs_f64() * 1000.0
-}
-
-/// What is done with the bytes that a connection reads.
-#[derive(Clone, Debug)]
-enum Reading {
-    Plain,
-    Filtered,
-    Recorded(Arc<Mutex<Vec<u8>>>),
+fn mean(figures: &[f64]) -> f64 {
+    figures.iter().sum::<f64>() / figures.len() as f64
 }
 
 /// A server on a thread of its own, and a client of it.
 struct Served {
-    client: Runtime,
-    socket: PathBuf,
+    runtime: Runtime,
+    client: RuntimeServiceClient<Channel>,
     /// The kernel's account of the server's thread.
     account: PathBuf,
 }
 
 impl Served {
-    fn start(folder: &Path, name: &str, reading: Reading) -> Self {
-        let socket = folder.join(name);
+    fn start(folder: &Path) -> Self {
+        let path = folder.join("server");
         let (started, starts) = mpsc::channel();
-        let path = socket.clone();
+        let socket = path.clone();
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = UnixListenerStream::new(UnixListener::bind(path).unwrap());
                 started.send(nix::unistd::gettid()).unwrap();
-                let connections = listener.map(|stream| Connection::over(stream?, &reading));
+                let connections = listener.map(|stream| Connection::over(stream?, OPENING));
                 Server::builder().add_service(Answers).serve_with_incoming(connections).await
             })
         });
-        let thread = starts.recv().unwrap();
-        let account = PathBuf::from(format!("/proc/self/task/{thread}/schedstat"));
-        let client = Builder::new_current_thread().enable_all().build().unwrap();
-        Self { client, socket, account }
+        let account =
+            PathBuf::from(format!("/proc/self/task/{}/schedstat", starts.recv().unwrap()));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        Self { runtime, client: RuntimeServiceClient::new(channel), account }
     }
 
     /// Milliseconds of the server's thread for so many calls, one after the other.
-    fn call(&self, requests: usize) -> f64 {
-        self.client.block_on(async {
-            let endpoint = Endpoint::from_shared(format!("unix://{}", self.socket.display()));
-            let channel = endpoint.unwrap().connect().await.unwrap();
-            let mut client = RuntimeServiceClient::new(channel);
-            client.version(VersionRequest::default()).await.unwrap();
-            let before = self.used();
+    fn call(&mut self, requests: usize, is_on: bool) -> f64 {
+        IS_ON.store(is_on, Relaxed);
+        let before = self.used();
+        self.runtime.block_on(async {
             for _ in 0..requests {
-                client.version(VersionRequest::default()).await.unwrap();
+                self.client.version(VersionRequest::default()).await.unwrap();
             }
-            self.used() - before
-        })
+        });
+        let used = self.used() - before;
+        IS_ON.store(true, Relaxed);
+        used
     }
 
     fn used(&self) -> f64 {
@@ -201,58 +249,6 @@ impl Service<http::Request<Body>> for Answers {
     }
 }
 
-/// One like the program's own, but watched by the runtime.
-struct Connection {
-    stream: UnixStream,
-    reading: Reading,
-    filter: AuthorityFilter,
-}
-
-impl Connection {
-    fn over(stream: UnixStream, reading: &Reading) -> io::Result<Self> {
-        Ok(Self { stream, reading: reading.clone(), filter: AuthorityFilter::new() })
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        turn: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        ready_or_wait!(Pin::new(&mut this.stream).poll_read(turn, buffer))?;
-        let read = &mut buffer.filled_mut()[before..];
-        match &this.reading {
-            Reading::Plain => {}
-            Reading::Filtered => this.filter.overwrite(read),
-            Reading::Recorded(bytes) => bytes.lock().unwrap().extend_from_slice(read),
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        turn: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(turn, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(turn)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(turn)
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
-}
+/// Short beside what other work on the machine lasts.
+const BLOCK: usize = 250;
+const OPENING: Duration = Duration::from_secs(10);

@@ -85,8 +85,9 @@ download() {
 # The first Debian mirror named by this machine's apt sources, old or new format.
 mirror() {
     local uri
+    # Mostly one of the three is not there.
     uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
-        grep -v '^[[:space:]]*#' | grep -oE 'https?://[^] ]+/debian/?([[:space:]]|$)' | head -1 | tr -d '[:space:]')
+        grep -v '^[[:space:]]*#' | grep -oE 'https?://[^] ]+/debian/?([[:space:]]|$)' | head -1 | tr -d '[:space:]') || true
     [ -n "$uri" ] || die "no Debian mirror in this machine's apt sources"
     printf '%s\n' "$uri"
 }

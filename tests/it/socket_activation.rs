@@ -32,6 +32,9 @@ fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
     for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
     }
+    if room.join("dockbridge.toml").exists() {
+        command.env("DOCKBRIDGE_CONFIG", place("dockbridge.toml"));
+    }
     command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
@@ -52,6 +55,37 @@ async fn heard(notify: &UnixDatagram, line: &str) {
         if String::from_utf8_lossy(&bytes[..length]).starts_with(line) {
             return;
         }
+    }
+}
+
+/// Before the handler of that signal is there, it would end the process.
+#[tokio::test]
+async fn a_hang_up_at_the_start_ends_nothing() {
+    let room = tempfile::tempdir().unwrap();
+    let config = room.path().join("dockbridge.toml");
+    // It takes a while to read.
+    std::fs::write(&config, "# a comment\n".repeat(80_000)).unwrap();
+    let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let socket = UnixListener::bind(room.path().join("cri.sock")).unwrap();
+    for _ in 0..5 {
+        let mut served = start(room.path(), "fd://", socket.try_clone().unwrap().into());
+        let pid = served.id().unwrap();
+        let exe = || std::fs::read_link(format!("/proc/{pid}/exe"));
+        // The Rust runtime ignores SIGPIPE right before `main`.
+        let is_about_to = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+            u64::from_str_radix(ignored, 16).unwrap() & (1 << 12) != 0
+        };
+        while !exe().unwrap().ends_with("dockbridge") || !is_about_to() {
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+        heard(&notify, "READY=1").await;
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        assert!(timeout(SOON, served.wait()).await.unwrap().unwrap().success());
     }
 }
 

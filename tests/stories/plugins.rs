@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use crate::nri_plugin::{Plugin, Reply, Told, adjusts};
 use crate::support::{
-    failure::{Outcome, ensure, ensure_eq},
+    failure::{Failure, Outcome, ensure, ensure_eq},
     patience::Looks,
     stage::Stage,
     world::World,
@@ -356,10 +356,12 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
         plugin.ended.await?;
     }
     let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
-    let told = "did not answer";
-    while fs::read_to_string(stage.bridge.log())?.matches(told).count() < 3 {
+    let told =
+        |what| Ok::<_, Failure>(fs::read_to_string(stage.bridge.log())?.matches(what).count());
+    while told("NRI plugin disconnected after a failure")? < 3 {
         ensure!(looks.again().await, "the log does not tell that plugins hang");
     }
+    ensure_eq!(told("did not answer")?, 3, "each is told once");
     stage.leaves_nothing().await
 }
 

@@ -42,7 +42,10 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         readonly: true,
         ..Default::default()
     };
-    main.mounts = vec![volume.clone(), image_volume];
+    let mut part = image_volume.clone();
+    part.container_path = "/part".to_owned();
+    part.image_sub_path = "files".to_owned();
+    main.mounts = vec![volume.clone(), image_volume, part];
     let mut other = mapped(stage.recipes.sleeper("other"));
     other.mounts = vec![volume.clone()];
     let run_as = &mut other.linux.get_or_insert_default().security_context;
@@ -54,6 +57,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
         ("stat -c '%u:%g %a' /suid /of-www /bin", "0:0 4755\n33:33 640\n0:0 755"),
         ("stat -c '%u:%g %a' /image/suid /image/of-www", "0:0 4755\n33:33 640"),
+        ("stat -c '%u:%g' /part /part/of-www", "0:0\n33:33"),
         ("stat -c %u /etc/hosts /etc/resolv.conf /etc/hostname | sort -u", "0"),
         ("cat /etc/hostname /volume/of-root", "pod\nroot's"),
         ("stat -c '%u:%g' /volume/of-root /volume/of-www /volume/of-user", "0:0\n33:33\n1000:1000"),
@@ -276,7 +280,7 @@ fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
 /// The world's image with a program that sets its user and a file of another user.
 async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
     let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
-                chmod 640 /of-www && chown 33:33 /of-www";
+                chmod 640 /of-www && chown 33:33 /of-www && mkdir /files && cp -p /of-www /files";
     committed(stage, "users", line, &[]).await
 }
 

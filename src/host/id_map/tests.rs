@@ -203,5 +203,12 @@ fn overlays_are_read_as_engines_mount_them() {
     }
     let bound = "30 1 0:9 /sub /m rw - overlay overlay rw,lowerdir=/d/l/A,upperdir=/d/x/diff";
     assert_eq!(Overlay::at(bound, Path::new("/m")), None, "a directory of an overlay");
+    let part = |table: &str, path: &str| Some(Overlay::around(table, Path::new(path))?.1);
+    assert_eq!(part(bound, "/m"), Some("sub".into()));
+    // It is no image that can be written, where a volume may be.
+    assert_eq!(part(bound, "/m/below"), None);
+    let image = "30 1 0:9 / /i rw - overlay dockbridge ro,lowerdir=/d/a/A:/d/b/B";
+    assert_eq!(part(image, "/i/a/b"), Some("a/b".into()));
+    assert_eq!(part(&format!("{image}\n31 30 8:1 / /i/a rw - ext4 /dev/sda rw"), "/i/a/b"), None);
     assert_eq!(Overlay::at("30 1 8:1 / /m rw - ext4 /dev/sda rw", Path::new("/m")), None);
 }

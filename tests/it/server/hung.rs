@@ -12,11 +12,12 @@ use dockbridge::{
     host::relabel::{SELINUX, relabel},
     wire::cri,
 };
+use tokio::task::JoinSet;
 use tonic::Code;
 
 use crate::skips::{Lack, skip};
 use crate::support::{
-    bridge::{Bridge, LONG, container, docker, pod},
+    bridge::{Bridge, LONG, container, create_request, docker, pod},
     fake_dockerd::server::eventually,
 };
 
@@ -90,6 +91,38 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     }
     bridge.start_container(&created.unwrap()).await.unwrap();
     bridge.clear(&docker).await;
+}
+
+/// systemd kills what has not ended after thirty seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn log_directories_that_hang_do_not_hold_up_the_end() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let mut wish = container("main");
+    wish.log_path = "main/0.log".to_owned();
+    let (mut hung, mut calls) = (Vec::new(), JoinSet::new());
+    for name in ["one", "two"] {
+        let mut pod = pod(name);
+        let logs = bridge.node().path("logs").join(name);
+        pod.log_directory = logs.display().to_string();
+        let sandbox = bridge.run(&pod).await.unwrap();
+        let id = bridge.create(&sandbox, &wish, &pod).await.unwrap();
+        let Some(one) = Hung::mount(&logs) else { return skip(Lack::Devices) };
+        hung.push(one);
+        let mut runtime = bridge.runtime.clone();
+        let request = cri::StartContainerRequest { container_id: id };
+        calls.spawn(async move { runtime.start_container(request).await.map(drop) });
+        let mut other = container("other");
+        other.log_path = "other/0.log".to_owned();
+        let mut runtime = bridge.runtime.clone();
+        let request = create_request(&sandbox, &other, &pod);
+        calls.spawn(async move { runtime.create_container(request).await.map(drop) });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let node = bridge.stop().await;
+    // Its folders cannot be removed before.
+    drop(hung);
+    drop(node);
 }
 
 /// Every try would otherwise keep one more thread, and in the end all seats for looks at the host.

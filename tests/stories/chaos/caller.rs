@@ -80,8 +80,9 @@ impl Caller {
                 45..60 if has_pods => self.replace().await,
                 60..70 if has_pods => self.look().await,
                 70..80 if has_pods => self.rotate().await,
-                80..85 => self.pull().await,
-                85..100 if has_pods => self.end().await,
+                80..83 => self.pull().await,
+                83..87 if has_pods => self.resize().await,
+                87..100 if has_pods => self.end().await,
                 _ => {}
             }
             if self.random.random_range(0..3) == 0 {
@@ -247,6 +248,22 @@ impl Caller {
         // It is there when something was written.
         if log.path().exists() && log.rotate(&cri, &one.id).await.is_ok_and(|it| it.is_ok()) {
             self.told.count("rotations");
+        }
+    }
+
+    /// New limits of a container, as told by the answer, are shown.
+    async fn resize(&mut self) {
+        let Some(one) = self.any() else { return };
+        let (shares, up) = (self.random.random_range(2..=2048), self.told.is_up(&one.id));
+        let calm = self.told.weather.moment();
+        let set = async |cri: &Cri| {
+            cri.set_shares(&one.id, shares).await?;
+            cri.container(&one.id).await
+        };
+        let Some(status) = self.ask("UpdateContainerResources", up, set).await else { return };
+        let shown = status.resources.and_then(|it| it.linux).map_or(0, |it| it.cpu_shares);
+        if self.told.weather.lasted(calm) && shown != shares {
+            self.told.breaks(format!("{}: {shares} CPU shares are shown as {shown}", one.id));
         }
     }
 

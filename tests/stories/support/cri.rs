@@ -176,6 +176,17 @@ impl Cri {
         Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())
     }
 
+    /// UpdateContainerResources: new CPU shares.
+    pub(crate) async fn set_shares(&self, id: &str, cpu_shares: i64) -> Answer<()> {
+        let linux = cri::LinuxContainerResources { cpu_shares, ..Default::default() };
+        let request = cri::UpdateContainerResourcesRequest {
+            container_id: id.to_owned(),
+            linux: Some(linux),
+            ..Default::default()
+        };
+        call!(self.runtime.update_container_resources(request)).map(drop)
+    }
+
     /// ListContainers without a filter.
     pub(crate) async fn containers(&self) -> Answer<Vec<cri::Container>> {
         let request = cri::ListContainersRequest { filter: None };

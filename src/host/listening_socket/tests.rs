@@ -6,23 +6,20 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
 
-use super::listener::{ListenError, Socket};
+use super::{BindError, ListeningSocket};
 
 #[tokio::test]
 async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("run/cri.sock");
-    let (socket, listener) = Socket::bind(&path).await.unwrap();
+    let path = directory.path().join("cri.sock");
+    let (socket, listener) = ListeningSocket::bind(&path, 0o660).await.unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    let private = directory.path().join("run/private.sock");
-    let _kept = Socket::private(&private).await.unwrap();
-    assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse { .. })));
+    assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::InUse { .. })));
     drop(listener);
     std::mem::forget(socket);
     assert!(path.exists());
-    let (socket, _listener) = Socket::bind(&path).await.unwrap();
+    let (socket, _listener) = ListeningSocket::bind(&path, 0o660).await.unwrap();
     drop(socket);
     assert!(!path.exists());
 }
@@ -32,7 +29,7 @@ async fn what_is_no_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
     std::fs::write(&path, "data").unwrap();
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::NotASocket { .. })));
+    assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::NotASocket)));
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
 }
 
@@ -54,6 +51,6 @@ async fn a_busy_socket_is_not_taken_for_a_stale_one() {
         }
         callers.push(caller);
     }
-    assert!(matches!(Socket::bind(&path).await, Err(ListenError::InUse { .. })));
+    assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::InUse { .. })));
     assert!(path.exists());
 }

@@ -1,0 +1,103 @@
+//! A unix socket of our own: made with its mode, never taken from a server that answers, removed at
+//! the end.
+
+use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use tokio::net::{UnixListener, UnixStream};
+
+/// The socket cannot be made.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Another process answers on it.
+    #[error("another process serves it")]
+    InUse {
+        /// The process, if it can be seen.
+        pid: Option<u32>,
+    },
+    /// Something that is no socket is in the way.
+    #[error("it is not a socket")]
+    NotASocket,
+    /// An error of the file system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A bound socket whose path disappears with this value.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl ListeningSocket {
+    /// Binds `path` with a mode, replacing a socket that is not served any more. Its directory is there.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
+        clear_stale(path).await?;
+        // Bound under a secret name and renamed when the mode is right: there is no
+        // moment in which others could connect.
+        let hidden = path.with_extension(format!("{}.new", std::process::id()));
+        remove_socket(&hidden)?;
+        let listener = UnixListener::bind(&hidden)?;
+        std::fs::set_permissions(&hidden, Permissions::from_mode(mode))?;
+        std::fs::rename(&hidden, path)?;
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        Ok((Self { path: path.to_owned(), inode }, listener))
+    }
+
+    /// Whether the path still leads to it.
+    pub fn is_in_place(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
+    }
+}
+
+impl Drop for ListeningSocket {
+    /// Removes the path, unless another server's socket is there by now.
+    fn drop(&mut self) {
+        if self.is_in_place() {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+async fn clear_stale(path: &Path) -> Result<(), BindError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
+        Err((io::ErrorKind::ConnectionRefused, _)) => Ok(remove_socket(path)?),
+        Err((io::ErrorKind::NotFound, _)) => Ok(()),
+        Ok(stream) => Err(BindError::InUse { pid: server(&stream) }),
+        // A server listens, but its backlog is full.
+        Err((io::ErrorKind::WouldBlock, _)) => Err(BindError::InUse { pid: None }),
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+/// The process at the other end.
+fn server(stream: &UnixStream) -> Option<u32> {
+    let pid = stream.peer_cred().ok()?.pid()?;
+    // 0: a process that we cannot see, outside our own namespace of them.
+    u32::try_from(pid).ok().filter(|pid| *pid != 0)
+}
+
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

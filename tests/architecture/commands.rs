@@ -1,0 +1,77 @@
+//! Documents: commands and flags of dockbridge are ones that it knows, and targets of `make` are there. `make book-test`
+//! runs the commands of blocks; these are those between words as well.
+
+use std::{ffi::OsString, fs};
+
+use clap::{CommandFactory as _, error::ErrorKind};
+use dockbridge::cli::command_line::{CommandLine, Invocation};
+
+use super::{
+    figures::{pages, read},
+    hold,
+};
+
+#[test]
+fn commands_of_documents_are_understood() {
+    let makefile = fs::read_to_string(format!("{}/Makefile", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut breaches = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for command in commands(&read(&page)) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let known = match words[..] {
+                ["make", target, ..] => {
+                    target.contains('=') || makefile.contains(&format!("\n{target}:"))
+                }
+                // An error's text.
+                ["dockbridge", "lacks", ..] => continue,
+                ["dockbridge", ..] => is_understood(&words),
+                [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),
+                _ => continue,
+            };
+            count += 1;
+            if !known {
+                breaches.push(format!("{page}: {command}"));
+            }
+        }
+    }
+    assert!(count > 100, "the commands were not found");
+    hold("commands and flags that nothing knows", &breaches);
+}
+
+/// Placeholders are left out: `debug log-level [LEVEL]`, `state|tasks`.
+fn is_understood(words: &[&str]) -> bool {
+    let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
+    let end = words.iter().position(ends);
+    let words: Vec<OsString> =
+        words[..end.unwrap_or(words.len())].iter().map(OsString::from).collect();
+    // Of a family of commands its name alone is one, too.
+    match Invocation::read(&words) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    }
+}
+
+fn is_flag(flag: &str) -> bool {
+    let name = flag.trim_start_matches("--").split(['=', ' ']).next().unwrap();
+    let command = CommandLine::command();
+    let all = std::iter::once(&command).chain(command.get_subcommands());
+    let mut flags = all.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+    name == "version" || name == "help" || flags.any(|known| known == name)
+}
+
+/// What is between backticks, behind a prompt, or indented.
+fn commands(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let block = line.strip_prefix("$ ").or_else(|| line.strip_prefix("    "));
+        match block {
+            Some(command) => found.push(command.trim().to_owned()),
+            None => found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned)),
+        }
+    }
+    found
+}
+
+/// Of other programs.
+const FOREIGN: &[&str] = &["--storage-opt", "--ip-forward=false", "--container-runtime=remote"];
