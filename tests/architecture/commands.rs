@@ -74,4 +74,11 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 /// Of other programs.
-const FOREIGN: &[&str] = &["--storage-opt", "--ip-forward=false", "--container-runtime=remote"];
+const FOREIGN: &[&str] = &[
+    "--storage-opt",
+    "--ip-forward=false",
+    "--container-runtime=remote",
+    "--cri-socket",
+    "--ignore-preflight-errors=ImagePull",
+    "--ignore-preflight-errors=SystemVerification",
+];
