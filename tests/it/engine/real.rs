@@ -14,7 +14,7 @@ use dockbridge::{
     },
     error::Kind,
     model::{
-        engine::EngineEvent,
+        engine::{EngineEvent, Transition},
         image::{Credentials, PullRequest},
         label,
         record::Observed,
@@ -61,7 +61,9 @@ async fn next_of(events: &mut Events, id: &str) -> EngineEvent {
         let next = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
         let event = next.expect("in time").expect("open").expect("well");
         match &event {
-            EngineEvent::ContainerChanged { id: of } | EngineEvent::ContainerGone { id: of }
+            EngineEvent::ContainerTransition { id: of, .. }
+            | EngineEvent::ContainerChanged { id: of }
+            | EngineEvent::ContainerGone { id: of }
                 if of == id =>
             {
                 return event;
@@ -96,11 +98,15 @@ async fn a_container_lives_and_goes() {
     for outcome in [first, second] {
         outcome.unwrap();
     }
-    for event in ["create", "start", "die"] {
-        let expected = EngineEvent::ContainerChanged { id: id.clone() };
-        assert_eq!(next_of(&mut events, &id).await, expected, "{event}");
+    let transition = |transition| EngineEvent::ContainerTransition { id: id.clone(), transition };
+    for expected in [
+        transition(Transition::Created),
+        transition(Transition::Started),
+        EngineEvent::ContainerChanged { id: id.clone() },
+        EngineEvent::ContainerGone { id: id.clone() },
+    ] {
+        assert_eq!(next_of(&mut events, &id).await, expected);
     }
-    assert_eq!(next_of(&mut events, &id).await, EngineEvent::ContainerGone { id: id.clone() });
     assert!(engine.inspect_container(&id).await.unwrap_err().is_not_found());
 }
 
