@@ -54,19 +54,21 @@ pub(crate) async fn tells_plugins(world: World) -> Outcome {
 async fn survive(world: World, size: Size, with_plugins: bool) -> Outcome {
     let mut random = seeded();
     println!("  {size:?}");
-    let root = world.root.join("tmp/chaos");
+    // Pods have the same names in both stories: their logs must not meet.
+    let name = if with_plugins { "chaos-nri" } else { "chaos" };
+    let root = world.root.join("tmp").join(name);
     let state = root.join("state");
     fs::create_dir_all(&state)?;
     mount(&["-t", "tmpfs", "-o", STATE_DISK, "chaos"], &state).await?;
-    let proxy = SlowProxy::start(&world.root.join("tmp/chaos.sock"), &world.docker)?;
+    let proxy = SlowProxy::start(&world.root.join(format!("tmp/{name}.sock")), &world.docker)?;
     let mut chaos = Chaos::new(size);
     let mut stage = if with_plugins {
         let notes = Plugins::install(&root)?;
-        let (stage, socket) = Stage::with_plugins_behind(&world, "chaos", proxy.socket()).await?;
+        let (stage, socket) = Stage::with_plugins_behind(&world, name, proxy.socket()).await?;
         chaos.plugins = Some(Plugins::start(&socket, &notes, &chaos.told, &mut random));
         stage
     } else {
-        Stage::behind(&world, "chaos", proxy.socket()).await?
+        Stage::behind(&world, name, proxy.socket()).await?
     };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
     let outcome = chaos.run(&mut stage, &proxy, &mut random).await;
