@@ -224,8 +224,8 @@ fn limit_hugepages(document: &mut Value, edits: &OciEdits) -> Result<(), OciRunt
     Ok(())
 }
 
-/// The engine's profile is for all architectures that the machine can execute. runc makes a filter for
-/// each of them, which takes longer than all else of its work for a pause.
+/// The engine's profile is for all architectures that the machine can execute, and runc makes a filter
+/// for each of them: on x86-64 the other two take about a tenth of its work for a pause.
 fn keep_native_calls(document: &mut Value) {
     let architectures = document.pointer_mut("/linux/seccomp/architectures");
     let Some(architectures) = architectures.and_then(Value::as_array_mut) else { return };

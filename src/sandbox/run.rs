@@ -237,8 +237,7 @@ impl Sandboxes {
         if let Ok(record) = self.record(id) {
             // A pod that plugins refused was ready: after a crash in here it must not be taken for one
             // that is. Where it cannot be written, the network is released all the same.
-            let adding = Attachment::Adding(intent.clone());
-            let _ = self.save_attachment(&record, adding, Durability::Synced).await;
+            self.try_save_attachment(&record, Attachment::Adding(intent.clone())).await;
         }
         self.deps.network.detach(intent).await?;
         self.unpin(id).await?;
