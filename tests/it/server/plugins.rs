@@ -1,7 +1,7 @@
 //! NRI plugins: what they are told and in which order, what they refuse and change, and what becomes
 //! of those that fail.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use dockbridge::{
     config::settings::NriSettings,
@@ -16,6 +16,7 @@ use prost::Message;
 use tokio::sync::Notify;
 use tonic::Code;
 
+use super::networks::{ANSWER, Resident, script};
 use crate::support::{
     bridge::{Bridge, LONG, Node, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
@@ -117,6 +118,31 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     assert!(refused.message().contains(text), "{refused}");
     bridge.assert_clean(&docker).await;
     assert_eq!(plugin.methods()[2..], ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]);
+    bridge.run(&pod("p")).await.unwrap();
+    bridge.clear(&docker).await;
+}
+
+/// Killed there, dockbridge must not take it for a pod that is ready.
+#[tokio::test]
+async fn a_refused_pod_is_not_connected_on_disk_while_its_network_is_released() {
+    let Some(resident) = Resident::new() else { return };
+    let docker = docker().await;
+    docker.world(|world| world.pid = resident.tid);
+    let mut node = Node::new();
+    node.nri = settings(&node, &[], LONG);
+    node.network("fake");
+    let (state, seen) = (node.path("state"), node.path("seen"));
+    script(&node, ANSWER, &format!("cp -r {}/sandboxes {}", state.display(), seen.display()));
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    let _guard = Plugin::guard(&bridge.node().nri.socket, "RunPodSandbox").await;
+    bridge.run(&pod("p")).await.unwrap_err();
+    let checkpoints: Vec<String> = fs::read_dir(seen)
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let [checkpoint] = &checkpoints[..] else { panic!("{checkpoints:?}") };
+    assert!(checkpoint.contains(r#""state":"adding""#), "{checkpoint}");
+    bridge.assert_clean(&docker).await;
     bridge.run(&pod("p")).await.unwrap();
     bridge.clear(&docker).await;
 }
