@@ -32,9 +32,10 @@ pub struct OciEdits {
     pub unified: BTreeMap<String, String>,
     /// Huge page limits, `linux.resources.hugepageLimits`: page size as the kernel names it → bytes.
     pub hugepage_limits: BTreeMap<String, u64>,
-    /// The program makes system calls of this architecture only: the seccomp profile need not speak
-    /// of others, and the kernel ends a process that makes one.
-    pub native_calls_only: bool,
+    /// The container is a pause of our own image, which reads no file and makes system calls of this
+    /// architecture only: the seccomp profile for other architectures is left out (the kernel ends a
+    /// process that makes such a call), and so are mounts that runc itself does not need.
+    pub own_pause: bool,
     /// What CDI devices and NRI plugins ask for.
     #[serde(skip_serializing_if = "OciChanges::is_empty")]
     pub changes: OciChanges,

@@ -79,10 +79,11 @@ pub fn edit(
         object(document, &["linux", "resources", "unified"])?.insert(key.clone(), json!(value));
     }
     limit_hugepages(document, edits)?;
-    if edits.native_calls_only {
+    // From here on mounts are no longer where they were in the list.
+    if edits.own_pause {
         keep_native_calls(document);
+        keep_mounts_of_pause(document);
     }
-    // Last: mounts were found by their place in the list.
     changes::change(document, &edits.changes)
 }
 
@@ -232,6 +233,15 @@ fn keep_native_calls(document: &mut Value) {
     if architectures.iter().any(|name| name == NATIVE) {
         architectures.retain(|name| name == NATIVE);
     }
+}
+
+/// runc needs these two itself. The rest, on cgroup v1 more than ten mounts, nobody sees: a container
+/// that joins the pod's IPC namespace is given `/dev/shm` and the pod's files by the engine.
+fn keep_mounts_of_pause(document: &mut Value) {
+    let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
+    let Some(mounts) = mounts else { return };
+    let destination = |mount: &Value| mount.get("destination")?.as_str().map(str::to_owned);
+    mounts.retain(|mount| destination(mount).is_none_or(|at| at == "/proc" || at == "/dev"));
 }
 
 /// This machine's architecture in a seccomp profile; empty where dockbridge has no pause of its own.

@@ -199,9 +199,9 @@ fn a_document_that_is_no_container_is_an_error() {
 }
 
 #[test]
-fn a_profile_for_native_calls_keeps_one_architecture() {
+fn a_pauses_profile_keeps_one_architecture() {
     let native = format!("SCMP_ARCH_{}", std::env::consts::ARCH.to_uppercase());
-    let edits = OciEdits { native_calls_only: true, ..OciEdits::default() };
+    let edits = OciEdits { own_pause: true, ..OciEdits::default() };
     let edited = |architectures: Value| {
         let mut document = json!({"linux": {"seccomp": {"architectures": architectures}}});
         edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
@@ -214,6 +214,20 @@ fn a_profile_for_native_calls_keeps_one_architecture() {
     let mut unconfined = json!({"linux": {}});
     edit::edit(&mut unconfined, &edits, &Mounted::default()).unwrap();
     assert_eq!(unconfined, json!({"linux": {}}));
+}
+
+#[test]
+fn a_pause_keeps_what_runc_needs_mounted() {
+    let mut document = json!({"mounts": [
+        {"destination": "/proc", "type": "proc"},
+        {"destination": "/dev", "type": "tmpfs"},
+        {"destination": "/sys/fs/cgroup", "type": "cgroup"},
+        {"destination": "/dev/shm", "type": "bind"},
+    ]});
+    let edits = OciEdits { own_pause: true, ..OciEdits::default() };
+    edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
+    let kept = document["mounts"].as_array().unwrap().iter().map(|mount| &mount["destination"]);
+    assert_eq!(kept.collect::<Vec<_>>(), ["/proc", "/dev"]);
 }
 
 /// A directory for the edits, and a bundle.

@@ -34,12 +34,14 @@ pub struct Pins {
 pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits {
     let mut edits = OciEdits {
         network_namespace: pins.network,
-        native_calls_only: has_own_image,
+        own_pause: has_own_image,
         ..OciEdits::default()
     };
     if let Some(mappings) = spec.namespaces.users {
         edits.user_namespace = Some(UserNamespace { path: pins.user, mappings });
-        edits.mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
+        if !has_own_image {
+            edits.mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
+        }
     }
     edits.versioned()
 }
