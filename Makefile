@@ -181,10 +181,10 @@ test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 wit
 	done
 
 .PHONY: test-vm
-test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…)
+test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)
 	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
 	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
-	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
+	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) $(if $(RUNTIME),--runtime $(BUILT)) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
 
 .PHONY: chaos
 chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, NRI=1, ENGINE=…)

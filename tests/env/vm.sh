@@ -4,10 +4,11 @@
 # The command's output is shown as it comes and its exit code is this script's.
 #
 # usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd] [--driver systemd|cgroupfs] [--lsm apparmor|selinux]
-#              [--carry path]… [--] command [argument…]     (as root)
+#              [--runtime dockbridge] [--carry path]… [--] command [argument…]     (as root)
 #
 # --driver is the engine's cgroup driver, systemd unless told otherwise. --lsm is what the kernel confines with;
-# SELinux has Debian's policy and is permissive, and the engine labels. What is carried, a file or a folder, lies at
+# SELinux has Debian's policy and is permissive, and the engine labels. --runtime is as in world.sh; the program has
+# to be carried. What is carried, a file or a folder, lies at
 # the same absolute path inside. Programs need a libc no newer than Debian 12's.
 #
 #   DOCKBRIDGE_VM           folder of the cached image and the last run's logs: target/vm
@@ -21,7 +22,7 @@ cache=${DOCKBRIDGE_VM:-$here/../../target/vm}
 engines=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 memory=${DOCKBRIDGE_VM_MEMORY:-3072}
 limit=${DOCKBRIDGE_VM_LIMIT:-3600}
-processors=2 more=()
+processors=2 more=() runtime=()
 
 main() {
     local engine=bookworm driver=systemd lsm=apparmor carried=("$here") image
@@ -30,6 +31,7 @@ main() {
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
             --driver) driver=${2:?--driver needs a name}; shift 2 ;;
             --lsm) lsm=${2:?--lsm needs a name}; shift 2 ;;
+            --runtime) runtime=(--runtime "$(realpath -s "${2:?--runtime needs a path}")"); shift 2 ;;
             --carry) carried+=("$(realpath -s "${2:?--carry needs a path}")"); shift 2 ;;
             --) shift; break ;;
             -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
@@ -72,7 +74,7 @@ install_missing() {
 # write_job ENGINE DRIVER command [argument…]: the line the guest runs.
 write_job() {
     local job=$room/disk/job name
-    local line=("$here/world.sh" --engine "$1" --driver "$2" --)
+    local line=("$here/world.sh" --engine "$1" --driver "$2" "${runtime[@]}" --)
     shift 2
     mkdir -p "$room/disk"
     {
