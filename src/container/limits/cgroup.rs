@@ -6,7 +6,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{error::LimitError, shown::shown};
+use super::{
+    error::LimitError,
+    shown::{shown, text},
+};
 use crate::{
     concurrency::single_flight::Lost,
     error::chain,
@@ -92,6 +95,14 @@ impl ContainerCgroup {
     /// What a file holds now; none if it is not there.
     pub(super) fn current(&self, setting: &CgroupFile) -> Option<String> {
         self.group.text(&setting.controller, &setting.file)
+    }
+
+    /// Those of which the kernel holds something else than what becomes of them. Blocks.
+    pub(super) fn differing(&self, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
+        let holds = |setting: &CgroupFile| {
+            self.current(setting).is_some_and(|now| text(setting, now) == setting.value)
+        };
+        settings.into_iter().filter(|setting| !holds(setting)).collect()
     }
 
     /// Sets a file. What its absence means, the setting says; in a container that has ended

@@ -44,7 +44,7 @@ pub(super) fn shown(
                 shown.extend(limit.map(|limit| HugepageLimit { page_size: size.clone(), limit }));
             }
             CgroupLimit::Unified(key) => match now {
-                Some(now) => drop(shown.unified.insert(key.clone(), text(&setting.value, now))),
+                Some(now) => drop(shown.unified.insert(key.clone(), text(setting, now))),
                 None => drop(shown.unified.remove(key)),
             },
             CgroupLimit::HugepageReservations(_) => {}
@@ -126,19 +126,29 @@ fn page_bytes(size: &str) -> u64 {
     units.into_iter().find_map(read).unwrap_or(0)
 }
 
-/// The text of a file, or the requested value that the kernel rounded to it.
-pub(super) fn text(requested: &str, now: String) -> String {
-    match (requested.parse(), now.parse()) {
-        (Ok(number), Ok(held)) if bounded(number, Some(held), ROUNDING) == number => {
-            requested.to_owned()
+/// The text of a file, or the requested value that the kernel rounded to it: bytes of memory are
+/// rounded down to pages.
+pub(super) fn text(setting: &CgroupFile, now: String) -> String {
+    let is_bytes = setting.file.starts_with("memory.") && setting.file != OOM_GROUP;
+    match (setting.value.parse(), now.parse()) {
+        // Nothing is what is left of less than a page only.
+        (Ok(number), Ok(held))
+            if is_bytes
+                && (held > 0 || number < PAGE)
+                && bounded(number, Some(held), LARGEST_PAGE) == number =>
+        {
+            setting.value.clone()
         }
         _ => now,
     }
 }
 
-/// Memory and swap are each rounded down to pages of at most half of this.
-const ROUNDING: i64 = 128 << 10;
+/// A switch, and the only file of memory that is neither bytes nor read-only.
+const OOM_GROUP: &str = "memory.oom.group";
+/// Memory and swap are each rounded down to pages.
+const ROUNDING: i64 = 2 * LARGEST_PAGE;
 /// The smallest page there is.
 const PAGE: i64 = 4096;
+const LARGEST_PAGE: i64 = 64 << 10;
 /// More than any kernel is built for.
 const MOST_CPUS: usize = 1 << 13;

@@ -10,7 +10,6 @@ use tracing::warn;
 use super::{
     cgroup::{ContainerCgroup, blocking},
     error::LimitError,
-    shown::text,
 };
 use crate::{
     container::{error::ContainerError, service::Containers},
@@ -82,7 +81,7 @@ impl Containers {
         let Some(engine) = self.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.requested(record), &engine) else { return false };
         let Some(cgroup) = self.cgroup(record).await else { return false };
-        blocking(move || differing(&cgroup, settings)).await.is_ok_and(|other| !other.is_empty())
+        blocking(move || cgroup.differing(settings)).await.is_ok_and(|other| !other.is_empty())
     }
 
     async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
@@ -126,22 +125,14 @@ async fn apply(
     score: Option<i64>,
 ) -> Result<(), ContainerError> {
     let look = {
-        let cgroup = cgroup.clone();
-        move || differing(&cgroup, settings)
+        let (cgroup, settings) = (cgroup.clone(), settings.clone());
+        move || cgroup.differing(settings)
     };
-    let settings = blocking(look).await?;
-    cgroup.tell_systemd(&settings).await;
+    cgroup.tell_systemd(&blocking(look).await?).await;
     let set = move || -> Result<(), LimitError> {
-        settings.iter().try_for_each(|setting| cgroup.set(setting))?;
+        // systemd, told of one file, may have set back others.
+        cgroup.differing(settings).iter().try_for_each(|setting| cgroup.set(setting))?;
         score.map_or(Ok(()), |score| cgroup.set_score(score))
     };
     Ok(blocking(set).await??)
-}
-
-/// Those of which the kernel holds something else than what becomes of them. Blocks.
-fn differing(cgroup: &ContainerCgroup, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
-    let holds = |setting: &CgroupFile| {
-        cgroup.current(setting).is_some_and(|now| text(&setting.value, now) == setting.value)
-    };
-    settings.into_iter().filter(|setting| !holds(setting)).collect()
 }

@@ -157,6 +157,22 @@ fn extra_metrics_come_from_their_files() {
     assert_eq!(told.unified, BTreeMap::from(expected));
 }
 
+/// (file, value asked for, what the kernel holds, what is told).
+#[test]
+fn only_bytes_of_memory_are_rounded() {
+    for (file, asked, held, told) in [
+        ("memory.oom.group", "1", "0", "0"),
+        ("memory.low", "50000", "0", "0"),
+        ("memory.low", "4095", "0", "4095"),
+        ("memory.low", "50000", "49152", "50000"),
+        ("memory.low", "200000", "131072", "131072"),
+        ("pids.max", "5000", "4096", "4096"),
+    ] {
+        let setting = CgroupFile::unified(file, asked);
+        assert_eq!(super::shown::text(&setting, held.to_owned()), told, "{file} {asked} {held}");
+    }
+}
+
 /// The caller asks again when the disk refused, and must not be told that it is done.
 #[tokio::test]
 async fn a_change_that_cannot_be_saved_does_not_count() {

@@ -194,8 +194,10 @@ impl Change<'_> {
         self.undo.extend(held.map(Back::File));
         let new: Vec<CgroupFile> = changed.into_iter().map(|(setting, _)| setting).collect();
         cgroup.tell_systemd(&new).await;
-        let cgroup = cgroup.clone();
-        Ok(blocking(move || new.iter().try_for_each(|setting| cgroup.set(setting))).await??)
+        // systemd, told of one file, may have set back others.
+        let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
+        let set = move || cgroup.differing(asked).iter().try_for_each(|it| cgroup.set(it));
+        Ok(blocking(set).await??)
     }
 
     async fn score(&mut self, cgroup: &ContainerCgroup, score: i64) -> Result<(), ContainerError> {
