@@ -226,9 +226,16 @@ impl Engine {
         outcome
     }
 
-    /// The successful head of an answer; one more try where that is safe.
+    /// The successful head of an answer; another try where that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
-        let first = self.attempt(request, Some(self.version().await?)).await;
+        let mut first = self.attempt(request, Some(self.version().await?)).await;
+        for _ in 0..RETRIES {
+            let asked = |error: &EngineError| request.repeatable && error.asks_to_retry();
+            if !first.as_ref().is_err_and(asked) {
+                break;
+            }
+            first = self.attempt(request, Some(self.version().await?)).await;
+        }
         let again = match &first {
             Err(EngineError::Incompatible { .. }) => true,
             Err(EngineError::Broken { .. }) => request.repeatable,
@@ -325,6 +332,8 @@ fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
         .find_map(|e| e.downcast_ref::<T>())
 }
 
+/// How often a call is repeated because the engine asks for it; each try reads its store anew.
+const RETRIES: usize = 4;
 /// How long an unused connection is kept: longer than kubelet's relist, shorter than any
 /// engine's own limit.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);

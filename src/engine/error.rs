@@ -256,6 +256,13 @@ impl EngineError {
         }
     }
 
+    /// Whether the engine says that asking again may help: others changed its containerd store while
+    /// it was read.
+    pub(super) fn asks_to_retry(&self) -> bool {
+        let changed = "data changed during operation, retry";
+        matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
+    }
+
     /// Whether an object is missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })

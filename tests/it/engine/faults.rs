@@ -171,6 +171,20 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     assert!(matches!(again, EngineError::NameTaken { .. }), "the caller can find out: {again}");
 }
 
+/// As engines with the containerd store answer beside a removal.
+#[tokio::test]
+async fn a_read_that_the_engine_wants_repeated_is_repeated() {
+    let changed = "inspect image x: consistency error: data changed during operation, retry";
+    let fault = Fault::Status(500, changed.to_owned());
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| world.add_image("busybox:1.36"));
+    docker.inject(Rule::new("GET /images/*/json", fault.clone()).times(3));
+    engine(&docker).inspect_image("busybox:1.36").await.unwrap();
+    docker.inject(Rule::new("GET /images/*/json", fault));
+    let error = engine(&docker).inspect_image("busybox:1.36").await.unwrap_err();
+    assert!(error.to_string().ends_with(changed), "{error}");
+}
+
 #[tokio::test]
 async fn a_kill_is_never_repeated() {
     let docker = FakeDockerd::start().await;
