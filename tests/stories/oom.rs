@@ -67,10 +67,12 @@ pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     let pod = stage.recipes.pod("again");
     let sandbox = stage.cri.run(&pod).await?;
     for number in 0..3 {
-        let line = format!("[ -e /on ] && exit 137; touch /on; sleep 1; {HOG}");
+        let line = "[ -e /on ] && exit 137; touch /on; until [ -e /go ]; do sleep 0.1; done";
+        let line = format!("{line}; {HOG}");
         let twice = small(&stage, &format!("twice-{number}"), &line);
         let id = stage.up(&sandbox, &pod, &[twice]).await?.remove(0);
         stage.engine.docker(&["update", "--restart=on-failure:1", &id]).await?;
+        stage.engine.docker(&["exec", &id, "touch", "/go"]).await?;
         ensure_eq!(first_end(&stage.cri, &id).await?, killed_somehow());
     }
     stage.cri.clear().await?;
