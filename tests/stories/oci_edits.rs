@@ -24,7 +24,10 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     let stage = Stage::cni(&world, "edits").await?;
     let note = format!("{REQUIRED}=1");
     let create = ["create", "--runtime", RUNTIME, "--annotation", &note, "-e", "A=0", "-e", "B=0"];
-    let words = [&create[..], &["--cgroup-parent", &world.cgroup, &world.image, "sleep", "600"]];
+    // With systemd's driver the engine wants the name of a slice.
+    let is_slice = world.has_systemd_driver();
+    let parent = if is_slice { world.cgroup.trim_start_matches('/') } else { &world.cgroup };
+    let words = [&create[..], &["--cgroup-parent", parent, &world.image, "sleep", "600"]];
     let id = stage.engine.docker(&words.concat()).await?;
     let edits =
         OciEdits { changes: serde_json::from_value(changes(&stage)?)?, ..Default::default() };
