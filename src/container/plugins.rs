@@ -25,11 +25,11 @@ impl Containers {
 
     /// What plugins may ask of containers, and are told of them.
     pub fn nri_hooks(&self) -> NriHooks {
-        let (updated, stopped, limited, saved) =
+        let (updated, killed, limited, saved) =
             (self.clone(), self.clone(), self.clone(), self.saved_changes.clone());
         NriHooks {
             update: Box::new(move |id, asked| updated.clone().updated_by_plugin(id, asked).boxed()),
-            stop: Box::new(move |id| stopped.clone().stopped_by_plugin(id).boxed()),
+            kill: Box::new(move |id| killed.clone().killed_by_plugin(id).boxed()),
             limits: Box::new(move |record| limited.requested(record)),
             pod_limits: Box::new(move |record| saved.pod_limits(record)),
         }
@@ -43,15 +43,15 @@ impl Containers {
         changed.await.map_err(|error| chain(&error))
     }
 
-    async fn stopped_by_plugin(self, id: String) -> Result<(), String> {
+    async fn killed_by_plugin(self, id: String) -> Result<(), String> {
         // Its end is told when it is seen: a plugin may ask for it while it is asked about something.
-        let stopped = async {
+        let killed = async {
             match self.find_id(&id).await? {
                 Some(id) => self.kill(&id).await,
                 None => Ok(()),
             }
         };
-        stopped.await.map_err(|error| chain(&error))
+        killed.await.map_err(|error| chain(&error))
     }
 
     /// Asks plugins about a container that was made a moment ago; one that they refuse is removed.

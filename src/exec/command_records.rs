@@ -47,7 +47,7 @@ pub struct CommandRecord {
 pub struct AbandonedCommand {
     container: String,
     number: String,
-    /// The engine's id for it; empty in the records of older versions.
+    /// The engine's id for it; empty when its record was not written whole.
     exec: String,
 }
 

@@ -16,7 +16,7 @@ pub struct LogPath {
 }
 
 impl LogPath {
-    /// Below the pod's log directory. Where that is not known any more, the layout is taken to
+    /// Below the pod's log directory. Where that is not known, the layout is taken to
     /// be the kubelet's: a directory for each container. None when there is no place for a name.
     pub fn of(log_path: &Path, log_directory: Option<&Path>) -> Option<Self> {
         let within =

@@ -56,7 +56,7 @@ pub struct ContainerSpec {
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// Directory of the pod's logs, in which `log_path` lies: ours to write into, while what is
-    /// below it may be the pod's doing. None in documents older than this field.
+    /// below it may be the pod's doing. None without a log, and for a container of another program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
     /// Absolute path of the CRI log: log directory joined with the container's log path.

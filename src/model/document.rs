@@ -44,12 +44,10 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,
-    /// User and groups of its main process; none where the image was not inspected, and in documents
-    /// older than this field.
+    /// User and groups of its main process; none where the image was not inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
-    /// The image of each image mount, in the order of the specification. Empty in documents older
-    /// than this field.
+    /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
     /// It was made with our OCI runtime, so that NRI plugins may change it before its start.

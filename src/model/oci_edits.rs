@@ -60,8 +60,9 @@ pub struct MountEdit {
     pub options: Vec<String>,
     /// Owners of its files are shown with these ids. An error where the file system cannot.
     pub id_mappings: Option<IdMappings>,
-    /// The request does not name it: a file of the engine's, or a part of an image. Then it may be missing,
-    /// and where its ids cannot be mapped its files belong to nobody inside.
+    /// The mapping is not the request's, but follows from the pod's users: for a file or volume that the
+    /// engine mounts by itself, and for an image. Then the mount may be missing, and where its ids cannot be
+    /// mapped its files belong to nobody inside.
     pub is_implicit: bool,
 }
 
@@ -75,22 +76,14 @@ pub struct BoundDevice {
 }
 
 impl OciEdits {
-    /// These edits with the lowest version that says all of them, so that an older runtime takes what
-    /// it knows.
-    #[must_use]
-    pub fn versioned(self) -> Self {
-        let version = if self.changes.is_empty() { 1 } else { VERSION };
-        Self { version, ..self }
-    }
-
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self { version: self.version, engine: self.engine.clone(), ..Self::default() }
     }
 }
 
-/// The newest version: the one with [`OciEdits::changes`].
-pub const VERSION: u32 = 2;
+/// Format version of new edits.
+pub const VERSION: u32 = 1;
 /// OCI annotation of a container that must not start without its edits. The Engine API passes
 /// annotations on from 1.43 on.
 pub const REQUIRED: &str = "io.dockbridge.edits";

@@ -55,7 +55,7 @@ impl Shared {
             .collect();
         for (container, reason) in evicted {
             info!(plugin, container, reason, "an NRI plugin evicts a container");
-            if let Err(error) = (hooks.stop)(container.clone()).await {
+            if let Err(error) = (hooks.kill)(container.clone()).await {
                 warn!(
                     plugin,
                     container, error, "cannot stop a container that an NRI plugin evicts"

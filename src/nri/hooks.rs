@@ -17,7 +17,7 @@ pub struct NriHooks {
     pub update:
         Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
     /// Kills a container; its end is told by [`super::follower`].
-    pub stop: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
     /// The limits of a container that were asked for last.
     pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
     /// What kubelet said last of the limits of a pod.

@@ -61,7 +61,10 @@ impl Shared {
     async fn accept(self: &Arc<Self>, listener: &UnixListener, free: &Arc<Semaphore>) {
         loop {
             if free.available_permits() == 0 {
-                warn!(limit = MOST_PLUGINS, "too many NRI plugins; a new one waits");
+                warn!(
+                    limit = MOST_PLUGINS,
+                    "as many NRI plugins are connected as may be; a further one waits"
+                );
             }
             let permit = Arc::clone(free).acquire_owned().await;
             match listener.accept().await {

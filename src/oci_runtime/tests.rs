@@ -280,7 +280,7 @@ fn edits_that_others_could_write_are_not_trusted() {
         fs::set_permissions(&path, before).unwrap();
     }
     create::prepare(&directory, ID, &bundle).unwrap();
-    fs::write(directory.file(ID), "{\"version\": 3}").unwrap();
+    fs::write(directory.file(ID), "{\"version\": 2}").unwrap();
     let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
     assert!(refused.contains("newer"), "{refused}");
 }

@@ -164,7 +164,7 @@ impl Sandboxes {
     }
 
     /// Records the start time of the pause container in an attachment that lacks it: one of
-    /// another program or of an older version.
+    /// another program, or one found in the CNI cache.
     async fn record_start(
         &self,
         sandbox: &SandboxRecord,

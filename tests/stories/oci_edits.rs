@@ -32,7 +32,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     let edits =
         OciEdits { changes: serde_json::from_value(changes(&stage)?)?, ..Default::default() };
     let directory = EditsDirectory::default();
-    directory.write(&id, &edits.versioned())?;
+    directory.write(&id, &edits)?;
 
     for attempt in ["start", "restart"] {
         stage.engine.docker(&[attempt, &id]).await?;

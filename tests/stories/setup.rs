@@ -37,10 +37,7 @@ pub(crate) async fn undone_under_a_pod(world: World) -> Outcome {
 
 async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     let (cri, engine) = (&stage.cri, &stage.engine);
-    let pod = mapped_pod(stage, "pod");
-    let sandbox = cri.run(&pod).await?;
-    let containers = ["first", "second"].map(|name| mapped(stage.recipes.sleeper(name)));
-    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    let (_, ids) = mapped_pod_of_two(stage).await?;
 
     setup.succeeds(&["--undo"], "Docker no longer has the runtime").await?;
     until_users(cri, false).await?;
@@ -72,10 +69,7 @@ pub(crate) async fn without_its_program(world: World) -> Outcome {
 
 async fn program_missing(stage: &Stage, setup: &Setup) -> Outcome {
     let cri = &stage.cri;
-    let pod = mapped_pod(stage, "pod");
-    let sandbox = cri.run(&pod).await?;
-    let containers = ["first", "second"].map(|name| mapped(stage.recipes.sleeper(name)));
-    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    let (sandbox, ids) = mapped_pod_of_two(stage).await?;
 
     let (new, away) = (setup.folder.join("new"), setup.folder.join("away"));
     fs::copy(&setup.program, &new)?;
@@ -135,6 +129,14 @@ async fn wrong_files(setup: &Setup) -> Outcome {
     let (succeeds, told) = setup.run(&[]).await?;
     ensure!(!succeeds && told.contains("dockerd --validate"), "{told}");
     Ok(())
+}
+
+async fn mapped_pod_of_two(stage: &Stage) -> Outcome<(String, Vec<String>)> {
+    let pod = mapped_pod(stage, "pod");
+    let sandbox = stage.cri.run(&pod).await?;
+    let containers = ["first", "second"].map(|name| mapped(stage.recipes.sleeper(name)));
+    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    Ok((sandbox, ids))
 }
 
 /// A stage whose engine has got the runtime from `dockbridge setup`.

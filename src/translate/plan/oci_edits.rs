@@ -14,7 +14,7 @@ use crate::model::{
     document::ContainerDocument,
     engine::{ApiVersion, EngineInfo},
     oci_changes::OciChanges,
-    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace},
+    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace, VERSION},
     record::ImageRecord,
     resources::Resources,
     sandbox::SandboxSpec,
@@ -33,6 +33,7 @@ pub struct Pins {
 /// The changes of a pause, of dockbridge's own image or of another.
 pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits {
     let mut edits = OciEdits {
+        version: VERSION,
         network_namespace: pins.network,
         own_pause: has_own_image,
         ..OciEdits::default()
@@ -43,7 +44,7 @@ pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits 
             edits.mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    edits.versioned()
+    edits
 }
 
 /// The changes of a workload with these limits; `adjusted` is what NRI plugins want.
@@ -55,7 +56,7 @@ pub fn container(
     adjusted: &OciChanges,
 ) -> OciEdits {
     let spec = &document.spec;
-    let mut edits = OciEdits::default();
+    let mut edits = OciEdits { version: VERSION, ..OciEdits::default() };
     let ambient = spec.security.capabilities.ambient.iter();
     edits.ambient_capabilities = ambient.map(|name| format!("CAP_{name}")).collect();
     let of_mount = |mount: &Mount| stated(mount, spec.users, engine);
@@ -75,7 +76,7 @@ pub fn container(
     }
     limit(&mut edits, limits, engine);
     edits.changes = document.cdi.clone().with(adjusted.clone());
-    edits.versioned()
+    edits
 }
 
 /// Where the engine mounts volumes because the image says so, in a pod with users of its own.

@@ -59,7 +59,6 @@ impl Stage {
     }
 
     /// Likewise, and it reaches the engine through another socket. Plugins in `plugins` are started.
-    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn with_plugins_behind(
         world: &World,
         story: &str,

@@ -53,7 +53,7 @@ fn a_container_status_has_the_fields_of_the_request() {
     assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
 }
 
-/// Documents of older versions have no user.
+/// As of a container that another program made.
 #[test]
 fn an_unknown_user_is_unset() {
     let mut record = container_record(running());
