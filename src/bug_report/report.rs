@@ -35,7 +35,8 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
         writeln!(out, "===== {title} =====\n{}\n", redact(text.trim_end()))
     };
     part("versions", versions())?;
-    part("settings", format!("{resolved}{}", warnings.join("\n")))?;
+    let warnings: String = warnings.iter().map(|warning| format!("# {warning}\n")).collect();
+    part("settings", format!("{warnings}{resolved}"))?;
     part("check", check().to_string())?;
     for (title, path) in QUESTIONS {
         let answer = ask(run_dir, path);

@@ -57,7 +57,7 @@ pub fn execute(
     let resolved = match source.resolve() {
         // A file with an error is what the report may be about.
         Err(error) if command == Command::Support => {
-            warnings.push(format!("# {}", chain(&error)));
+            warnings.push(chain(&error));
             source.without_file().resolve()?
         }
         resolved => resolved?,

@@ -54,7 +54,14 @@ async fn a_report_has_everything_but_secrets() {
     let report = report.await.unwrap();
     assert!(!report.contains(SECRET), "{report}");
     let version = concat!("dockbridge ", env!("CARGO_PKG_VERSION"));
-    for wanted in [version, "collector:4318", "@proxy:3128/", "state-dir = ", &sandbox, &id] {
+    for wanted in [
+        version,
+        "collector:4318",
+        "\n# proxyconnect http://[redacted]@proxy:3128/",
+        "state-dir = ",
+        &sandbox,
+        &id,
+    ] {
         assert!(report.contains(wanted), "{wanted} is missing in\n{report}");
     }
     for part in ["check", "health", "running operations", "state", "metrics", "log"] {
