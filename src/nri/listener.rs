@@ -63,7 +63,7 @@ impl Shared {
             if free.available_permits() == 0 {
                 warn!(
                     limit = MOST_PLUGINS,
-                    "as many NRI plugins are connected as may be; a further one waits"
+                    "the limit of connected NRI plugins is reached; the next one waits until one leaves"
                 );
             }
             let permit = Arc::clone(free).acquire_owned().await;

@@ -240,8 +240,10 @@ fn keep_native_calls(document: &mut Value) {
 fn keep_mounts_of_pause(document: &mut Value) {
     let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
     let Some(mounts) = mounts else { return };
-    let destination = |mount: &Value| mount.get("destination")?.as_str().map(str::to_owned);
-    mounts.retain(|mount| destination(mount).is_none_or(|at| at == "/proc" || at == "/dev"));
+    mounts.retain(|mount| {
+        let destination = mount.get("destination").and_then(Value::as_str);
+        destination.is_none_or(|at| at == "/proc" || at == "/dev")
+    });
 }
 
 /// This machine's architecture in a seccomp profile; empty where dockbridge has no pause of its own.

@@ -8,8 +8,8 @@
 #
 # --driver is the engine's cgroup driver, systemd unless told otherwise. --lsm is what the kernel confines with;
 # SELinux has Debian's policy and is permissive, and the engine labels. --runtime is as in world.sh; the program has
-# to be carried. What is carried, a file or a folder, lies at
-# the same absolute path inside. Programs need a libc no newer than Debian 12's.
+# to be carried. What is carried, a file or a folder, lies at the same absolute path inside. Programs need a libc no
+# newer than Debian 12's.
 #
 #   DOCKBRIDGE_VM           folder of the cached image and the last run's logs: target/vm
 #   DOCKBRIDGE_VM_MEMORY    of the guest, in MiB: 3072

@@ -129,13 +129,11 @@ fn page_bytes(size: &str) -> u64 {
 /// The text of a file, or the requested value that the kernel rounded to it: bytes of memory are
 /// rounded down to pages.
 pub(super) fn text(setting: &CgroupFile, now: String) -> String {
-    let is_bytes = setting.file.starts_with("memory.") && setting.file != OOM_GROUP;
+    let is_of_memory = setting.file.starts_with("memory.");
     match (setting.value.parse(), now.parse()) {
-        // Nothing is what is left of less than a page only.
+        // Some files of memory are switches: 0 is not 1 rounded down.
         (Ok(number), Ok(held))
-            if is_bytes
-                && (held > 0 || number < PAGE)
-                && bounded(number, Some(held), LARGEST_PAGE) == number =>
+            if is_of_memory && held > 0 && bounded(number, Some(held), LARGEST_PAGE) == number =>
         {
             setting.value.clone()
         }
@@ -143,8 +141,6 @@ pub(super) fn text(setting: &CgroupFile, now: String) -> String {
     }
 }
 
-/// A switch, and the only file of memory that is neither bytes nor read-only.
-const OOM_GROUP: &str = "memory.oom.group";
 /// Memory and swap are each rounded down to pages.
 const ROUNDING: i64 = 2 * LARGEST_PAGE;
 /// The smallest page there is.

@@ -163,7 +163,7 @@ fn only_bytes_of_memory_are_rounded() {
     for (file, asked, held, told) in [
         ("memory.oom.group", "1", "0", "0"),
         ("memory.low", "50000", "0", "0"),
-        ("memory.low", "4095", "0", "4095"),
+        ("memory.zswap.writeback", "1", "0", "0"),
         ("memory.low", "50000", "49152", "50000"),
         ("memory.low", "200000", "131072", "131072"),
         ("pids.max", "5000", "4096", "4096"),
