@@ -22,7 +22,7 @@ use crate::{
         id::ContainerId,
         record::{Observed, Process, SandboxRecord, SandboxState},
     },
-    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
+    store::{engine_call::EngineCall, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::{container::ContainerPlan, error::PlanError},
 };
 
@@ -100,9 +100,10 @@ impl Containers {
             resolution => resolution,
         };
         let (engine, body) = (&self.engine, &plan.body);
+        let creating = EngineCall::begin(Transition::Created);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let created = create_named((engine, &self.store), &plan.name, create, resolve).await?;
-        self.store.refresh_after(Transition::Created, &created).await?;
+        self.store.refresh_after(creating, &created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
         self.ask_plugins(creation, &id).await?;

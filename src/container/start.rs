@@ -8,7 +8,7 @@ use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
     model::{engine::Transition, id::ContainerId, record::ContainerRecord},
-    store::settings::SYNC_TIMEOUT,
+    store::{engine_call::EngineCall, settings::SYNC_TIMEOUT},
 };
 
 impl Containers {
@@ -30,10 +30,11 @@ impl Containers {
         let _mounted = self.ensure_mounted(&container.document).await?;
         self.write_edits(container).await?;
         self.nri.start_container(container).await?;
+        let starting = EngineCall::begin(Transition::Started);
         let started = self.engine.start_container(id).await;
         // Also after a failure: the record then has the reason, and counts as exited.
         let seen = match started {
-            Ok(()) => self.store.refresh_after(Transition::Started, id).await,
+            Ok(()) => self.store.refresh_after(starting, id).await,
             Err(_) => self.store.refresh_container(id).await,
         };
         let was_started = started.is_ok() && !container.process.is_running();

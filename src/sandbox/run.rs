@@ -34,7 +34,7 @@ use crate::{
         time::Nanos,
     },
     network::service::Attached,
-    store::settings::SYNC_TIMEOUT,
+    store::{engine_call::EngineCall, settings::SYNC_TIMEOUT},
     translate::plan::{
         self, input::SandboxInput, network_namespace::NetworkNamespace, sandbox::SandboxPlan,
     },
@@ -129,6 +129,7 @@ impl Sandboxes {
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
         let (engine, body) = (&self.deps.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
+        let creating = EngineCall::begin(Transition::Created);
         let created =
             create_named((engine, &self.deps.store), &plan.name, create, resolution).await?;
         let service = self.clone();
@@ -140,10 +141,9 @@ impl Sandboxes {
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
         if plan.document.network == NetworkMode::Cni {
-            self.connect(&id, plan, undo).await?;
+            self.connect(&id, (plan, creating), undo).await?;
         } else {
-            self.deps.engine.start_container(id.as_str()).await?;
-            self.started(&id).await?;
+            self.start_pause(&id).await?;
         }
         Ok(id)
     }
@@ -157,13 +157,13 @@ impl Sandboxes {
     async fn connect(
         &self,
         id: &SandboxId,
-        plan: &SandboxPlan,
+        (plan, creating): (&SandboxPlan, EngineCall),
         undo: &mut Undo,
     ) -> Result<(), SandboxError> {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
-            self.deps.store.refresh_after(Transition::Created, id.as_str()),
+            self.deps.store.refresh_after(creating, id.as_str()),
             self.make_namespaces(id, plan),
         );
         let intent = prepared?;
@@ -206,8 +206,7 @@ impl Sandboxes {
         id: &SandboxId,
         namespace: NetworkNamespace,
     ) -> Result<Option<Nanos>, SandboxError> {
-        self.deps.engine.start_container(id.as_str()).await?;
-        let (pid, started_at) = self.started(id).await?;
+        let (pid, started_at) = self.start_pause(id).await?;
         match namespace {
             NetworkNamespace::Engine => self.pin(id, pid).await?,
             NetworkNamespace::ConnectedAfterStart | NetworkNamespace::ConnectedDuringStart => {
@@ -217,9 +216,11 @@ impl Sandboxes {
         Ok(started_at)
     }
 
-    /// The pid and start time of a pause container that was just started.
-    async fn started(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
-        self.deps.store.refresh_after(Transition::Started, id.as_str()).await?;
+    /// Returns its pid and start time.
+    async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
+        let starting = EngineCall::begin(Transition::Started);
+        self.deps.engine.start_container(id.as_str()).await?;
+        self.deps.store.refresh_after(starting, id.as_str()).await?;
         let record = self.record(id)?;
         let pid = record.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })?;
         let started_at = record.process.as_ref().and_then(Process::started_at);

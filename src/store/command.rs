@@ -2,11 +2,8 @@
 
 use tokio::sync::oneshot;
 
-use super::{error::StoreError, inspect_queue::Target};
-use crate::{
-    checkpoint::record::SandboxCheckpoint,
-    model::{engine::Transition, id::SandboxId},
-};
+use super::{engine_call::EngineCall, error::StoreError, inspect_queue::Target};
+use crate::{checkpoint::record::SandboxCheckpoint, model::id::SandboxId};
 
 /// One request to the writer. The reply comes after the snapshot that shows the effect.
 #[derive(Debug)]
@@ -14,7 +11,7 @@ pub(super) enum Command {
     /// Inspect an object now; perhaps because the engine has answered a call.
     Refresh {
         target: Target,
-        answered: Option<Transition>,
+        answered: Option<EngineCall>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Join this checkpoint to its sandbox.

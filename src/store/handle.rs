@@ -9,17 +9,13 @@ use tokio::{
 };
 
 use super::{
-    command::Command, error::StoreError, inspect_queue::Target, metrics::StoreMetrics,
-    settings::SYNC_TIMEOUT, snapshot::Snapshot,
+    command::Command, engine_call::EngineCall, error::StoreError, inspect_queue::Target,
+    metrics::StoreMetrics, settings::SYNC_TIMEOUT, snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     error::Kind,
-    model::{
-        engine::{EngineHealth, Transition},
-        id::SandboxId,
-        record::ImageRecord,
-    },
+    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -150,13 +146,13 @@ impl Store {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
-    /// The same for a container that the engine has just created or started. The inspect that its
+    /// The same for a container that the engine has created or started in this call. The inspect that its
     /// event caused may serve.
     ///
     /// # Errors
     /// As [`Self::refresh_container`].
-    pub async fn refresh_after(&self, transition: Transition, id: &str) -> Result<(), StoreError> {
-        self.refresh(Target::Container(id.to_owned()), Some(transition)).await
+    pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), StoreError> {
+        self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
 
     /// The same for an image, by id or reference.
@@ -214,7 +210,7 @@ impl Store {
     async fn refresh(
         &self,
         target: Target,
-        answered: Option<Transition>,
+        answered: Option<EngineCall>,
     ) -> Result<(), StoreError> {
         self.request(|reply| Command::Refresh { target, answered, reply }).await?
     }

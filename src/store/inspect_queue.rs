@@ -16,8 +16,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::settings::StoreSettings;
-use crate::model::engine::Transition;
+use super::{engine_call::EngineCall, settings::StoreSettings};
+use crate::model::{engine::Transition, time::Nanos};
 
 /// What to inspect. Two names of one image are two targets; their answers meet in the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,11 +81,20 @@ struct Entry<W> {
     /// Served by the one after.
     next: Vec<W>,
     again: bool,
-    /// The transition after which the queued or running inspect begins or began.
-    after: Option<Transition>,
+    /// What the queued or running inspect shows: it begins or began after that.
+    after: Option<Seen>,
     /// The same for the one after.
-    next_after: Option<Transition>,
+    next_after: Option<Seen>,
     failures: u32,
+}
+
+/// How a transition was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// The engine answered the call for it.
+    Answer(Transition),
+    /// Its event came, which is of this time.
+    Event(Transition, Nanos),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,31 +165,29 @@ impl<W> InspectQueue<W> {
 
     /// Queues an inspect because of the event of a transition. Returns false where that is not needed:
     /// an inspect is running that began after it.
-    pub(super) fn saw(&mut self, target: &Target, transition: Transition) -> bool {
+    pub(super) fn saw(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
-        if running.is_some_and(|entry| entry.after == Some(transition)) {
+        if running.is_some_and(|entry| entry.after == Some(Seen::Answer(transition))) {
             return false;
         }
         self.enqueue(target, Reason::Changed);
-        // Not of a start: a caller may wait for a later one than that of the event.
-        if let (Transition::Created, Some(entry)) = (transition, self.entries.get_mut(target)) {
-            entry.begins_after(transition);
+        if let Some(entry) = self.entries.get_mut(target) {
+            entry.begins_after(Seen::Event(transition, at));
         }
         true
     }
 
-    /// The same for a caller that waits for it, perhaps because the engine has
-    /// answered the call for a transition.
-    pub(super) fn wait(&mut self, target: Target, answered: Option<Transition>, waiter: W) {
+    /// The same for a caller that waits for it, perhaps because the engine has answered a call. An inspect
+    /// that is running serves where it began after the event of that call.
+    pub(super) fn wait(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));
-        let created = answered == Some(Transition::Created);
-        if running && created && entry.after == answered && !entry.again {
-            entry.waiting.push(waiter);
-            return;
-        }
-        if let Some(transition) = answered {
-            entry.begins_after(transition);
+        if let Some(call) = answered {
+            if running && !entry.again && entry.after.is_some_and(|seen| seen.is_of(call)) {
+                entry.waiting.push(waiter);
+                return;
+            }
+            entry.begins_after(Seen::Answer(call.transition));
         }
         if running {
             entry.again = true;
@@ -337,11 +344,18 @@ impl<W> Entry<W> {
         }
     }
 
-    /// The next inspect to begin does so after this transition.
-    const fn begins_after(&mut self, transition: Transition) {
+    /// The next inspect to begin does so after this.
+    const fn begins_after(&mut self, seen: Seen) {
         match self.phase {
-            Phase::Running(_) => self.next_after = Some(transition),
-            Phase::Queued | Phase::Backoff => self.after = Some(transition),
+            Phase::Running(_) => self.next_after = Some(seen),
+            Phase::Queued | Phase::Backoff => self.after = Some(seen),
         }
+    }
+}
+
+impl Seen {
+    /// Whether it is an event of this call, or of one after it.
+    fn is_of(self, call: EngineCall) -> bool {
+        matches!(self, Self::Event(of, at) if of == call.transition && at >= call.begun_at)
     }
 }

@@ -17,6 +17,7 @@
 //! snapshots into container events.
 
 pub mod changes;
+pub mod engine_call;
 pub mod error;
 pub mod handle;
 pub mod hooks;

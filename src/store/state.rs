@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    engine_call::EngineCall,
     inspect_queue::{Generation, InspectQueue, Reason, Target},
     objects::{Inspected, ObjectCache},
     settings::StoreSettings,
@@ -18,9 +19,10 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
-        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer, Transition},
+        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
         id::SandboxId,
         record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
+        time::Nanos,
     },
 };
 
@@ -209,8 +211,8 @@ impl<W, E> StoreState<W, E> {
         self.progress = now;
     }
 
-    /// An event of the engine.
-    pub(super) fn event(&mut self, event: EngineEvent) -> EventEffect {
+    /// An event of the engine, with its time by the engine's clock.
+    pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) -> EventEffect {
         match event {
             // Its event `die` follows, and changes something.
             EngineEvent::ContainerKilled { .. } => EventEffect::None,
@@ -222,7 +224,8 @@ impl<W, E> StoreState<W, E> {
             }
             EngineEvent::ContainerTransition { id, transition } => {
                 let target = Target::Container(id);
-                if self.objects.is_foreign(target.name()) || !self.inspects.saw(&target, transition)
+                if self.objects.is_foreign(target.name())
+                    || !self.inspects.saw(&target, transition, at)
                 {
                     return EventEffect::None;
                 }
@@ -239,7 +242,7 @@ impl<W, E> StoreState<W, E> {
 
     /// A caller waits for an inspect that begins from now on, or, where the engine has just answered a
     /// call, for one that shows that.
-    pub(super) fn refresh(&mut self, target: Target, answered: Option<Transition>, waiter: W) {
+    pub(super) fn refresh(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         self.inspects.wait(target, answered, waiter);
     }
 

@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    engine_call::EngineCall,
     fixture,
     index::{Index, Workloads},
     inspect_queue::{InspectQueue, Reason, Target},
@@ -107,50 +108,65 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
 
 /// The event and the engine's answer come in either order.
 #[test]
-fn one_inspect_shows_a_create_to_its_caller_and_for_its_event() {
-    for event_is_first in [true, false] {
+fn one_inspect_shows_a_transition_to_its_caller_and_for_its_event() {
+    for (transition, event_is_first) in [
+        (Transition::Created, true),
+        (Transition::Created, false),
+        (Transition::Started, true),
+        (Transition::Started, false),
+    ] {
+        let call = call(transition, 4);
         let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
         if event_is_first {
-            assert!(inspects.saw(&target(1), Transition::Created));
+            assert!(inspects.saw(&target(1), transition, Nanos(5)));
         } else {
-            inspects.wait(target(1), Some(Transition::Created), 7);
+            inspects.wait(target(1), call, 7);
         }
-        let (created, at) = inspects.start().unwrap();
+        let (inspected, at) = inspects.start().unwrap();
         if event_is_first {
-            inspects.wait(target(1), Some(Transition::Created), 7);
+            inspects.wait(target(1), call, 7);
         } else {
-            assert!(!inspects.saw(&target(1), Transition::Created));
+            assert!(!inspects.saw(&target(1), transition, Nanos(5)));
         }
-        assert_eq!(inspects.finish(&created, at, true).waiters, [7]);
+        assert_eq!(inspects.finish(&inspected, at, true).waiters, [7]);
         assert!(inspects.start().is_none());
     }
-    // A list can have it before it is whole.
+}
+
+#[test]
+fn a_list_can_have_a_container_before_it_is_whole() {
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
     inspects.enqueue(&target(1), Reason::Listed);
     let (listed, at) = inspects.start().unwrap();
-    inspects.wait(target(1), Some(Transition::Created), 7);
+    inspects.wait(target(1), call(Transition::Created, 4), 7);
     assert!(inspects.finish(&listed, at, true).waiters.is_empty());
     let (created, at) = inspects.start().unwrap();
-    assert!(!inspects.saw(&target(1), Transition::Created));
+    assert!(!inspects.saw(&target(1), Transition::Created, Nanos(5)));
     assert_eq!(inspects.finish(&created, at, true).waiters, [7]);
 }
 
 #[test]
-fn the_event_of_a_start_is_for_those_who_did_not_ask_for_it() {
+fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
-    inspects.wait(target(1), Some(Transition::Started), 7);
-    let (started, at) = inspects.start().unwrap();
-    assert!(!inspects.saw(&target(1), Transition::Started));
-    assert_eq!(inspects.finish(&started, at, true).waiters, [7]);
-    // An inspect because of an event may have begun before the caller's own start.
-    assert!(inspects.saw(&target(1), Transition::Started));
-    let (other, at) = inspects.start().unwrap();
-    inspects.wait(target(1), Some(Transition::Started), 8);
-    assert!(inspects.finish(&other, at, true).waiters.is_empty());
+    assert!(inspects.saw(&target(1), Transition::Started, Nanos(5)));
+    let (earlier, at) = inspects.start().unwrap();
+    inspects.wait(target(1), call(Transition::Started, 6), 8);
+    assert!(inspects.finish(&earlier, at, true).waiters.is_empty());
     let (own, at) = inspects.start().unwrap();
     inspects.enqueue(&target(1), Reason::Changed);
     assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
     assert!(inspects.start().is_some(), "it ended, or was renamed, meanwhile");
+    // Nor does one of another kind, however new.
+    let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
+    assert!(inspects.saw(&target(1), Transition::Created, Nanos(9)));
+    let (created, at) = inspects.start().unwrap();
+    inspects.wait(target(1), call(Transition::Started, 6), 8);
+    assert!(inspects.finish(&created, at, true).waiters.is_empty());
+}
+
+/// A call that began then.
+fn call(transition: Transition, begun_at: i64) -> Option<EngineCall> {
+    Some(EngineCall { transition, begun_at: Nanos(begun_at) })
 }
 
 #[test]

@@ -239,7 +239,7 @@ impl Writer {
             EngineEvent::ContainerOom { id } => self.inspector.oom.record_oom_event(id, at),
             _ => {}
         }
-        match self.state.event(event) {
+        match self.state.event(event, at) {
             EventEffect::None => {}
             EventEffect::Queued(target) => self.publisher.update_delay.event(target.name(), at),
             EventEffect::Gone(target) => self.publisher.update_delay.gone(target.name(), at),

@@ -10,13 +10,16 @@ use super::*;
 use crate::{
     model::{
         attachment::Attachment,
-        engine::EngineEvent,
+        engine::{EngineEvent, Transition},
         id::ImageId,
         record::{ExitReason, ImageRecord, ListedState, Observed, Process, SandboxState},
         time::Nanos,
     },
     store::fixture,
 };
+
+/// When events happen where that does not matter.
+const AT: Nanos = Nanos(1);
 
 fn state(checkpoints: Vec<SandboxCheckpoint>) -> StoreState<u64, String> {
     StoreState::new(&StoreSettings::default(), checkpoints)
@@ -75,7 +78,7 @@ fn records_stay_while_the_engine_is_away() {
 fn a_refresh_is_answered_only_by_a_later_inspect() {
     let mut state = state(Vec::new());
     state.connected();
-    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) });
+    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) }, AT);
     let (target, first) = state.start().unwrap();
     state.refresh(target.clone(), None, 1);
     assert!(state.start().is_none(), "one inspect at a time");
@@ -110,7 +113,7 @@ fn a_removal_answers_callers_that_wait_for_a_hanging_inspect() {
     state.refresh(Target::Container(fixture::hex(2)), None, 1);
     let (target, at) = state.start().unwrap();
     state.refresh(target.clone(), None, 2);
-    state.event(EngineEvent::ContainerGone { id: fixture::hex(2) });
+    state.event(EngineEvent::ContainerGone { id: fixture::hex(2) }, AT);
     assert_eq!(state.take_answers().remove(0).waiters, [1, 2]);
     state.inspected(&target, at, Ok(Inspected::Container(Box::new(observed(2, 1)))));
     state.listed(&pods(&[]));
@@ -124,11 +127,11 @@ fn a_foreign_container_is_inspected_once() {
     state.connected();
     let id = fixture::hex(9);
     let event = EngineEvent::ContainerChanged { id: id.clone() };
-    assert_eq!(state.event(event.clone()), EventEffect::Queued(Target::Container(id.clone())));
+    assert_eq!(state.event(event.clone(), AT), EventEffect::Queued(Target::Container(id.clone())));
     answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(None)))));
-    assert_eq!(state.event(event), EventEffect::None);
+    assert_eq!(state.event(event, AT), EventEffect::None);
     assert!(state.start().is_none());
-    assert_eq!(state.event(EngineEvent::ContainerGone { id }), EventEffect::None);
+    assert_eq!(state.event(EngineEvent::ContainerGone { id }, AT), EventEffect::None);
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn each_event_names_what_to_inspect() {
         (EngineEvent::ImageGone { id: name }, EventEffect::Queued(image)),
         (EngineEvent::DaemonReloaded, EventEffect::Reloaded),
     ] {
-        assert_eq!(state.event(event), effect);
+        assert_eq!(state.event(event, AT), effect);
     }
 }
 
@@ -170,13 +173,13 @@ fn hidden_containers_hold_their_images() {
     });
     assert_eq!(held(&mut state), [1, 2]);
     let changed = |number| EngineEvent::ContainerChanged { id: fixture::hex(number) };
-    state.event(changed(1));
+    state.event(changed(1), AT);
     assert!(state.start().is_none(), "nobody's pod, as the list said");
-    state.event(changed(5));
+    state.event(changed(5), AT);
     let image = ImageId::try_from(image_id(5)).ok();
     answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(image.clone())))));
     assert_eq!(held(&mut state), [1, 2, 5]);
-    state.event(EngineEvent::ContainerGone { id: fixture::hex(1) });
+    state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
     assert!(state.has_changed());
     assert_eq!(held(&mut state), [2, 5]);
     state.listing();
@@ -206,7 +209,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     let gone = || EngineEvent::ContainerGone { id: fixture::hex(1) };
     state.connected();
     state.listing();
-    state.event(changed());
+    state.event(changed(), AT);
     answer(&mut state, stranger);
     state.listed(&listing(&[]));
     assert!(held(&mut state), "made after the list began");
@@ -217,7 +220,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
         assert!(state.start().is_none() && !state.has_changed(), "it says nothing new");
     }
     state.listing();
-    state.event(gone());
+    state.event(gone(), AT);
     state.refresh(Target::Container(fixture::hex(9)), None, 0);
     answer(&mut state, |_| Ok(Inspected::Gone));
     state.listed(&listing(&[1]));
@@ -233,12 +236,12 @@ fn who_gets_his_name_back_is_followed_again() {
         let image = || ImageId::try_from(image_id(1)).ok();
         state.connected();
         state.listed(&pods(&[]));
-        state.event(changed());
+        state.event(changed(), AT);
         answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(image())))));
-        assert_eq!(state.event(changed()), EventEffect::None);
+        assert_eq!(state.event(changed(), AT), EventEffect::None);
         state.listed(&pods(&[number]));
         answer(&mut state, |_| Ok(Inspected::Container(Box::new(observed(number, 1)))));
-        assert!(matches!(state.event(changed()), EventEffect::Queued(_)));
+        assert!(matches!(state.event(changed(), AT), EventEffect::Queued(_)));
         let shown = state.snapshot(&Snapshot::empty());
         let is_pod = shown.sandbox(&fixture::hex(number)).is_some();
         assert_eq!(
@@ -255,9 +258,9 @@ fn a_foreign_container_removed_during_its_inspect_is_gone() {
     let image = ImageId::try_from(image_id(1)).unwrap();
     state.connected();
     state.listed(&pods(&[]));
-    state.event(EngineEvent::ContainerChanged { id: fixture::hex(1) });
+    state.event(EngineEvent::ContainerChanged { id: fixture::hex(1) }, AT);
     let (target, at) = state.start().unwrap();
-    state.event(EngineEvent::ContainerGone { id: fixture::hex(1) });
+    state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
     let seen = Inspected::Container(Box::new(Observed::Foreign(Some(image.clone()))));
     state.inspected(&target, at, Ok(seen));
     assert!(!state.snapshot(&Snapshot::empty()).is_used_by_hidden(&image));
@@ -294,7 +297,7 @@ fn a_renamed_sandbox_is_gone_except_for_its_network() {
     });
     let shown = state.snapshot(&Snapshot::empty());
     assert_eq!(shown.sandbox(&fixture::hex(2)).unwrap().state(), SandboxState::Ready);
-    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) });
+    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) }, AT);
     answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(None)))));
     let shown = state.snapshot(&shown);
     let left = shown.sandbox(&fixture::hex(2)).unwrap();

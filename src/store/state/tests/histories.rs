@@ -28,7 +28,10 @@ struct World {
     renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
-    events: Vec<EngineEvent>,
+    /// With the time of each, which is the version then.
+    events: Vec<(EngineEvent, i64)>,
+    /// The engine's answers that callers do not have yet: container, version and call.
+    answers: Vec<(u64, u64, EngineCall)>,
     inspects: Vec<Inspect>,
     list: Option<Listing>,
     to_retry: Vec<Target>,
@@ -50,6 +53,7 @@ impl World {
             next: 0,
             version: 0,
             events: Vec::new(),
+            answers: Vec::new(),
             inspects: Vec::new(),
             list: None,
             to_retry: Vec::new(),
@@ -61,7 +65,7 @@ impl World {
 
     fn step(&mut self, Step(what, a, b): Step) {
         self.version += 1;
-        match what % 24 {
+        match what % 26 {
             0 | 1 => self.create(),
             2..=4 => self.change(a),
             5 => self.remove(a),
@@ -77,6 +81,7 @@ impl World {
             19 => self.rename(a),
             20 | 21 => self.create_and_ask(),
             22 => self.start_and_ask(a),
+            23 | 24 => self.answer(a),
             _ => self.trouble(a, b),
         }
         self.show();
@@ -88,15 +93,29 @@ impl World {
         self.push_transition(self.next, Transition::Created);
     }
 
+    /// By somebody, of whom only some wait for its effect.
     fn push_transition(&mut self, number: u64, transition: Transition) {
         let id = fixture::hex(number);
-        self.events.push(EngineEvent::ContainerTransition { id, transition });
+        self.push(EngineEvent::ContainerTransition { id, transition });
+    }
+
+    fn push(&mut self, event: EngineEvent) {
+        self.events.push((event, self.time()));
+    }
+
+    fn time(&self) -> i64 {
+        i64::try_from(self.version).unwrap()
     }
 
     /// By a caller, who has the engine's answer before or after the event.
     fn create_and_ask(&mut self) {
         self.create();
-        self.wait_for(self.next, Some(Transition::Created));
+        self.call(self.next, Transition::Created);
+    }
+
+    fn call(&mut self, number: u64, transition: Transition) {
+        let call = EngineCall { transition, begun_at: Nanos(self.time()) };
+        self.answers.push((number, self.version, call));
     }
 
     /// The same for a start. Whatever was started before has ended by then.
@@ -104,13 +123,19 @@ impl World {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
         self.push_transition(number, Transition::Started);
-        self.wait_for(number, Some(Transition::Started));
+        self.call(number, Transition::Started);
+    }
+
+    fn answer(&mut self, pick: u8) {
+        if let Some((number, version, call)) = take(&mut self.answers, pick) {
+            self.wait_for(number, version, Some(call));
+        }
     }
 
     fn change(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
             self.containers.insert(number, self.version);
-            self.events.push(EngineEvent::ContainerChanged { id: fixture::hex(number) });
+            self.push(EngineEvent::ContainerChanged { id: fixture::hex(number) });
         }
     }
 
@@ -137,7 +162,7 @@ impl World {
     fn remove(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
             self.containers.remove(&number);
-            self.events.push(EngineEvent::ContainerGone { id: fixture::hex(number) });
+            self.push(EngineEvent::ContainerGone { id: fixture::hex(number) });
         }
     }
 
@@ -148,25 +173,25 @@ impl World {
         self.images.entry(image).or_default().insert(tag);
         // A pull says the name; it may be the next owner's before it is inspected, so the id (as
         // tagging says it) comes too.
-        self.events.push(EngineEvent::ImageChanged { name: tag_name(tag) });
-        self.events.push(EngineEvent::ImageChanged { name: image_id(image) });
+        self.push(EngineEvent::ImageChanged { name: tag_name(tag) });
+        self.push(EngineEvent::ImageChanged { name: image_id(image) });
     }
 
     fn delete_image(&mut self, image: u64) {
         if self.images.remove(&image).is_some() {
-            self.events.push(EngineEvent::ImageGone { id: image_id(image) });
+            self.push(EngineEvent::ImageGone { id: image_id(image) });
         }
     }
 
     fn deliver(&mut self, pick: u8, copies: u8) {
-        let Some(event) = take(&mut self.events, pick) else { return };
+        let Some((event, at)) = take(&mut self.events, pick) else { return };
         if let EngineEvent::ContainerGone { id } = &event {
             self.gone.insert(number_of(id));
         }
         if copies.is_multiple_of(4) {
-            self.events.push(event.clone());
+            self.events.push((event.clone(), at));
         }
-        self.state.event(event);
+        self.state.event(event, Nanos(at));
     }
 
     fn begin(&mut self) {
@@ -195,12 +220,12 @@ impl World {
 
     fn ask(&mut self, pick: u8) {
         if let Some(number) = nth(&self.containers, pick) {
-            self.wait_for(number, None);
+            self.wait_for(number, self.containers[&number], None);
         }
     }
 
-    fn wait_for(&mut self, number: u64, answered: Option<Transition>) {
-        self.waiting.push((number, self.containers[&number]));
+    fn wait_for(&mut self, number: u64, version: u64, answered: Option<EngineCall>) {
+        self.waiting.push((number, version));
         let target = Target::Container(fixture::hex(number));
         self.state.refresh(target, answered, self.waiting.len() as u64 - 1);
     }
@@ -361,7 +386,7 @@ impl World {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
             let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
-            assert!(matches!(self.state.event(changed), EventEffect::Queued(_)), "{number}");
+            assert!(matches!(self.state.event(changed, AT), EventEffect::Queued(_)), "{number}");
         }
     }
 

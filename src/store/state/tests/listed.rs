@@ -6,7 +6,7 @@ use super::*;
 fn nothing_is_shown_before_the_list_and_everything_after_it() {
     let mut state = state(Vec::new());
     state.connected();
-    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) });
+    state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) }, AT);
     let (target, at) = state.start().unwrap();
     state.inspected(&target, at, Ok(Inspected::Container(Box::new(observed(2, 1)))));
     let before = state.snapshot(&Snapshot::empty());
@@ -92,7 +92,7 @@ fn inspects_from_before_the_list_complete_nothing() {
     let mut state = state(Vec::new());
     state.connected();
     for number in [2, 3] {
-        state.event(EngineEvent::ContainerChanged { id: fixture::hex(number) });
+        state.event(EngineEvent::ContainerChanged { id: fixture::hex(number) }, AT);
     }
     let (first, second) = (state.start().unwrap(), state.start().unwrap());
     state.listing();
