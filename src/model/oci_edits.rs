@@ -32,10 +32,12 @@ pub struct OciEdits {
     pub unified: BTreeMap<String, String>,
     /// Huge page limits, `linux.resources.hugepageLimits`: page size as the kernel names it → bytes.
     pub hugepage_limits: BTreeMap<String, u64>,
-    /// The container is a pause of our own image, which reads no file and makes system calls of this
-    /// architecture only: the seccomp profile for other architectures is left out (the kernel ends a
-    /// process that makes such a call), and so are mounts that runc itself does not need.
+    /// The container is a pause of our own image, which reads no file: mounts that runc itself does not
+    /// need are left out.
     pub own_pause: bool,
+    /// The program installs a seccomp filter of its own, which allows less than the engine's profile:
+    /// that is left out.
+    pub own_seccomp: bool,
     /// What CDI devices and NRI plugins ask for.
     #[serde(skip_serializing_if = "OciChanges::is_empty")]
     pub changes: OciChanges,

@@ -81,8 +81,12 @@ pub fn edit(
     limit_hugepages(document, edits)?;
     // From here on mounts are no longer where they were in the list.
     if edits.own_pause {
-        keep_native_calls(document);
         keep_mounts_of_pause(document);
+    }
+    if edits.own_seccomp
+        && let Some(linux) = document.get_mut("linux").and_then(Value::as_object_mut)
+    {
+        linux.remove("seccomp");
     }
     changes::change(document, &edits.changes)
 }
@@ -225,16 +229,6 @@ fn limit_hugepages(document: &mut Value, edits: &OciEdits) -> Result<(), OciRunt
     Ok(())
 }
 
-/// The engine's profile is for all architectures that the machine can execute, and runc makes a filter
-/// for each of them: on x86-64 the other two take about a tenth of its work for a pause.
-fn keep_native_calls(document: &mut Value) {
-    let architectures = document.pointer_mut("/linux/seccomp/architectures");
-    let Some(architectures) = architectures.and_then(Value::as_array_mut) else { return };
-    if architectures.iter().any(|name| name == NATIVE) {
-        architectures.retain(|name| name == NATIVE);
-    }
-}
-
 /// runc needs these two itself. The rest, on cgroup v1 more than ten mounts, nobody sees: a container
 /// that joins the pod's IPC namespace is given `/dev/shm` and the pod's files by the engine.
 fn keep_mounts_of_pause(document: &mut Value) {
@@ -246,12 +240,4 @@ fn keep_mounts_of_pause(document: &mut Value) {
     });
 }
 
-/// This machine's architecture in a seccomp profile; empty where dockbridge has no pause of its own.
-const NATIVE: &str = if cfg!(target_arch = "x86_64") {
-    "SCMP_ARCH_X86_64"
-} else if cfg!(target_arch = "aarch64") {
-    "SCMP_ARCH_AARCH64"
-} else {
-    ""
-};
 const PING_GROUPS: &str = "net.ipv4.ping_group_range";

@@ -39,7 +39,7 @@ pub fn archive_for(machine: Machine) -> Bytes {
 /// The name the image goes by once loaded. The tag changes whenever the image does: the engine
 /// is asked for this name before it is given the archive.
 pub const fn reference() -> &'static str {
-    "dockbridge/pause:1"
+    "dockbridge/pause:2"
 }
 
 /// Something the image names by its digest.

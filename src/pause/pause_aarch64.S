@@ -2,12 +2,17 @@
 //
 // The same program, step by step, as pause_x86_64.S; the reasons are told there.
 //
-// `code.rs` holds the assembled bytes; its test assembles this file and compares.
+// `machine_code.rs` holds the assembled bytes; its test assembles this file and compares.
 
         .set    SYS_exit_group, 94
         .set    SYS_rt_sigprocmask, 135
         .set    SYS_rt_sigtimedwait, 137
+        .set    SYS_prctl, 167
         .set    SYS_wait4, 260
+        .set    PR_SET_NO_NEW_PRIVS, 38
+        .set    PR_SET_SECCOMP, 22
+        .set    SECCOMP_MODE_FILTER, 2
+        .set    AUDIT_ARCH, 0xc00000b7
         .set    SIGCHLD, 17
         .set    EINTR, 4
         .set    WNOHANG, 1
@@ -18,6 +23,9 @@
         .text
         .globl  _start
 _start:
+        mov     x9, #FILTER_LENGTH      // struct sock_fprog: a length and an address
+        adr     x10, filter
+        stp     x9, x10, [sp, #-16]!
         movz    x9, #SIGNALS_LOW
         movk    x9, #SIGNALS_HIGH, lsl #16
         str     x9, [sp, #-16]!         // the set lives at [sp] from here on
@@ -26,6 +34,19 @@ _start:
         mov     x2, #0                  // the old set is of no interest
         mov     x3, #8                  // bytes in a set
         mov     x8, #SYS_rt_sigprocmask
+        svc     #0
+
+        mov     x0, #PR_SET_NO_NEW_PRIVS // who is not root may only then have a filter
+        mov     x1, #1
+        mov     x2, #0
+        mov     x3, #0
+        mov     x4, #0
+        mov     x8, #SYS_prctl
+        svc     #0
+        mov     x0, #PR_SET_SECCOMP
+        mov     x1, #SECCOMP_MODE_FILTER
+        add     x2, sp, #16
+        mov     x8, #SYS_prctl
         svc     #0
 
 reap:                                   // one SIGCHLD can stand for many children
@@ -53,3 +74,28 @@ reap:                                   // one SIGCHLD can stand for many childr
         cset    x0, le                  // SIGTERM, SIGINT: 0; a kernel that refuses to wait: 1
         mov     x8, #SYS_exit_group
         svc     #0
+
+        // struct sock_filter: code, steps if equal, steps if not, value. The filter sees a
+        // struct seccomp_data: the number of the call at 0, the architecture at 4.
+        .set    LOAD, 0x20
+        .set    IF_EQUAL, 0x15
+        .set    RETURN, 0x06
+        .set    ALLOW, 0x7fff0000
+        .set    FAIL_WITH_EPERM, 0x00050001
+        .macro  step code, yes, no, value
+        .short  \code
+        .byte   \yes, \no
+        .long   \value
+        .endm
+
+        .balign 8
+filter:
+        step    LOAD, 0, 0, 4
+        step    IF_EQUAL, 0, 4, AUDIT_ARCH
+        step    LOAD, 0, 0, 0
+        step    IF_EQUAL, 3, 0, SYS_wait4
+        step    IF_EQUAL, 2, 0, SYS_rt_sigtimedwait
+        step    IF_EQUAL, 1, 0, SYS_exit_group
+        step    RETURN, 0, 0, FAIL_WITH_EPERM
+        step    RETURN, 0, 0, ALLOW
+        .set    FILTER_LENGTH, (. - filter) / 8

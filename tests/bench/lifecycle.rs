@@ -88,11 +88,13 @@ async fn measure(world: &World) -> Outcome {
         CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
         // Not even listening to the engine's events may cost the raw calls anything.
         stage.bridge.freeze()?;
+        // Each begins on an engine that has come to rest.
+        sleep(REST).await;
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
         // Nor may what it missed be caught up with on its own time.
-        sleep(Duration::from_millis(200)).await;
+        sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
         }
@@ -102,7 +104,9 @@ async fn measure(world: &World) -> Outcome {
     }
     table.print("one pod, one container, on CNI");
     table.wants_ratio("RunPodSandbox", RAW, 1.1);
-    table.wants_ratio("pod up", RAW, 1.1);
+    // Our OCI runtime lets CNI plugins work while the pause starts.
+    let pod_up = if world.has_oci_runtime { 0.85 } else { 1.1 };
+    table.wants_ratio("pod up", RAW, pod_up);
 
     burst::measure(&stage, &raw).await?;
     let only_pods = env::var("ONLY").is_ok_and(|part| part == "pods");
@@ -149,5 +153,7 @@ fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
+/// Between two lives.
+const REST: Duration = Duration::from_millis(200);
 /// What every engine we know speaks.
 const OLDEST: &str = "/v1.41";

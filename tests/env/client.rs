@@ -64,7 +64,7 @@ async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
     let config = cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: "pause".to_owned(), attempt: 0 }),
         image: Some(cri::ImageSpec {
-            image: "dockbridge/pause:1".to_owned(),
+            image: "dockbridge/pause:2".to_owned(),
             ..Default::default()
         }),
         ..Default::default()

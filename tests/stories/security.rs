@@ -27,6 +27,9 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     of_pod(&mut pod).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
     let sandbox = stage.cri.run(&pod).await?;
     ensure_eq!(status_of(&stage, &sandbox, "Seccomp").await?, "2");
+    // The pause installs a filter itself; with our OCI runtime it has no other.
+    let filters = if world.has_oci_runtime { "1" } else { "2" };
+    ensure_eq!(status_of(&stage, &sandbox, "Seccomp_filters").await?, filters);
     for (name, seccomp, mode) in [
         ("absent", None, "0"),
         ("unconfined", Some(profile(ProfileType::Unconfined, "")), "0"),

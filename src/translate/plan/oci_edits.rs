@@ -18,6 +18,7 @@ use crate::model::{
     record::ImageRecord,
     resources::Resources,
     sandbox::SandboxSpec,
+    security::Profile,
     user_namespace::IdMappings,
 };
 
@@ -30,12 +31,13 @@ pub struct Pins {
     pub network: Option<PathBuf>,
 }
 
-/// The changes of a pause, of dockbridge's own image or of another.
+/// The changes of a pause, of dockbridge's own image or of another. A profile that the request names is kept.
 pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits {
     let mut edits = OciEdits {
         version: VERSION,
         network_namespace: pins.network,
         own_pause: has_own_image,
+        own_seccomp: has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))),
         ..OciEdits::default()
     };
     if let Some(mappings) = spec.namespaces.users {

@@ -29,6 +29,7 @@ use crate::{
         oci_edits::{OciEdits, REQUIRED, RUNTIME},
         resources::Resources,
         sandbox::SandboxSpec,
+        security::Profile,
     },
     translate::tests::fixtures,
     wire::docker::ContainerCreateBody,
@@ -258,6 +259,20 @@ fn pod_files_inside_the_data_root_set_no_propagation() {
         let mount = super::mounts::pod_file(source.as_ref(), "/etc/hosts", &engine);
         assert_eq!(mount.bind_options.unwrap().propagation.is_some(), stated, "{source}");
     }
+}
+
+#[test]
+fn a_pauses_own_filter_replaces_the_engines_default_only() {
+    let edits = |seccomp, has_own_image| {
+        let mut spec = pod();
+        spec.security.seccomp = seccomp;
+        oci_edits::sandbox(&spec, Pins::default(), has_own_image)
+    };
+    for seccomp in [None, Some(Profile::RuntimeDefault), Some(Profile::Unconfined)] {
+        assert!(edits(seccomp.clone(), true).own_seccomp, "{seccomp:?}");
+        assert!(!edits(seccomp.clone(), false).own_seccomp, "{seccomp:?}");
+    }
+    assert!(!edits(Some(Profile::Localhost("/srv/strict.json".into())), true).own_seccomp);
 }
 
 #[test]

@@ -250,9 +250,9 @@ async fn no_name_reaches_another_end_point() {
 async fn an_archive_is_loaded_or_refused() {
     let docker = FakeDockerd::start().await;
     let engine = engine(&docker);
-    let archive = Bytes::from_static(b"[{\"RepoTags\":[\"dockbridge/pause:1\"]}]");
+    let archive = Bytes::from_static(b"[{\"RepoTags\":[\"dockbridge/pause:2\"]}]");
     engine.load_image(archive).await.unwrap();
-    engine.inspect_image("dockbridge/pause:1").await.unwrap();
+    engine.inspect_image("dockbridge/pause:2").await.unwrap();
     let request = &docker.matching("POST /images/load")[0];
     assert_eq!(request.headers["content-type"], "application/x-tar");
     let error = engine.load_image(Bytes::from_static(b"no archive")).await.unwrap_err();

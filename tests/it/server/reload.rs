@@ -152,7 +152,7 @@ async fn live_settings_change_and_the_others_are_named() {
     assert!(!bridge.pinned("one:1").await && bridge.pinned("two:1").await);
     let shown = bridge.shown().await;
     assert_eq!(shown["cniConfDir"], "/other");
-    assert_eq!(shown["sandboxImage"], "dockbridge/pause:1", "it waits for a restart");
+    assert_eq!(shown["sandboxImage"], "dockbridge/pause:2", "it waits for a restart");
     let again = (200, "nothing changed\nneeds a restart: sandbox-image\n".to_owned());
     assert_eq!(bridge.reload().await, again);
     assert_eq!(bridge.reloads().await, [4.0, 0.0]);
