@@ -207,12 +207,18 @@ impl Sandboxes {
         namespace: NetworkNamespace,
     ) -> Result<Option<Nanos>, SandboxError> {
         let (pid, started_at) = self.start_pause(id).await?;
-        match namespace {
-            NetworkNamespace::Engine => self.pin(id, pid).await?,
+        let joined = match namespace {
+            NetworkNamespace::Engine => self.pin(id, pid).await,
             NetworkNamespace::ConnectedAfterStart | NetworkNamespace::ConnectedDuringStart => {
-                self.ensure_in_made_namespace(id, pid).await?;
+                self.ensure_in_made_namespace(id, pid).await
             }
+        };
+        if joined.is_err() {
+            // The process may have ended since it was inspected: then that is the reason.
+            self.deps.store.refresh_container(id.as_str()).await?;
+            self.pid_of(id)?;
         }
+        joined?;
         Ok(started_at)
     }
 
@@ -221,10 +227,13 @@ impl Sandboxes {
         let starting = EngineCall::begin(Transition::Started);
         self.deps.engine.start_container(id.as_str()).await?;
         self.deps.store.refresh_after(starting, id.as_str()).await?;
-        let record = self.record(id)?;
-        let pid = record.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })?;
-        let started_at = record.process.as_ref().and_then(Process::started_at);
+        let pid = self.pid_of(id)?;
+        let started_at = self.record(id)?.process.as_ref().and_then(Process::started_at);
         Ok((pid, started_at.filter(|at| at.is_set())))
+    }
+
+    fn pid_of(&self, id: &SandboxId) -> Result<u32, SandboxError> {
+        self.record(id)?.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })
     }
 
     pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {

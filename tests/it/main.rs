@@ -21,5 +21,6 @@ mod server;
 #[path = "../skips/mod.rs"]
 mod skips;
 mod socket_activation;
+mod starts;
 mod store;
 mod support;

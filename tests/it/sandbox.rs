@@ -41,7 +41,7 @@ use crate::{
     skips::{Lack, skip},
     support::fake_dockerd::{
         fault::{Fault, Rule},
-        server::FakeDockerd,
+        server::{FakeDockerd, eventually},
     },
 };
 
@@ -187,6 +187,20 @@ impl Node {
         may.ok().map(|()| node)
     }
 
+    /// A process that joins the namespace made for the pod, as its pause does.
+    async fn joins(&self) -> std::process::Child {
+        let pins = self.root.path().join("run/netns");
+        let first = || fs::read_dir(&pins).ok()?.next()?.ok().map(|pin| pin.path());
+        eventually(|| first().is_some_and(|pin| netns::is_pinned(&pin))).await;
+        let pin = first().unwrap();
+        let net = format!("--net={}", pin.display());
+        let pause = std::process::Command::new("nsenter").args([&net, "sleep", "60"]).spawn();
+        let pause = pause.unwrap();
+        eventually(|| netns::is_of(pause.id(), &pin)).await;
+        self.docker.world(|world| world.pid = pause.id());
+        pause
+    }
+
     fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.root.path().join("calls")).unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
@@ -198,6 +212,10 @@ impl Node {
 
     fn files(&self) -> std::path::PathBuf {
         self.root.path().join("state/pods")
+    }
+
+    fn keeps_no_checkpoint(&self) -> bool {
+        is_empty(&self.root.path().join("state/sandboxes"))
     }
 
     fn keeps_nothing(&self) -> bool {
@@ -309,6 +327,112 @@ async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refus
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
+    assert!(node.docker.world(|world| world.containers.is_empty()));
+}
+
+/// The inspect that the start shares with its event has seen it run.
+#[tokio::test]
+async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    // Nobody has it: its process has gone.
+    node.docker.world(|world| world.pid = i32::MAX.cast_unsigned());
+    let sandboxes = node.start().await;
+    let seen = Fault::LateAnswer(Duration::from_millis(300));
+    node.docker.inject(Rule::new("GET /containers/*/json", seen).after(1).times(1));
+    let ends = async {
+        eventually(|| node.docker.count("POST /containers/*/start") == 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        node.docker.world(|world| {
+            let id = world.containers[0].id.clone();
+            world.exit(&id, 159);
+        });
+    };
+    let (run, ()) = tokio::join!(sandboxes.run(spec("dies", false)), ends);
+    let error = run.unwrap_err().to_string();
+    assert!(error.contains("ended"), "{error}");
+    assert!(node.holds_no_namespace());
+    assert!(node.docker.world(|world| world.containers.is_empty()));
+}
+
+#[tokio::test]
+async fn a_pause_that_ends_before_its_start_is_answered_leaves_nothing() {
+    for host_network in [true, false] {
+        let Some(node) = Node::with_oci_runtime().await else { return };
+        let sandboxes = node.start().await;
+        let late = Fault::LateAnswer(Duration::from_millis(200));
+        node.docker.inject(Rule::new("POST /containers/*/start", late));
+        let ends = async {
+            let runs = || node.docker.world(|world| world.containers.iter().any(|it| it.pid != 0));
+            eventually(runs).await;
+            node.docker.world(|world| {
+                let id = world.containers[0].id.clone();
+                world.exit(&id, 159);
+            });
+        };
+        let (run, ()) = tokio::join!(sandboxes.run(spec("dies", host_network)), ends);
+        let error = run.unwrap_err().to_string();
+        assert!(error.contains("ended"), "{error}");
+        assert!(node.keeps_no_checkpoint());
+        assert!(node.docker.world(|world| world.containers.is_empty()));
+    }
+}
+
+/// As on a full disk: for root no mode forbids writing, but a file in the directory's place does.
+#[tokio::test]
+async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let sandboxes = node.start().await;
+    let directory = node.root.path().join("state/sandboxes");
+    fs::remove_dir_all(&directory).unwrap();
+    fs::write(&directory, "").unwrap();
+    let error = sandboxes.run(spec("full", false)).await.unwrap_err().to_string();
+    assert!(!error.contains("cleanup failed"), "{error}");
+    assert_eq!(node.calls(), ["DEL"], "no plugin runs before the checkpoint is written");
+    assert!(node.holds_no_namespace());
+    assert!(node.docker.world(|world| world.containers.is_empty()));
+}
+
+/// The same when the pod was connected meanwhile.
+#[tokio::test]
+async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let directory = node.root.path().join("state/sandboxes");
+    let plugin = node.root.path().join("bin/quiet");
+    let script = fs::read_to_string(&plugin).unwrap();
+    let spoil = format!("[ $CNI_COMMAND = ADD ] && rm -r {0} && touch {0}", directory.display());
+    fs::write(&plugin, format!("{script}{spoil}\nexit 0\n")).unwrap();
+    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let sandboxes = node.start().await;
+    let (run, mut pause) = tokio::join!(sandboxes.run(spec("full", false)), node.joins());
+    let error = run.unwrap_err().to_string();
+    pause.kill().unwrap();
+    pause.wait().unwrap();
+    assert!(error.contains("state directory") && !error.contains("cleanup failed"), "{error}");
+    assert_eq!(node.calls(), ["ADD", "DEL"]);
+    assert!(node.holds_no_namespace());
+    assert!(node.docker.world(|world| world.containers.is_empty()));
+}
+
+/// A stop that comes while a plugin hangs waits for the undo, and finds nothing.
+#[tokio::test]
+async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
+    let Some(node) = Node::with_oci_runtime().await else { return };
+    let plugin = node.root.path().join("bin/quiet");
+    let script = fs::read_to_string(&plugin).unwrap();
+    fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\nexit 0\n"))
+        .unwrap();
+    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let sandboxes = node.start().await;
+    // The caller goes away at once.
+    let call = sandboxes.run(spec("hangs", false));
+    tokio::time::timeout(Duration::from_millis(500), call).await.unwrap_err();
+    let id = node.docker.world(|world| world.containers[0].id.clone());
+    let stop = tokio::time::timeout(Duration::from_secs(8), sandboxes.stop(&id));
+    stop.await.expect("the stop waited for the plugin").unwrap();
+    assert_eq!(node.calls(), ["ADD", "DEL"]);
+    assert!(node.holds_no_namespace());
+    assert!(node.keeps_no_checkpoint());
+    sandboxes.remove(&id).await.unwrap();
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     StalledBody,
     /// Does and answers what was asked, so much later.
     Late(Duration),
+    /// Does what was asked at once, and answers so much later.
+    LateAnswer(Duration),
     /// Does what was asked so much later, though whoever asked may have hung up.
     LateUnasked(Duration),
     /// Answers, then closes the connection without having said so.

@@ -252,7 +252,12 @@ impl Connection {
     }
 
     async fn answer(&mut self, request: &Recorded) -> io::Result<bool> {
-        match self.decide(request).await? {
+        let answer = self.decide(request).await?;
+        self.send(answer).await
+    }
+
+    async fn send(&mut self, answer: Answer) -> io::Result<bool> {
+        match answer {
             Answer::Ping { newest } => {
                 let text = format!(
                     "HTTP/1.1 200 OK\r\nApi-Version: {newest}\r\nOstype: linux\r\n\
@@ -352,6 +357,11 @@ impl Connection {
             Fault::Late(delay) => {
                 tokio::time::sleep(delay).await;
                 return self.answer(request).await;
+            }
+            Fault::LateAnswer(delay) => {
+                let answer = self.decide(request).await?;
+                tokio::time::sleep(delay).await;
+                return self.send(answer).await;
             }
             Fault::LateUnasked(delay) => {
                 tokio::time::sleep(delay).await;
