@@ -4,12 +4,16 @@
 use std::{
     fs::Permissions,
     io,
-    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
 };
 
+use nix::sys::stat::{Mode, fchmod};
 use thiserror::Error;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 /// The socket cannot be made.
 #[derive(Debug, Error)]
@@ -42,11 +46,14 @@ impl ListeningSocket {
     /// See [`BindError`].
     pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
         clear_stale(path).await?;
-        // Bound under a secret name and renamed when the mode is right: there is no
-        // moment in which others could connect.
+        // Nobody can connect who may not: the file gets no more rights than its socket has, whatever the
+        // umask is, and it is renamed when the mode is right.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden)?;
-        let listener = UnixListener::bind(&hidden)?;
+        let socket = UnixSocket::new_stream()?;
+        fchmod(socket.as_fd(), Mode::from_bits_truncate(mode)).map_err(io::Error::from)?;
+        socket.bind(&hidden)?;
+        let listener = socket.listen(BACKLOG)?;
         std::fs::set_permissions(&hidden, Permissions::from_mode(mode))?;
         std::fs::rename(&hidden, path)?;
         let inode = std::fs::symlink_metadata(path)?.ino();
@@ -98,6 +105,9 @@ fn remove_socket(path: &Path) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Callers that wait to be accepted; the kernel has a limit of its own.
+const BACKLOG: u32 = 1024;
 
 #[cfg(test)]
 mod tests;

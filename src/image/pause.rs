@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{credentials, error::ImageError, service::Images};
 use crate::{
@@ -17,14 +17,17 @@ use crate::{
 impl Images {
     /// The pause image, if the store has it; no call to the engine.
     ///
-    /// An image that lost its name stays the pause image while it exists and no other image has
-    /// the name: running pods use it.
+    /// An image that lost its name stays the pause image while it exists and no other image that may be
+    /// used has the name: running pods use it.
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
         let mut last = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
         let named = snapshot.image(self.pause_name()).map(|record| &record.id);
-        if named.is_some() && named != last.as_ref() {
-            *last = named.cloned();
+        if let Some(named) = named
+            && Some(named) != last.as_ref()
+            && self.may_be_pause(named)
+        {
+            *last = Some(named.clone());
         }
         last.clone().filter(|id| snapshot.image(id.as_str()).is_some())
     }
@@ -32,17 +35,26 @@ impl Images {
     /// Loads or pulls the pause image unless the engine has it, and refreshes it in the store.
     pub(super) async fn ensure_pause(&self) -> Result<ImageId, ImageError> {
         let name = self.pause_name();
-        let id = match self.engine.inspect_image(name).await {
-            Ok(record) => record.id,
-            Err(error) if error.is_not_found() => match &self.settings.sandbox_image {
-                Some(name) => self.pull_pause(name).await?,
-                None => self.load_pause().await?,
-            },
-            Err(error) => return Err(error.into()),
+        let id = match (self.engine.inspect_image(name).await, &self.settings.sandbox_image) {
+            (Ok(record), _) if self.may_be_pause(&record.id) => record.id,
+            (Ok(other), _) => {
+                let id = other.id;
+                warn!(image = name, %id, "another image has the name of the built-in pause image; loading the built-in one");
+                self.load_pause().await?
+            }
+            (Err(error), _) if !error.is_not_found() => return Err(error.into()),
+            (Err(_), Some(name)) => self.pull_pause(name).await?,
+            (Err(_), None) => self.load_pause().await?,
         };
         self.store.refresh_image(name).await?;
         *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.clone());
         Ok(id)
+    }
+
+    /// Whether the image may be used that has the name: any that the operator named, but in place of the
+    /// built-in one no image that somebody pulled or tagged under its name.
+    fn may_be_pause(&self, id: &ImageId) -> bool {
+        self.settings.sandbox_image.is_some() || archive::is_id(id.as_str())
     }
 
     async fn load_pause(&self) -> Result<ImageId, ImageError> {

@@ -15,6 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::{Map, Value};
+
 use super::error::OciRuntimeError;
 use crate::{
     host::{
@@ -80,8 +82,11 @@ impl EditsDirectory {
             refuse_foreign(owned)?;
         }
         let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
-        let edits: OciEdits =
+        // An empty list would be taken for edits without any field.
+        let fields: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+        let edits: OciEdits =
+            serde_json::from_value(fields.into()).map_err(|e| malformed(e.to_string()))?;
         if edits.version > VERSION {
             let newer = format!(
                 "version {} is newer than this runtime, which knows {VERSION}: \

@@ -209,6 +209,83 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
     }
 }
 
+/// runc says what is wrong with such a document.
+#[test]
+fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
+    let edits = OciEdits { own_seccomp: true, own_pause: true, ..OciEdits::default() };
+    for odd in [
+        json!({}),
+        json!({"linux": null}),
+        json!({"linux": []}),
+        json!({"linux": "seccomp", "mounts": {}}),
+        json!({"linux": {}, "mounts": null}),
+        json!({"linux": {"seccomp ": {}, "namespaces": []}, "mounts": [null, 1, [], {}]}),
+        json!([{"linux": {"seccomp": {}}}]),
+        json!(null),
+    ] {
+        let mut document = odd.clone();
+        edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
+        assert_eq!(document, odd);
+    }
+    let mut document = json!({"linux": {"seccomp": null, "x": 1}});
+    edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
+    assert_eq!(document, json!({"linux": {"x": 1}}));
+}
+
+/// The server may be older than the runtime: its pause has no filter of its own.
+#[test]
+fn a_pause_of_a_server_that_knows_no_own_filter_keeps_the_engines() {
+    let (_folder, directory, bundle) = directories();
+    directory.write(ID, &OciEdits::default()).unwrap();
+    let older = json!({"version": 1, "engine": "e", "own_pause": true, "mounts": []});
+    fs::write(directory.file(ID), older.to_string()).unwrap();
+    let config = json!({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}});
+    fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+    create::prepare(&directory, ID, &bundle).unwrap();
+    let edited: Value =
+        serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap();
+    assert_eq!(edited, config);
+}
+
+/// Half-written, empty, enormous, or something else altogether: nothing is changed and nothing mounted.
+#[test]
+fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
+    let (_folder, directory, bundle) = directories();
+    let config = bundle.join("config.json");
+    let deep = "[".repeat(100_000);
+    let user = UserNamespace { path: None, mappings: mappings() };
+    let edits = OciEdits { user_namespace: Some(user), own_seccomp: true, ..OciEdits::default() };
+    let whole = serde_json::to_string(&edits).unwrap();
+    let document = document().to_string();
+    for (edits, text) in [
+        ("", document.as_str()),
+        ("{", &document),
+        (&whole[..whole.len() - 1], &document),
+        ("null", &document),
+        ("[]", &document),
+        ("{\"own_seccomp\": 1}", &document),
+        ("{\"own_seccomp\": null}", &document),
+        (&deep, &document),
+        (&" ".repeat((4 << 20) + 1), &document),
+        (&whole, ""),
+        (&whole, &document[..document.len() / 2]),
+        (&whole, &deep),
+        (&whole, "[]"),
+        (&whole, "{}"),
+        (&whole, "{\"root\": {\"path\": \"nowhere\"}}"),
+    ] {
+        directory.write(ID, &OciEdits::default()).unwrap();
+        fs::write(directory.file(ID), edits).unwrap();
+        fs::write(&config, text).unwrap();
+        let start = &edits[..edits.len().min(40)];
+        assert!(create::prepare(&directory, ID, &bundle).is_err(), "{start}");
+        assert_eq!(fs::read_to_string(&config).unwrap(), text, "{start}");
+        assert!(!directory.has_mounts(ID), "{start}");
+        directory.remove(ID).unwrap();
+        assert!(!directory.of(ID).exists());
+    }
+}
+
 #[test]
 fn a_pause_keeps_what_runc_needs_mounted() {
     let mut document = json!({"mounts": [

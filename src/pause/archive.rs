@@ -18,9 +18,7 @@ pub fn archive() -> Bytes {
 
 /// The archive for a given processor.
 pub fn archive_for(machine: Machine) -> Bytes {
-    let layer = Blob::new(Archive::default().file("pause", 0o755, &elf::program(machine)).finish());
-    let config = Blob::json(&config(machine, &layer));
-    let manifest = Blob::json(&manifest(&config, &layer));
+    let Blobs { layer, config, manifest } = Blobs::of(machine);
     let descriptions = [
         ("oci-layout", json!({ "imageLayoutVersion": "1.0.0" })),
         ("index.json", index(machine, &manifest)),
@@ -36,10 +34,35 @@ pub fn archive_for(machine: Machine) -> Bytes {
         .into()
 }
 
+/// Whether the image of this id is the one in [`archive`]: an id is a digest of what is in the image, that
+/// of the configuration with graph drivers, that of the manifest in containerd's image store. The name is
+/// no proof: whoever pulls an image of that name gives it to another.
+pub fn is_id(id: &str) -> bool {
+    let Blobs { config, manifest, .. } = Blobs::of(Machine::host());
+    id == config.digest() || id == manifest.digest()
+}
+
 /// The name the image goes by once loaded. The tag changes whenever the image does: the engine
 /// is asked for this name before it is given the archive.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
+}
+
+/// What the image consists of.
+struct Blobs {
+    layer: Blob,
+    config: Blob,
+    manifest: Blob,
+}
+
+impl Blobs {
+    fn of(machine: Machine) -> Self {
+        let program = elf::program(machine);
+        let layer = Blob::new(Archive::default().file("pause", 0o755, &program).finish());
+        let config = Blob::json(&config(machine, &layer));
+        let manifest = Blob::json(&manifest(&config, &layer));
+        Self { layer, config, manifest }
+    }
 }
 
 /// Something the image names by its digest.

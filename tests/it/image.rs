@@ -452,17 +452,44 @@ async fn the_built_in_pause_is_loaded_once_and_again_when_it_went() {
     let images = &bench.images;
     let pauses = tokio::join!(images.pause(), images.pause(), images.pause());
     let pauses = [pauses.0, pauses.1, pauses.2].map(Result::unwrap);
-    assert!(pauses.iter().all(|one| *one == pauses[0] && *one != pause));
+    assert!(pauses.iter().all(|one| *one == pause), "its id is the digest of what is in it");
     assert_eq!(bench.docker.count(LOAD), 1, "all three share it");
 }
 
 #[tokio::test]
 async fn a_pause_that_is_there_is_not_loaded() {
     let docker = FakeDockerd::start().await;
-    let there = docker.world(|world| world.add_image(archive::reference()));
+    let Bench { docker, .. } = {
+        let bench = Bench::over(docker, ImageSettings::default()).await;
+        bench.images.pause().await.unwrap();
+        bench
+    };
+    docker.forget_requests();
     let bench = Bench::unsynced(docker, ImageSettings::default()).await;
-    assert_eq!(bench.images.pause().await.unwrap(), id(&there));
+    assert!(archive::is_id(bench.images.pause().await.unwrap().as_str()));
     assert_eq!(bench.docker.count(LOAD), 0);
+}
+
+/// Who may run pods may have an image of any name pulled.
+#[tokio::test]
+async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
+    let docker = FakeDockerd::start().await;
+    docker.world(|world| world.add_image(archive::reference()));
+    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
+    let own = bench.images.pause().await.unwrap();
+    assert!(archive::is_id(own.as_str()));
+    assert_eq!(bench.docker.count(LOAD), 1);
+    // Pulled while pods run on the built-in one.
+    let pulled = bench.docker.world(|world| {
+        for image in &mut world.images {
+            image.tags.clear();
+        }
+        world.add_image(archive::reference())
+    });
+    bench.see(&pulled).await;
+    bench.store.refresh_image(own.as_str()).await.unwrap();
+    assert_eq!(bench.images.pause().await.unwrap(), own);
+    assert_eq!(bench.docker.count(LOAD), 1);
 }
 
 #[tokio::test]

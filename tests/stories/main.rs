@@ -211,6 +211,7 @@ const STORIES: &[(&str, Story)] = stories![
     metrics::cost_the_engine_nothing,
     admin::shows_what_happens,
     security::by_seccomp,
+    security::of_the_pause_under_a_taken_name,
     security::with_an_unconfined_daemon,
     security::by_capabilities,
     security::by_privileges,

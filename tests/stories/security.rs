@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use dockbridge::wire::cri;
+use dockbridge::{pause::archive, wire::cri};
 use tonic::Code;
 
 use crate::machine::left_out;
@@ -71,6 +71,26 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     }
     stage.cri.clear().await?;
     stage.leaves_nothing().await
+}
+
+/// Who may run pods may have an image of any name pulled, that of the built-in pause too.
+pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "of_the_pause_under_a_taken_name").await?;
+    let pod = stage.recipes.pod("first");
+    let sandbox = stage.cri.run(&pod).await?;
+    let own = image_of(&stage, &sandbox).await?;
+    stage.engine.docker(&["tag", &world.image, archive::reference()]).await?;
+    let second = stage.cri.run(&stage.recipes.pod("second")).await?;
+    ensure_eq!(image_of(&stage, &second).await?, own);
+    stage.cri = stage.bridge.restart().await?;
+    let third = stage.cri.run(&stage.recipes.pod("third")).await?;
+    ensure_eq!(image_of(&stage, &third).await?, own);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
+    stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
 
 /// The default is the engine's own, whatever the daemon was told to give those who do not ask.

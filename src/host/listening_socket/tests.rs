@@ -24,6 +24,17 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(!path.exists());
 }
 
+/// The kernel gives the file no more rights than the socket has when it is bound; with a umask of 0 a new
+/// socket's are all.
+#[tokio::test]
+async fn the_socket_has_its_mode_before_it_has_a_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cri.sock");
+    let (_socket, listener) = ListeningSocket::bind(&path, 0o600).await.unwrap();
+    let mode = nix::sys::stat::fstat(&listener).unwrap().st_mode;
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 #[tokio::test]
 async fn what_is_no_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();

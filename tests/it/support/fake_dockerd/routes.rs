@@ -399,14 +399,19 @@ fn receive(world: &mut World, offered: &Image, name: &str) {
     world.image_event("pull", name);
 }
 
-/// Any archive becomes the image whose reference it contains as `"RepoTags":["…"]`.
+/// Any archive becomes the image whose reference it contains as `"RepoTags":["…"]`; its id is the digest
+/// of the configuration, where the archive names one. An image that had the name loses it.
 fn load(world: &mut World, request: &Recorded) -> Answer {
     let text = String::from_utf8_lossy(&request.body);
-    let name = text.split_once("\"RepoTags\":[\"").and_then(|(_, rest)| rest.split_once('"'));
-    match name {
-        Some((name, _)) => {
-            world.images.retain(|image| !image.tags.iter().any(|tag| tag == name));
-            world.add_image(name);
+    let after = |key: &str| Some(text.split_once(key)?.1.split_once('"')?.0);
+    match after("\"RepoTags\":[\"") {
+        Some(name) => {
+            let id = after("\"Config\":\"blobs/sha256/").map(|hex| format!("sha256:{hex}"));
+            world.images.retain(|image| id.as_ref() != Some(&image.id));
+            for image in &mut world.images {
+                image.tags.retain(|tag| tag != name);
+            }
+            world.add_image_of(name, id);
             Answer::Stream(vec![json!({ "stream": format!("Loaded image: {name}\n") })])
         }
         None => Answer::Stream(vec![json!({

@@ -112,7 +112,13 @@ impl World {
 
     /// An image in the engine's store; returns its id.
     pub(crate) fn add_image(&mut self, reference: &str) -> String {
-        let image = self.make_image(reference);
+        self.add_image_of(reference, None)
+    }
+
+    /// One of this id, where there is one.
+    pub(super) fn add_image_of(&mut self, reference: &str, id: Option<String>) -> String {
+        let mut image = self.make_image(reference);
+        image.id = id.unwrap_or(image.id);
         let id = image.id.clone();
         self.images.push(image);
         self.image_event("load", &id);
