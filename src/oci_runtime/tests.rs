@@ -260,7 +260,7 @@ fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
     for (edits, text) in [
         ("", document.as_str()),
         ("{", &document),
-        (&whole[..whole.len() - 1], &document),
+        (whole.strip_suffix('}').unwrap(), &document),
         ("null", &document),
         ("[]", &document),
         ("{\"own_seccomp\": 1}", &document),
@@ -268,7 +268,7 @@ fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
         (&deep, &document),
         (&" ".repeat((4 << 20) + 1), &document),
         (&whole, ""),
-        (&whole, &document[..document.len() / 2]),
+        (&whole, document.split_at(document.len() / 2).0),
         (&whole, &deep),
         (&whole, "[]"),
         (&whole, "{}"),
@@ -277,7 +277,7 @@ fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
         directory.write(ID, &OciEdits::default()).unwrap();
         fs::write(directory.file(ID), edits).unwrap();
         fs::write(&config, text).unwrap();
-        let start = &edits[..edits.len().min(40)];
+        let start: String = edits.chars().take(40).collect();
         assert!(create::prepare(&directory, ID, &bundle).is_err(), "{start}");
         assert_eq!(fs::read_to_string(&config).unwrap(), text, "{start}");
         assert!(!directory.has_mounts(ID), "{start}");

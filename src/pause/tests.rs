@@ -92,6 +92,18 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
     }
 }
 
+#[test]
+fn the_image_is_known_by_the_digest_of_its_configuration_or_manifest() {
+    let files = read_tar(&archive::archive());
+    let manifest = described(&files, &json(&files["index.json"])["manifests"][0]);
+    let named = json(manifest);
+    assert!(archive::is_id(&digest(manifest)));
+    assert!(archive::is_id(named["config"]["digest"].as_str().unwrap()));
+    for other in [named["layers"][0]["digest"].as_str().unwrap(), archive::reference(), ""] {
+        assert!(!archive::is_id(other), "{other}");
+    }
+}
+
 /// The image's name stands for these bytes on every node: who changes them must change the tag
 /// in `archive::reference`, and then these digests.
 #[test]

@@ -84,7 +84,7 @@ async fn a_start_whose_event_comes_before_its_answer_costs_one_inspect() {
 /// Whatever the event says, the next read shows the start.
 #[tokio::test]
 async fn times_of_events_do_not_change_what_a_start_shows() {
-    let now = jiff::Timestamp::now().as_nanosecond() as i64;
+    let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
     for (start, inspect) in [(SHORT, LONG), (LONG, SHORT)] {
         for times in [
             vec![],
