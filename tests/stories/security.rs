@@ -186,8 +186,9 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     of(&mut container).privileged = true;
     of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
-    for id in [&sandbox, &ids[0]] {
-        ensure_eq!(status_of(&stage, id, "Seccomp").await?, "0");
+    // Of the pause its own filter is left.
+    for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
+        ensure_eq!(status_of(&stage, id, "Seccomp_filters").await?, filters);
     }
     stage.cri.clear().await?;
     stage.leaves_nothing().await
