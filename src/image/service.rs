@@ -116,11 +116,6 @@ impl Images {
         answer.map_err(|_| ImageError::Lost { verb: "loading of the pause image" })?
     }
 
-    /// Whether the pause image is the one in this program, not one of the operator's.
-    pub fn has_own_pause(&self) -> bool {
-        self.settings.sandbox_image.is_none()
-    }
-
     /// Whether kubelet's image collection must keep the image: it is the pause image, under any
     /// name; the operator pinned it; a container that kubelet does not know uses it, so that its
     /// removal would be refused every time; it is mounted into a container, which kubelet's

@@ -13,6 +13,7 @@ use crate::{
         netns,
     },
     model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
+    pause::archive,
     translate::plan::{
         network_namespace::NetworkNamespace,
         oci_edits::{self, Pins},
@@ -34,8 +35,9 @@ impl Sandboxes {
         let users = spec.namespaces.users;
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
+        let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
-        let edits = oci_edits::sandbox(spec, pins, self.deps.images.has_own_pause());
+        let edits = oci_edits::sandbox(spec, pins, is_own_image);
         let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.
