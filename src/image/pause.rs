@@ -54,7 +54,7 @@ impl Images {
     /// Whether the image may be used that has the name: any that the operator named, but in place of the
     /// built-in one no image that somebody pulled or tagged under its name.
     fn may_be_pause(&self, id: &ImageId) -> bool {
-        self.settings.sandbox_image.is_some() || archive::is_id(id.as_str())
+        self.settings.sandbox_image.is_some() || archive::is_of(id.as_str())
     }
 
     async fn load_pause(&self) -> Result<ImageId, ImageError> {

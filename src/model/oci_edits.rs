@@ -35,8 +35,8 @@ pub struct OciEdits {
     /// The container is a pause of our own image, which reads no file: mounts that runc itself does not
     /// need are left out.
     pub own_pause: bool,
-    /// The program installs a seccomp filter of its own, which allows less than the engine's profile:
-    /// that is left out.
+    /// The program installs a seccomp filter of its own, which allows less than the engine's profile;
+    /// the engine's is left out.
     pub own_seccomp: bool,
     /// What CDI devices and NRI plugins ask for.
     #[serde(skip_serializing_if = "OciChanges::is_empty")]

@@ -1,6 +1,8 @@
 //! The pause image as an archive that every engine loads: the same blobs described twice, once
 //! for graph drivers (`manifest.json`) and once as an OCI layout for containerd's image store.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -16,9 +18,19 @@ pub fn archive() -> Bytes {
     archive_for(Machine::host())
 }
 
+/// Whether an engine's id of an image is this image's, whatever its name: with a graph driver it is the
+/// configuration's digest, in containerd's image store the manifest's.
+pub fn is_of(id: &str) -> bool {
+    static IDS: LazyLock<[String; 2]> = LazyLock::new(|| {
+        let (_, config, manifest) = blobs(Machine::host());
+        [config.digest(), manifest.digest()]
+    });
+    IDS.iter().any(|own| own == id)
+}
+
 /// The archive for a given processor.
 pub fn archive_for(machine: Machine) -> Bytes {
-    let Blobs { layer, config, manifest } = Blobs::of(machine);
+    let (layer, config, manifest) = blobs(machine);
     let descriptions = [
         ("oci-layout", json!({ "imageLayoutVersion": "1.0.0" })),
         ("index.json", index(machine, &manifest)),
@@ -34,35 +46,18 @@ pub fn archive_for(machine: Machine) -> Bytes {
         .into()
 }
 
-/// Whether the image of this id is the one in [`archive`]: an id is a digest of what is in the image, that
-/// of the configuration with graph drivers, that of the manifest in containerd's image store. The name is
-/// no proof: whoever pulls an image of that name gives it to another.
-pub fn is_id(id: &str) -> bool {
-    let Blobs { config, manifest, .. } = Blobs::of(Machine::host());
-    id == config.digest() || id == manifest.digest()
+/// Layer, configuration and manifest.
+fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
+    let layer = Blob::new(Archive::default().file("pause", 0o755, &elf::program(machine)).finish());
+    let config = Blob::json(&config(machine, &layer));
+    let manifest = Blob::json(&manifest(&config, &layer));
+    (layer, config, manifest)
 }
 
 /// The name the image goes by once loaded. The tag changes whenever the image does: the engine
 /// is asked for this name before it is given the archive.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
-}
-
-/// What the image consists of.
-struct Blobs {
-    layer: Blob,
-    config: Blob,
-    manifest: Blob,
-}
-
-impl Blobs {
-    fn of(machine: Machine) -> Self {
-        let program = elf::program(machine);
-        let layer = Blob::new(Archive::default().file("pause", 0o755, &program).finish());
-        let config = Blob::json(&config(machine, &layer));
-        let manifest = Blob::json(&manifest(&config, &layer));
-        Self { layer, config, manifest }
-    }
 }
 
 /// Something the image names by its digest.

@@ -36,7 +36,7 @@ _start:
         mov     x8, #SYS_rt_sigprocmask
         svc     #0
 
-        mov     x0, #PR_SET_NO_NEW_PRIVS // who is not root may only then have a filter
+        mov     x0, #PR_SET_NO_NEW_PRIVS // without it only CAP_SYS_ADMIN may install one
         mov     x1, #1
         mov     x2, #0
         mov     x3, #0

@@ -41,7 +41,7 @@ _start:
         movl    $SYS_rt_sigprocmask, %eax
         syscall
 
-        movl    $PR_SET_NO_NEW_PRIVS, %edi # who is not root may only then have a filter
+        movl    $PR_SET_NO_NEW_PRIVS, %edi # without it only CAP_SYS_ADMIN may install one
         movl    $1, %esi
         xorl    %edx, %edx
         xorl    %r10d, %r10d

@@ -35,8 +35,8 @@ impl Sandboxes {
         let users = spec.namespaces.users;
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
+        let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
-        let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_id);
         let edits = oci_edits::sandbox(spec, pins, is_own_image);
         let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;

@@ -11,7 +11,8 @@ pub struct EngineCall {
     /// What it does.
     pub(super) transition: Transition,
     /// When it began. The engine's events have times of the same clock, that of the host: one that is not
-    /// older is of this call, or of a later one.
+    /// older is of this call, or of somebody else's meanwhile. If the container has ended in between, its
+    /// event `die` asks for another inspect.
     pub(super) begun_at: Nanos,
 }
 

@@ -104,7 +104,7 @@ async fn measure(world: &World) -> Outcome {
     }
     table.print("one pod, one container, on CNI");
     table.wants_ratio("RunPodSandbox", RAW, 1.1);
-    // Our OCI runtime lets CNI plugins work while the pause starts.
+    // With our OCI runtime CNI plugins work while the pause starts, which has no seccomp profile of Docker's.
     let pod_up = if world.has_oci_runtime { 0.85 } else { 1.1 };
     table.wants_ratio("pod up", RAW, pod_up);
 

@@ -466,7 +466,7 @@ async fn a_pause_that_is_there_is_not_loaded() {
     };
     docker.forget_requests();
     let bench = Bench::unsynced(docker, ImageSettings::default()).await;
-    assert!(archive::is_id(bench.images.pause().await.unwrap().as_str()));
+    assert!(archive::is_of(bench.images.pause().await.unwrap().as_str()));
     assert_eq!(bench.docker.count(LOAD), 0);
 }
 
@@ -477,7 +477,7 @@ async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     docker.world(|world| world.add_image(archive::reference()));
     let bench = Bench::unsynced(docker, ImageSettings::default()).await;
     let own = bench.images.pause().await.unwrap();
-    assert!(archive::is_id(own.as_str()));
+    assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
     // Pulled while pods run on the built-in one.
     let pulled = bench.docker.world(|world| {

@@ -26,10 +26,15 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     let mut pod = stage.recipes.pod("filtered");
     of_pod(&mut pod).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
     let sandbox = stage.cri.run(&pod).await?;
-    ensure_eq!(status_of(&stage, &sandbox, "Seccomp").await?, "2");
-    // The pause installs a filter itself; with our OCI runtime it has no other.
-    let filters = if world.has_oci_runtime { "1" } else { "2" };
-    ensure_eq!(status_of(&stage, &sandbox, "Seccomp_filters").await?, filters);
+    ensure_eq!(status_of(&stage, &sandbox, FILTERS).await?, filters_of_pause(&world));
+    let mut strict = stage.recipes.pod("filtered-as-asked");
+    of_pod(&mut strict).seccomp = Some(local.clone());
+    let as_asked = stage.cri.run(&strict).await?;
+    ensure_eq!(
+        status_of(&stage, &as_asked, FILTERS).await?,
+        "2",
+        "its own beside the one asked for"
+    );
     for (name, seccomp, mode) in [
         ("absent", None, "0"),
         ("unconfined", Some(profile(ProfileType::Unconfined, "")), "0"),
@@ -92,6 +97,12 @@ pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
 async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
     stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
+/// The pause installs a filter itself; with our OCI runtime it has no other.
+const fn filters_of_pause(world: &World) -> &'static str {
+    if world.has_oci_runtime { "1" } else { "2" }
+}
+
+const FILTERS: &str = "Seccomp_filters";
 
 /// The default is the engine's own, whatever the daemon was told to give those who do not ask.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
@@ -103,7 +114,7 @@ pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let stage = Stage::cni(&world, "confines_nobody").await?;
     let pod = stage.recipes.pod("confined");
     let sandbox = stage.cri.run(&pod).await?;
-    ensure_eq!(status_of(&stage, &sandbox, "Seccomp").await?, "2");
+    ensure_eq!(status_of(&stage, &sandbox, FILTERS).await?, filters_of_pause(&world));
     let mut container = stage.recipes.sleeper("main");
     of(&mut container).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
@@ -206,8 +217,9 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     of(&mut container).privileged = true;
     of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
-    for id in [&sandbox, &ids[0]] {
-        ensure_eq!(status_of(&stage, id, "Seccomp").await?, "0");
+    // The pause still has its own filter.
+    for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
+        ensure_eq!(status_of(&stage, id, FILTERS).await?, filters);
     }
     stage.cri.clear().await?;
     stage.leaves_nothing().await
