@@ -1,7 +1,7 @@
 //! The pause program's machine code, assembled once so that building needs no assembler.
 //!
-//! The sources are `pause_x86_64.S` and `pause_aarch64.S` beside this file; the comments here are
-//! the disassembly. To change the program: edit the sources, run the tests of this module, which
+//! The sources are `pause_x86_64.S`, `pause_aarch64.S` and `filter.S` beside this file; the comments
+//! here are the disassembly. To change the program: edit the sources, run the tests of this module, which
 //! assemble them and show where the bytes differ, and copy the difference here.
 
 /// `pause_x86_64.S`.

@@ -301,9 +301,10 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
 fn assemble(prefix: &str, source: &str) -> Option<Vec<u8>> {
     let home = tempfile::tempdir().unwrap();
     let (object, text) = (home.path().join("object"), home.path().join("text"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pause").join(source);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pause");
     let mut assembler = Command::new(format!("{prefix}as"));
-    let assembled = assembler.arg("-o").arg(&object).arg(source).output().ok()?;
+    assembler.arg("-I").arg(&sources).arg("-o").arg(&object).arg(sources.join(source));
+    let assembled = assembler.output().ok()?;
     assert!(assembled.status.success(), "{}", String::from_utf8_lossy(&assembled.stderr));
     let copy = ["-O", "binary", "-j", ".text"];
     let copied =
