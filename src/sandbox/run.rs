@@ -213,12 +213,12 @@ impl Sandboxes {
                 self.ensure_in_made_namespace(id, pid).await
             }
         };
-        if joined.is_err() {
+        if let Err(error) = joined {
             // The process may have ended since it was inspected: then that is the reason.
             self.deps.store.refresh_container(id.as_str()).await?;
             self.pid_of(id)?;
+            return Err(error);
         }
-        joined?;
         Ok(started_at)
     }
 

@@ -214,12 +214,19 @@ impl Node {
         self.root.path().join("state/pods")
     }
 
+    fn end_pause(&self) {
+        self.docker.world(|world| {
+            let id = world.containers[0].id.clone();
+            world.exit(&id, 159);
+        });
+    }
+
     fn keeps_no_checkpoint(&self) -> bool {
         is_empty(&self.root.path().join("state/sandboxes"))
     }
 
     fn keeps_nothing(&self) -> bool {
-        is_empty(&self.files()) && is_empty(&self.root.path().join("state/sandboxes"))
+        is_empty(&self.files()) && self.keeps_no_checkpoint()
     }
 }
 
@@ -342,10 +349,7 @@ async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace(
     let ends = async {
         eventually(|| node.docker.count("POST /containers/*/start") == 1).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        node.docker.world(|world| {
-            let id = world.containers[0].id.clone();
-            world.exit(&id, 159);
-        });
+        node.end_pause();
     };
     let (run, ()) = tokio::join!(sandboxes.run(spec("dies", false)), ends);
     let error = run.unwrap_err().to_string();
@@ -364,10 +368,7 @@ async fn a_pause_that_ends_before_its_start_is_answered_leaves_nothing() {
         let ends = async {
             let runs = || node.docker.world(|world| world.containers.iter().any(|it| it.pid != 0));
             eventually(runs).await;
-            node.docker.world(|world| {
-                let id = world.containers[0].id.clone();
-                world.exit(&id, 159);
-            });
+            node.end_pause();
         };
         let (run, ()) = tokio::join!(sandboxes.run(spec("dies", host_network)), ends);
         let error = run.unwrap_err().to_string();

@@ -97,6 +97,7 @@ pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
 async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
     stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
+
 /// The pause installs a filter itself; with our OCI runtime it has no other.
 const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
