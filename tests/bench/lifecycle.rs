@@ -5,7 +5,7 @@
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
 //! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
 //! `READS` change the amounts, `BURST` and `BURSTS` those of pods made at once. Measures only one part with
-//! `ONLY=crowd` (reads and processor time beside many pods), `ONLY=pods` (lives and bursts) or `ONLY=nri` (what
+//! `ONLY=crowd` (reads and processor time beside many pods), `ONLY=pods` (lives, bursts, our OCI runtime) or `ONLY=nri` (what
 //! NRI costs).
 
 #![allow(
@@ -29,6 +29,7 @@ mod nri;
 #[path = "../it/support/nri_plugin.rs"]
 #[allow(dead_code, reason = "a measurement uses some of it")]
 mod nri_plugin;
+mod oci_runtime;
 mod plugins;
 mod raw;
 mod recording;
@@ -109,6 +110,7 @@ async fn measure(world: &World) -> Outcome {
     table.wants_ratio("pod up", RAW, pod_up);
 
     burst::measure(&stage, &raw).await?;
+    oci_runtime::measure(world, &raw.engine).await?;
     let only_pods = env::var("ONLY").is_ok_and(|part| part == "pods");
     if !only_pods {
         commands::measure(&stage, &raw.engine).await?.print("commands in a container");
