@@ -33,7 +33,7 @@ pub struct Program<'a> {
     pub executable: &'a Path,
     /// Its arguments.
     pub arguments: &'a [&'a str],
-    /// Variables in addition to ours.
+    /// Variables in addition to ours; those of systemd are left out.
     pub environment: &'a [(&'static str, &'a str)],
     /// Its standard input.
     pub input: &'a [u8],
@@ -183,6 +183,9 @@ impl ProcessGroup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        for variable in OF_SYSTEMD {
+            command.env_remove(variable);
+        }
         let mut tries = 0;
         loop {
             match command.spawn() {
@@ -242,6 +245,17 @@ impl Drop for ProcessGroup {
         }
     }
 }
+
+/// What systemd gives to a service alone. A program that has them speaks in the service's name:
+/// timedatectl that fails tells `ERRNO=` (sd_notify(3), sd_listen_fds(3)).
+const OF_SYSTEMD: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
 
 /// A program may close its input early.
 async fn write_stdin(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {

@@ -1,7 +1,11 @@
 //! A socket that systemd opened: the program is started with it, and callers never miss it.
 
 use std::{
-    os::{fd::OwnedFd, unix::net::UnixListener},
+    fs::Permissions,
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt as _, net::UnixListener},
+    },
     path::Path,
     process::Stdio,
     time::Duration,
@@ -9,11 +13,14 @@ use std::{
 
 use dockbridge::wire::cri::{self, runtime_service_client::RuntimeServiceClient};
 use tokio::{
-    net::UnixDatagram,
+    io::{AsyncBufReadExt as _, BufReader},
+    net::{UnixDatagram, unix::pipe},
     process::{Child, Command},
     time::timeout,
 };
 use tonic::transport::{Channel, Endpoint};
+
+use crate::support::bridge::docker;
 
 /// Starts the program as systemd does: with the socket as descriptor 3.
 fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
@@ -36,6 +43,8 @@ fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
         command.env("DOCKBRIDGE_CONFIG", place("dockbridge.toml"));
     }
     command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
+    command.env("WATCHDOG_USEC", "20000000");
+    command.env("PATH", format!("{}:{}", room.display(), std::env::var("PATH").unwrap()));
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
 }
@@ -58,29 +67,64 @@ async fn heard(notify: &UnixDatagram, line: &str) {
     }
 }
 
+/// A program that dockbridge runs would tell systemd about itself in the service's name.
+#[tokio::test]
+async fn programs_that_it_runs_have_no_variables_of_systemd() {
+    let room = tempfile::tempdir().unwrap();
+    let docker = docker().await;
+    std::os::unix::fs::symlink(docker.socket(), room.path().join("docker.sock")).unwrap();
+    let told = room.path().join("told");
+    nix::unistd::mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // The check at the start asks it for the clock.
+    let program = room.path().join("timedatectl");
+    let script = format!("#!/bin/sh\n{{ env; echo over; }} >'{}'\n", told.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let told = pipe::OpenOptions::new().read_write(true).open_receiver(told).unwrap();
+    let _notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let socket = UnixListener::bind(room.path().join("cri.sock")).unwrap();
+    let mut served = start(room.path(), "fd://", socket.into());
+    let mut lines = BufReader::new(told).lines();
+    let mut told = Vec::new();
+    while told.last().is_none_or(|line| line != "over") {
+        told.push(timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap());
+    }
+    let names: Vec<_> = told.iter().filter_map(|line| line.split('=').next()).collect();
+    assert!(names.contains(&"PATH"), "{told:?}");
+    let wrong = names.into_iter().find(|name| {
+        ["NOTIFY_", "WATCHDOG_", "LISTEN_"].iter().any(|start| name.starts_with(start))
+    });
+    assert_eq!(wrong, None, "{told:?}");
+    served.kill().await.unwrap();
+}
+
 /// Before the handler of that signal is there, it would end the process.
 #[tokio::test]
 async fn a_hang_up_at_the_start_ends_nothing() {
     let room = tempfile::tempdir().unwrap();
-    let config = room.path().join("dockbridge.toml");
     // It takes a while to read.
-    std::fs::write(&config, "# a comment\n".repeat(80_000)).unwrap();
+    let config = "# a comment\n".repeat(80_000);
+    std::fs::write(room.path().join("dockbridge.toml"), &config).unwrap();
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
     let socket = UnixListener::bind(room.path().join("cri.sock")).unwrap();
     for _ in 0..5 {
         let mut served = start(room.path(), "fd://", socket.try_clone().unwrap().into());
         let pid = served.id().unwrap();
-        let exe = || std::fs::read_link(format!("/proc/{pid}/exe"));
-        // The Rust runtime ignores SIGPIPE right before `main`.
-        let is_about_to = || {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
-            u64::from_str_radix(ignored, 16).unwrap() & (1 << 12) != 0
+        let of_process = |file: &str, field: &str| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+            text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
         };
-        while !exe().unwrap().ends_with("dockbridge") || !is_about_to() {
+        let has_read = || of_process("io", "rchar:").parse::<usize>().unwrap() > config.len();
+        let is_held =
+            || u64::from_str_radix(&of_process("status", "SigBlk:"), 16).unwrap() & 1 == 1;
+        loop {
+            let late = has_read();
+            if is_held() {
+                break;
+            }
+            assert!(!late, "it reads the settings before it holds the signal");
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
         let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
         heard(&notify, "READY=1").await;
