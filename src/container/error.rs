@@ -74,6 +74,12 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
+    /// Something that ran out of time before or while a command ran, and was not the command.
+    #[error("{}", chain(cause))]
+    CommandUnanswered {
+        /// What it was.
+        cause: Box<ContainerError>,
+    },
     /// A command was cut short because dockbridge ends.
     #[error("the command in container {id} was killed: dockbridge is shutting down")]
     Stopping {
@@ -214,7 +220,7 @@ impl ContainerError {
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
-            Self::Stopping { .. } => Kind::Unavailable,
+            Self::CommandUnanswered { .. } | Self::Stopping { .. } => Kind::Unavailable,
             Self::AdjustmentNotSaved { cause } => cause.kind(),
             Self::Limit(error) => error.kind(),
             Self::NotResized { cause, .. } => cause.kind(),

@@ -22,6 +22,7 @@ use super::{error::ContainerError, metrics::ContainerMetrics, service::Container
 use crate::{
     concurrency::single_flight::Lost,
     engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
+    error::Kind,
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
@@ -42,8 +43,20 @@ impl Containers {
     ///
     /// # Errors
     /// The container is unknown or does not run, the engine fails, or the time is up: then the
-    /// command has been killed with everything it began.
+    /// command has been killed with everything it began. Only the last is a deadline: kubelet takes
+    /// that for a probe that failed, and restarts the container. An engine that does not answer says
+    /// nothing about the container.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
+        self.run(spec).await.map_err(|error| match error {
+            ContainerError::TimedOut { .. } => error,
+            other if other.kind() == Kind::DeadlineExceeded => {
+                ContainerError::CommandUnanswered { cause: Box::new(other) }
+            }
+            other => other,
+        })
+    }
+
+    async fn run(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
         let container = self.running(&spec.container).await?;
         let until = spec.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let limit = spec.timeout.unwrap_or_default();

@@ -204,6 +204,25 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
     assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
 }
 
+/// kubelet takes a deadline for a probe that failed, and restarts the container.
+#[tokio::test]
+async fn an_engine_that_does_not_answer_is_no_timeout_of_the_command() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::of([]));
+    for call in ["POST /containers/*/exec", "POST /exec/*/start", "GET /exec/*/json"] {
+        docker.inject(Rule::new(call, Fault::StalledHeaders));
+        let limits = [0, 2 * i64::try_from(LONG.as_secs()).unwrap()];
+        let [first, second] = limits.map(|limit| run(&bridge, &id, &["x"], limit));
+        for answer in <[_; 2]>::from(tokio::join!(first, second)) {
+            let error = answer.unwrap_err();
+            assert_eq!(error.code(), Code::Unavailable, "{call}: {error:?}");
+            assert!(error.message().contains("no answer from the docker engine"), "{error:?}");
+        }
+        docker.clear_faults();
+    }
+    assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
+}
+
 #[tokio::test]
 async fn a_cancelled_caller_costs_no_connection() {
     let (docker, bridge, id) = set().await;
