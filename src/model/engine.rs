@@ -171,6 +171,9 @@ impl EngineInfo {
     /// Why not.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         self.edits_runtime(handler)?;
+        if self.has_other_than_runc() {
+            return Err("dockbridge's runtime has to run runc, not another program");
+        }
         if self.remaps_users() {
             return Err("the engine maps the users of all containers (userns-remap)");
         }
@@ -181,6 +184,14 @@ impl EngineInfo {
             return Err("overlays of mapped layers need Linux 5.19");
         }
         Ok(())
+    }
+
+    /// Whether the features of our OCI runtime say that it runs another one than runc. crun attaches
+    /// mounts such that the root of a user namespace can take back `nodev` and read-only, and would
+    /// open the devices of an image.
+    fn has_other_than_runc(&self) -> bool {
+        let features = self.runtimes.get(oci_edits::RUNTIME).and_then(Option::as_ref);
+        features.is_some_and(|it| it.pointer(RUNC_VERSION).is_none())
     }
 
     /// Whether one of its OCI runtimes can make mounts read-only with everything below them.
@@ -210,6 +221,8 @@ fn kernel_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// What runc alone has in its features.
+const RUNC_VERSION: &str = "/annotations/org.opencontainers.runc.version";
 /// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
 /// Overlays take id-mapped layers from here on.

@@ -1,6 +1,6 @@
 //! The runtime's own description.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::records::engine;
 use crate::{
@@ -70,10 +70,12 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     };
     let all = ",docker,runc";
     type Change = fn(&mut EngineInfo);
-    let cases: [(&str, bool, Change); 8] = [
+    let cases: [(&str, bool, Change); 10] = [
         (all, true, |_| {}),
         (all, true, |engine| engine.default_runtime = RUNTIME.to_owned()),
         (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
+        (all, true, |engine| below(engine, "org.opencontainers.runc.version")),
+        ("", true, |engine| below(engine, "run.oci.crun.version")),
         ("", true, |engine| engine.storage_driver = "btrfs".to_owned()),
         ("", true, |engine| engine.kernel = "5.18.9".to_owned()),
         ("", true, |engine| engine.security_options = vec!["name=userns".to_owned()]),
@@ -84,6 +86,12 @@ fn our_runtime_is_announced_where_it_can_be_used() {
         assert_eq!(with(change), (users.to_owned(), options), "case {at}");
     }
     assert!(!runtime::features(Some(&engine())).mount_options);
+}
+
+/// The features of the runtime that ours runs.
+fn below(engine: &mut EngineInfo, annotation: &str) {
+    let features = json!({"annotations": {annotation: "1.3.0"}});
+    engine.runtimes.insert(RUNTIME.to_owned(), Some(features));
 }
 
 #[test]
