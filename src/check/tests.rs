@@ -339,6 +339,7 @@ pub(super) fn info() -> EngineInfo {
         storage_driver: "overlay2".to_owned(),
         runtimes: BTreeMap::new(),
         edits_runtime_path: None,
+        edits_runtime_arguments: Vec::new(),
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

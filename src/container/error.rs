@@ -74,10 +74,10 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
-    /// Something that ran out of time before or while a command ran, and was not the command.
+    /// The engine ran out of time, not the command that it was to run.
     #[error("{}", chain(cause))]
-    CommandUnanswered {
-        /// What it was.
+    EngineTimedOut {
+        /// At what.
         cause: Box<ContainerError>,
     },
     /// A command was cut short because dockbridge ends.
@@ -220,7 +220,7 @@ impl ContainerError {
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
-            Self::CommandUnanswered { .. } | Self::Stopping { .. } => Kind::Unavailable,
+            Self::EngineTimedOut { .. } | Self::Stopping { .. } => Kind::Unavailable,
             Self::AdjustmentNotSaved { cause } => cause.kind(),
             Self::Limit(error) => error.kind(),
             Self::NotResized { cause, .. } => cause.kind(),

@@ -44,19 +44,19 @@ impl Containers {
     /// # Errors
     /// The container is unknown or does not run, the engine fails, or the time is up: then the
     /// command has been killed with everything it began. Only the last is a deadline: kubelet takes
-    /// that for a probe that failed, and restarts the container. An engine that does not answer says
-    /// nothing about the container.
+    /// that for a probe that failed, and restarts the container. An engine that does not answer, or
+    /// has not started the command by then, says nothing about the container.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
-        self.run(spec).await.map_err(|error| match error {
+        self.run_command(spec).await.map_err(|error| match error {
             ContainerError::TimedOut { .. } => error,
             other if other.kind() == Kind::DeadlineExceeded => {
-                ContainerError::CommandUnanswered { cause: Box::new(other) }
+                ContainerError::EngineTimedOut { cause: Box::new(other) }
             }
             other => other,
         })
     }
 
-    async fn run(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
+    async fn run_command(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
         let container = self.running(&spec.container).await?;
         let until = spec.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let limit = spec.timeout.unwrap_or_default();
@@ -83,7 +83,7 @@ impl Containers {
         let Some(until) = until else { return outcome.await.map_err(|_| Lost)? };
         // An error drops the sender, and is in the answer.
         if timeout_at(until, begins).await.is_err() {
-            return Err(late(NOT_BEGUN));
+            return Err(ContainerError::EngineTimedOut { cause: Box::new(late(NOT_BEGUN)) });
         }
         let time_limit = until.checked_add(KILL_TIMEOUT).unwrap_or(until);
         match timeout_at(time_limit, outcome).await {

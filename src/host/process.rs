@@ -183,7 +183,7 @@ impl ProcessGroup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        for variable in OF_SYSTEMD {
+        for variable in SYSTEMD_VARIABLES {
             command.env_remove(variable);
         }
         let mut tries = 0;
@@ -246,17 +246,6 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// What systemd gives to a service alone. A program that has them speaks in the service's name:
-/// timedatectl that fails tells `ERRNO=` (sd_notify(3), sd_listen_fds(3)).
-const OF_SYSTEMD: [&str; 6] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-];
-
 /// A program may close its input early.
 async fn write_stdin(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
     let Some(mut stdin) = stdin else { return Ok(()) };
@@ -302,6 +291,16 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ETXTBSY as i32)
 }
 
+/// What systemd gives to a service alone. A program that has them speaks in the service's name:
+/// timedatectl that fails tells `ERRNO=` (sd_notify(3), sd_listen_fds(3)).
+const SYSTEMD_VARIABLES: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);

@@ -91,6 +91,8 @@ pub struct EngineInfo {
     pub runtimes: BTreeMap<String, Option<serde_json::Value>>,
     /// The program of our own runtime, [`oci_edits::RUNTIME`], where the engine has it.
     pub edits_runtime_path: Option<PathBuf>,
+    /// The words it is given before those of each call: `--dockbridge-runtime`, or none for runc.
+    pub edits_runtime_arguments: Vec<String>,
     /// Name of the default runtime.
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
@@ -186,12 +188,15 @@ impl EngineInfo {
         Ok(())
     }
 
-    /// Whether the features of our OCI runtime say that it runs another one than runc. crun attaches
-    /// mounts such that the root of a user namespace can take back `nodev` and read-only, and would
-    /// open the devices of an image.
+    /// Whether our OCI runtime runs another one than runc, by its features, or by its arguments where the
+    /// engine has no features of it. crun attaches mounts such that the root of a user namespace can take
+    /// back `nodev` and read-only, and would open the devices of an image.
     fn has_other_than_runc(&self) -> bool {
         let features = self.runtimes.get(oci_edits::RUNTIME).and_then(Option::as_ref);
-        features.is_some_and(|it| it.pointer(RUNC_VERSION).is_none())
+        match features {
+            Some(features) => features.pointer(RUNC_VERSION).is_none(),
+            None => !self.edits_runtime_arguments.is_empty(),
+        }
     }
 
     /// Whether one of its OCI runtimes can make mounts read-only with everything below them.

@@ -28,7 +28,8 @@ pub struct SetupArgs {
     /// Take the entry out again
     #[arg(long, conflicts_with = "runtime")]
     pub undo: bool,
-    /// The runtime that does the work: its name or absolute path [default: runc]
+    /// The runtime that does the work: its name or absolute path. Pods with user namespaces need runc
+    /// [default: runc]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
     /// Docker's configuration file [default: the one of the running dockerd, else

@@ -398,6 +398,9 @@ pub struct Runtime {
     /// The program; empty for one that is a shim of containerd.
     #[serde(deserialize_with = "nullable")]
     pub path: String,
+    /// What it is given before the words of each call.
+    #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
+    pub runtime_args: Vec<String>,
     /// What the runtime says of itself; the key
     /// `org.opencontainers.runtime-spec.features` holds its features document as JSON text.
     #[serde(deserialize_with = "nullable")]

@@ -115,11 +115,15 @@ async fn a_hang_up_at_the_start_ends_nothing() {
             text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
         };
         let has_read = || of_process("io", "rchar:").parse::<usize>().unwrap() > config.len();
-        let is_held =
-            || u64::from_str_radix(&of_process("status", "SigBlk:"), 16).unwrap() & 1 == 1;
+        // Held first, and later handled.
+        let is_safe = || {
+            let hang_up =
+                |field| u64::from_str_radix(&of_process("status", field), 16).unwrap() & 1;
+            hang_up("SigBlk:") == 1 || hang_up("SigCgt:") == 1
+        };
         loop {
             let late = has_read();
-            if is_held() {
+            if is_safe() {
                 break;
             }
             assert!(!late, "it reads the settings before it holds the signal");

@@ -14,6 +14,7 @@ use crate::{
 
 /// The engine, at the negotiated API version `api`.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
+    let edits_runtime = info.runtimes.get(RUNTIME);
     EngineInfo {
         version: first_non_empty(&[&version.version, &info.server_version, "unknown"]),
         api,
@@ -23,7 +24,10 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         containerd_store: has_containerd_store(&info.driver_status),
         storage_driver: info.driver.clone(),
         runtimes: runtimes(&info.runtimes),
-        edits_runtime_path: info.runtimes.get(RUNTIME).map(|runtime| runtime.path.clone().into()),
+        edits_runtime_path: edits_runtime.map(|runtime| runtime.path.clone().into()),
+        edits_runtime_arguments: edits_runtime
+            .map(|runtime| runtime.runtime_args.clone())
+            .unwrap_or_default(),
         default_runtime: first_non_empty(&[&info.default_runtime, DEFAULT_RUNTIME]),
         security_options: info.security_options.clone(),
         log_driver: info.logging_driver.clone(),

@@ -136,6 +136,7 @@ pub(super) fn engine() -> EngineInfo {
             ("crun".to_owned(), Some(json!({ "mountOptions": 3 }))),
         ]),
         edits_runtime_path: None,
+        edits_runtime_arguments: Vec::new(),
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

@@ -70,12 +70,13 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     };
     let all = ",docker,runc";
     type Change = fn(&mut EngineInfo);
-    let cases: [(&str, bool, Change); 10] = [
+    let cases: [(&str, bool, Change); 11] = [
         (all, true, |_| {}),
         (all, true, |engine| engine.default_runtime = RUNTIME.to_owned()),
         (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
         (all, true, |engine| below(engine, "org.opencontainers.runc.version")),
         ("", true, |engine| below(engine, "run.oci.crun.version")),
+        ("", true, |engine| engine.edits_runtime_arguments = vec!["--x".to_owned()]),
         ("", true, |engine| engine.storage_driver = "btrfs".to_owned()),
         ("", true, |engine| engine.kernel = "5.18.9".to_owned()),
         ("", true, |engine| engine.security_options = vec!["name=userns".to_owned()]),
