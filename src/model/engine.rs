@@ -174,7 +174,9 @@ impl EngineInfo {
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         self.edits_runtime(handler)?;
         if self.has_other_than_runc() {
-            return Err("dockbridge's runtime has to run runc, not another program");
+            return Err(
+                "dockbridge's runtime has to run runc; `dockbridge setup` without --runtime sets it",
+            );
         }
         if self.remaps_users() {
             return Err("the engine maps the users of all containers (userns-remap)");
