@@ -276,7 +276,7 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let marks = bridge.node().path("state/execs");
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
     // The engine forgets only those that have ended.
-    assert!(docker.world(|world| world.execs.iter().all(|exec| exec.begun && !exec.running)));
+    eventually(|| docker.world(|world| world.execs.iter().all(|it| it.begun && !it.running))).await;
 }
 
 /// What is left of a command is looked for twice, ten seconds apart; then its mark goes.
@@ -351,10 +351,19 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     docker.inject(Rule::new("POST /containers/*/exec", Fault::StalledHeaders));
     let message =
         cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
-    let mut request = tonic::Request::new(message);
-    // Below the time limit of engine calls, and with room for the answer on a busy machine.
-    request.set_timeout(TIMEOUT * 9 / 10);
-    let error = bridge.runtime.clone().exec_sync(request).await.unwrap_err();
+    let ask = async || {
+        let mut request = tonic::Request::new(message.clone());
+        // Below the time limit of engine calls.
+        request.set_timeout(TIMEOUT * 9 / 10);
+        bridge.runtime.clone().exec_sync(request).await.unwrap_err()
+    };
+    let mut error = ask().await;
+    for _ in 0..5 {
+        // On a busy machine the client may give up before it has read the answer.
+        if error.code() == Code::Cancelled {
+            error = ask().await;
+        }
+    }
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     let text = error.message();
     assert!(text.contains("create an exec in") && text.contains("has not answered"), "{text}");

@@ -298,7 +298,9 @@ async fn a_restart_in_between_changes_nothing() {
 #[tokio::test]
 async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
-    script(bridge.node(), &format!("sleep 0.4; {ANSWER}"), "");
+    let go = bridge.node().path("go");
+    let wait = format!("while [ ! -e {} ]; do sleep 0.01; done; {ANSWER}", go.display());
+    script(bridge.node(), &wait, "");
     let wish = dockbridge::wire::cri::RunPodSandboxRequest {
         config: Some(pod("p")),
         ..Default::default()
@@ -308,6 +310,7 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
         hasty.set_timeout(Duration::from_millis(50));
         bridge.runtime.clone().run_pod_sandbox(hasty).await.unwrap_err();
     }
+    fs::write(go, "").unwrap();
     bridge.run(&pod("p")).await.unwrap();
     assert_eq!(leases(&bridge), 1);
     eventually(|| docker.world(|world| world.containers.len()) == 1).await;

@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
 use crate::support::{
-    bridge::{Bridge, LONG, container, create_request, docker, pod},
-    fake_dockerd::fault::{Fault, Rule},
+    bridge::{Bridge, LONG, Node, container, create_request, docker, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
 };
 
 /// A request whose caller gives up soon.
@@ -17,18 +21,33 @@ fn hasty<T>(message: T) -> Request<T> {
     request
 }
 
+/// From now on such calls wait.
+fn hold(docker: &FakeDockerd, call: &str) -> CancellationToken {
+    let held = CancellationToken::new();
+    docker.inject(Rule::new(call, Fault::Held(held.clone())));
+    held
+}
+
+/// Ends the wait when whoever repeats the call has most likely joined the one under way.
+async fn let_go(held: &CancellationToken) {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    held.cancel();
+}
+
 #[tokio::test]
 async fn a_create_that_callers_gave_up_makes_one_container() {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+    let bridge = Bridge::start_patient(Node::new(), &docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    docker.inject(Rule::new("POST /containers/create", Fault::Late(Duration::from_millis(400))));
+    let held = hold(&docker, "POST /containers/create");
     for _ in 0..4 {
         let request = hasty(create_request(&sandbox, &container("c"), &config));
         bridge.runtime.clone().create_container(request).await.unwrap_err();
     }
-    let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
+    let one = container("c");
+    let (id, ()) = tokio::join!(bridge.create(&sandbox, &one, &config), let_go(&held));
+    let id = id.unwrap();
     let again = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
     assert_eq!(id, again);
     assert_eq!(bridge.containers().await.unwrap().len(), 1);
@@ -39,8 +58,8 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
 #[tokio::test]
 async fn a_run_that_callers_gave_up_makes_one_pod() {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
-    docker.inject(Rule::new("POST /containers/create", Fault::Late(Duration::from_millis(400))));
+    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let held = hold(&docker, "POST /containers/create");
     let wish = dockbridge::wire::cri::RunPodSandboxRequest {
         config: Some(pod("p")),
         ..Default::default()
@@ -48,8 +67,10 @@ async fn a_run_that_callers_gave_up_makes_one_pod() {
     for _ in 0..4 {
         bridge.runtime.clone().run_pod_sandbox(hasty(wish.clone())).await.unwrap_err();
     }
-    let id = bridge.run(&pod("p")).await.unwrap();
-    assert_eq!(id, bridge.run(&pod("p")).await.unwrap());
+    let again = pod("p");
+    let (id, ()) = tokio::join!(bridge.run(&again), let_go(&held));
+    let id = id.unwrap();
+    assert_eq!(id, bridge.run(&again).await.unwrap());
     assert_eq!(bridge.pods().await.unwrap().len(), 1);
     assert_eq!(docker.count("POST /containers/create"), 1);
     bridge.clear(&docker).await;
@@ -111,18 +132,17 @@ async fn a_later_stop_with_less_patience_wins() {
 #[tokio::test]
 async fn a_stop_that_its_caller_gave_up_goes_on() {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+    let bridge = Bridge::start_patient(Node::new(), &docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
     bridge.start_container(&id).await.unwrap();
-    docker.world(|world| {
-        world.container_mut(&id).unwrap().takes_to_stop = Duration::from_millis(500);
-    });
+    let held = hold(&docker, "POST /containers/*/stop");
     let wish =
         dockbridge::wire::cri::StopContainerRequest { container_id: id.clone(), timeout: 60 };
     bridge.runtime.clone().stop_container(hasty(wish)).await.unwrap_err();
-    bridge.stop_container(&id, 60).await.unwrap();
+    let (stopped, ()) = tokio::join!(bridge.stop_container(&id, 60), let_go(&held));
+    stopped.unwrap();
     assert_eq!(docker.count("POST /containers/*/stop"), 1, "joined");
     bridge.clear(&docker).await;
 }

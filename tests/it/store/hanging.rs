@@ -7,14 +7,18 @@ use dockbridge::{
     model::record::{Process, SandboxState},
     store::{settings::StoreSettings, snapshot::Snapshot},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     SOON, elapsed_below, end_silently, ended, pod, runs, settings, start, start_with, synced,
     until, workload,
 };
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::FakeDockerd,
+use crate::support::{
+    bridge::LONG,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 #[tokio::test]
@@ -139,18 +143,23 @@ async fn a_container_that_begins_to_hang_keeps_its_last_record() {
 async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     let docker = FakeDockerd::start().await;
     let id = docker.world(|world| pod(world, "a"));
-    let store = synced(&docker).await;
-    let late = Fault::Late(Duration::from_millis(600));
-    docker.inject(Rule::new("GET /containers/*/json", late).times(1));
+    let settings = StoreSettings { inspect_deadline: LONG, ..settings() };
+    let store = start_with(&docker, Vec::new(), settings);
+    store.synced(SOON).await.unwrap();
+    let held = CancellationToken::new();
+    docker.inject(Rule::new("GET /containers/*/json", Fault::Held(held.clone())).times(1));
+    docker.forget_requests();
     docker.world(|world| end_silently(world, &id));
     let asked = store.clone();
     let name = id.clone();
     let refresh = tokio::spawn(async move { asked.refresh_container(&name).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually(|| docker.count("GET /containers/*/json") == 1).await;
     docker.world(|world| world.remove(&id));
     refresh.await.unwrap().unwrap();
     assert!(store.snapshot().sandbox(&id).is_none());
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    held.cancel();
+    // Any call that comes after it is answered after it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(store.snapshot().sandbox(&id).is_none(), "the late answer changes nothing");
 }
 

@@ -156,8 +156,8 @@ impl Bridge {
     }
 
     /// A server without CNI that gives the engine time for the largest of answers.
-    pub(crate) async fn start_patient(docker: &FakeDockerd) -> Self {
-        Self::start_within(Node::new(), docker, NetworkMode::Docker, LONG).await
+    pub(crate) async fn start_patient(node: Node, docker: &FakeDockerd) -> Self {
+        Self::start_within(node, docker, NetworkMode::Docker, LONG).await
     }
 
     /// A server on a node, perhaps one that has served before.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// How a call goes wrong, or goes at all.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) enum Fault {
     StalledBody,
     /// Does and answers what was asked, so much later.
     Late(Duration),
+    /// Does and answers what was asked, once the test cancels the token.
+    Held(CancellationToken),
     /// Does what was asked at once, and answers so much later.
     LateAnswer(Duration),
     /// Does what was asked so much later, though whoever asked may have hung up.

@@ -358,6 +358,10 @@ impl Connection {
                 tokio::time::sleep(delay).await;
                 return self.answer(request).await;
             }
+            Fault::Held(until) => {
+                until.cancelled().await;
+                return self.answer(request).await;
+            }
             Fault::LateAnswer(delay) => {
                 let answer = self.decide(request).await?;
                 tokio::time::sleep(delay).await;
