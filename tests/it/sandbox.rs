@@ -344,12 +344,14 @@ async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace(
     // Nobody has it: its process has gone.
     node.docker.world(|world| world.pid = i32::MAX.cast_unsigned());
     let sandboxes = node.start().await;
-    let seen = Fault::LateAnswer(Duration::from_millis(300));
-    node.docker.inject(Rule::new("GET /containers/*/json", seen).after(1).times(1));
+    let seen = CancellationToken::new();
+    let inspect = "GET /containers/*/json";
+    let held = Fault::HeldAnswer(seen.clone());
+    node.docker.inject(Rule::new(inspect, held).after(1).times(1));
     let ends = async {
-        eventually(|| node.docker.count("POST /containers/*/start") == 1).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        eventually(|| node.docker.count(inspect) == 2).await;
         node.end_pause();
+        seen.cancel();
     };
     let (run, ()) = tokio::join!(sandboxes.run(spec("dies", false)), ends);
     let error = run.unwrap_err().to_string();

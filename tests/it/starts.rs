@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::model::record::Process;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     store::{pod, workload},
@@ -45,6 +46,13 @@ impl Node {
         self.docker.inject(Rule::new(&self.inspect(), Fault::LateAnswer(inspect)));
     }
 
+    /// Such calls are answered once the token is cancelled.
+    fn hold(&self, call: &str) -> CancellationToken {
+        let held = CancellationToken::new();
+        self.docker.inject(Rule::new(call, Fault::HeldAnswer(held.clone())));
+        held
+    }
+
     fn inspect(&self) -> String {
         format!("GET /containers/{}/json", self.id)
     }
@@ -74,8 +82,14 @@ impl Node {
 #[tokio::test]
 async fn a_start_whose_event_comes_before_its_answer_costs_one_inspect() {
     let node = Node::new().await;
-    node.answer_late(SHORT, LONG);
-    node.start().await.unwrap();
+    let (started, seen) = (node.hold("POST /containers/*/start"), node.hold(&node.inspect()));
+    let (start, ()) = tokio::join!(node.start(), async {
+        eventually(|| node.inspects() == 1).await;
+        started.cancel();
+        tokio::time::sleep(SHORT).await;
+        seen.cancel();
+    });
+    start.unwrap();
     assert!(node.process().is_running());
     tokio::time::sleep(SHORT).await;
     assert_eq!(node.inspects(), 1);
@@ -109,9 +123,16 @@ async fn times_of_events_do_not_change_what_a_start_shows() {
 #[tokio::test]
 async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() {
     let node = Node::new().await;
+    let started = node.hold("POST /containers/*/start");
     node.answer_late(LONG, LONG);
-    let (started, ()) = tokio::join!(node.start(), node.exits_after(SHORT));
-    started.unwrap();
+    let (start, ()) = tokio::join!(node.start(), async {
+        eventually(|| node.inspects() == 1).await;
+        node.exits_after(Duration::ZERO).await;
+        // Its event comes first.
+        tokio::time::sleep(SHORT).await;
+        started.cancel();
+    });
+    start.unwrap();
     assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Held(CancellationToken),
     /// Does what was asked at once, and answers so much later.
     LateAnswer(Duration),
+    /// Does what was asked at once, and answers once the test cancels the token.
+    HeldAnswer(CancellationToken),
     /// Does what was asked so much later, though whoever asked may have hung up.
     LateUnasked(Duration),
     /// Answers, then closes the connection without having said so.

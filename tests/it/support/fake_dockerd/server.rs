@@ -367,6 +367,11 @@ impl Connection {
                 tokio::time::sleep(delay).await;
                 return self.send(answer).await;
             }
+            Fault::HeldAnswer(until) => {
+                let answer = self.decide(request).await?;
+                until.cancelled().await;
+                return self.send(answer).await;
+            }
             Fault::LateUnasked(delay) => {
                 tokio::time::sleep(delay).await;
                 let speaks = *lock(&self.shared.speaks);
