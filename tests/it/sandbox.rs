@@ -426,9 +426,11 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
         .unwrap();
     node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
     let sandboxes = node.start().await;
-    // The caller goes away at once.
-    let call = sandboxes.run(spec("hangs", false));
-    tokio::time::timeout(Duration::from_millis(500), call).await.unwrap_err();
+    // The caller goes away meanwhile.
+    tokio::select! {
+        run = sandboxes.run(spec("hangs", false)) => panic!("{run:?}"),
+        () = eventually(|| node.calls() == ["ADD"]) => {}
+    }
     let id = node.docker.world(|world| world.containers[0].id.clone());
     let stop = tokio::time::timeout(Duration::from_secs(8), sandboxes.stop(&id));
     stop.await.expect("the stop waited for the plugin").unwrap();
