@@ -151,5 +151,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story may take on a usual machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+/// How long a story may take; the longest takes half of it where nothing else is at work.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
