@@ -161,9 +161,9 @@ test-unit: toolchain ## Tests that need no engine
 	$(CARGO) test
 
 .PHONY: test-pauses
-test-pauses: toolchain ## The tests against a fake engine while everything stands still at random, as on a busy host
-	$(CARGO) test --test it --no-run
-	tests/env/pauses.sh $(CARGO) test --offline --test it
+test-pauses: toolchain ## Tests that need no engine, while everything stands still at random, as on a busy host
+	$(CARGO) test --lib --test it --no-run
+	tests/env/pauses.sh $(CARGO) test --offline --lib --test it
 
 .PHONY: test-stories
 test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…, RUNTIME=1)

@@ -3,6 +3,7 @@
 
 use std::{
     future::pending,
+    io,
     os::unix::net::UnixDatagram,
     path::Path,
     sync::{
@@ -10,7 +11,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -177,10 +178,18 @@ impl FakeSystemd {
 
     /// What broke it.
     fn receive(&self, time_limit: Duration) -> Option<String> {
-        self.socket.set_read_timeout(Some(time_limit)).unwrap();
+        let end = Instant::now() + time_limit;
         let mut bytes = [0; 4096];
-        let length = self.socket.recv(&mut bytes).ok()?;
-        Some(String::from_utf8(bytes[..length].to_vec()).unwrap())
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
+            match self.socket.recv(&mut bytes) {
+                Ok(length) => return Some(String::from_utf8(bytes[..length].to_vec()).unwrap()),
+                // The process was stopped and continued.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 
