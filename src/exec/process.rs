@@ -280,7 +280,7 @@ impl Exec {
     }
 
     async fn find(&self) -> Lookup {
-        let mut pause = FIRST_PAUSE;
+        let begun = Instant::now();
         loop {
             match self.inspect().await {
                 Ok(ExecState { running: true, pid: Some(pid), .. }) => {
@@ -295,8 +295,9 @@ impl Exec {
                     debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
                 }
             }
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_PAUSE);
+            // Soon after it runs: an engine that dies takes the pid along, and its terminal could not be
+            // hung up.
+            sleep((begun.elapsed() / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE)).await;
         }
     }
 
