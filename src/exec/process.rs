@@ -295,9 +295,7 @@ impl Exec {
                     debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
                 }
             }
-            // Soon after it runs: an engine that dies takes the pid along, and its terminal could not be
-            // hung up.
-            sleep((begun.elapsed() / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE)).await;
+            sleep(until_next_look(begun.elapsed())).await;
         }
     }
 
@@ -386,6 +384,12 @@ async fn signal(
             Signalled { signalled: 1, unclear: 0 }
         }
     }
+}
+
+/// How long after the last look the process of an exec that is being started is looked for again. An
+/// engine that dies takes the pid along, and then its terminal cannot be hung up.
+pub(super) fn until_next_look(passed: Duration) -> Duration {
+    (passed / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 fn longer(pause: Duration, longest: Duration) -> Duration {

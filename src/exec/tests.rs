@@ -3,6 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
 use super::{
+    process::until_next_look,
     process_lookup::ProcessFinder,
     process_tree::{Candidate, Main, members, session},
 };
@@ -39,6 +40,20 @@ fn itself() -> Candidate {
 
 fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
     members(main, table).into_iter().map(|who| who.pid).collect()
+}
+
+/// Whenever a process begins to run, it is found before a quarter as long again has passed.
+#[test]
+fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
+    let (mut passed, mut looks) = (Duration::ZERO, 0);
+    while passed < Duration::from_secs(1) {
+        let pause = until_next_look(passed);
+        assert!(pause <= (passed / 4).max(Duration::from_millis(1)), "{pause:?} after {passed:?}");
+        passed += pause;
+        looks += 1;
+    }
+    assert!(looks < 40, "{looks} in the first second");
+    assert_eq!(until_next_look(Duration::from_secs(600)), Duration::from_millis(250));
 }
 
 #[test]

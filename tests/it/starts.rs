@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use dockbridge::model::record::Process;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     store::{pod, workload},
@@ -46,13 +45,6 @@ impl Node {
         self.docker.inject(Rule::new(&self.inspect(), Fault::LateAnswer(inspect)));
     }
 
-    /// Such calls are answered once the token is cancelled.
-    fn hold(&self, call: &str) -> CancellationToken {
-        let held = CancellationToken::new();
-        self.docker.inject(Rule::new(call, Fault::HeldAnswer(held.clone())));
-        held
-    }
-
     fn inspect(&self) -> String {
         format!("GET /containers/{}/json", self.id)
     }
@@ -82,7 +74,8 @@ impl Node {
 #[tokio::test]
 async fn a_start_whose_event_comes_before_its_answer_costs_one_inspect() {
     let node = Node::new().await;
-    let (started, seen) = (node.hold("POST /containers/*/start"), node.hold(&node.inspect()));
+    let started = node.docker.hold_answer("POST /containers/*/start");
+    let seen = node.docker.hold_answer(&node.inspect());
     let (start, ()) = tokio::join!(node.start(), async {
         eventually(|| node.inspects() == 1).await;
         started.cancel();
@@ -123,7 +116,7 @@ async fn times_of_events_do_not_change_what_a_start_shows() {
 #[tokio::test]
 async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() {
     let node = Node::new().await;
-    let started = node.hold("POST /containers/*/start");
+    let started = node.docker.hold_answer("POST /containers/*/start");
     node.answer_late(LONG, LONG);
     let (start, ()) = tokio::join!(node.start(), async {
         eventually(|| node.inspects() == 1).await;

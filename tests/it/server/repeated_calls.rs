@@ -8,10 +8,7 @@ use tonic::Request;
 
 use crate::support::{
     bridge::{Bridge, LONG, Node, container, create_request, docker, pod},
-    fake_dockerd::{
-        fault::{Fault, Rule},
-        server::FakeDockerd,
-    },
+    fake_dockerd::fault::{Fault, Rule},
 };
 
 /// A request whose caller gives up soon.
@@ -19,13 +16,6 @@ fn hasty<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(Duration::from_millis(50));
     request
-}
-
-/// From now on such calls wait.
-fn hold(docker: &FakeDockerd, call: &str) -> CancellationToken {
-    let held = CancellationToken::new();
-    docker.inject(Rule::new(call, Fault::Held(held.clone())));
-    held
 }
 
 /// Ends the wait when whoever repeats the call has most likely joined the one under way.
@@ -40,7 +30,7 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
     let bridge = Bridge::start_patient(Node::new(), &docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    let held = hold(&docker, "POST /containers/create");
+    let held = docker.hold("POST /containers/create");
     for _ in 0..4 {
         let request = hasty(create_request(&sandbox, &container("c"), &config));
         bridge.runtime.clone().create_container(request).await.unwrap_err();
@@ -59,7 +49,7 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
 async fn a_run_that_callers_gave_up_makes_one_pod() {
     let docker = docker().await;
     let bridge = Bridge::start_patient(Node::new(), &docker).await;
-    let held = hold(&docker, "POST /containers/create");
+    let held = docker.hold("POST /containers/create");
     let wish = dockbridge::wire::cri::RunPodSandboxRequest {
         config: Some(pod("p")),
         ..Default::default()
@@ -137,7 +127,7 @@ async fn a_stop_that_its_caller_gave_up_goes_on() {
     let sandbox = bridge.run(&config).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
     bridge.start_container(&id).await.unwrap();
-    let held = hold(&docker, "POST /containers/*/stop");
+    let held = docker.hold("POST /containers/*/stop");
     let wish =
         dockbridge::wire::cri::StopContainerRequest { container_id: id.clone(), timeout: 60 };
     bridge.runtime.clone().stop_container(hasty(wish)).await.unwrap_err();

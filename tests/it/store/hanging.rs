@@ -7,7 +7,6 @@ use dockbridge::{
     model::record::{Process, SandboxState},
     store::{settings::StoreSettings, snapshot::Snapshot},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     SOON, elapsed_below, end_silently, ended, pod, runs, settings, start, start_with, synced,
@@ -146,8 +145,7 @@ async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     let settings = StoreSettings { inspect_deadline: LONG, ..settings() };
     let store = start_with(&docker, Vec::new(), settings);
     store.synced(SOON).await.unwrap();
-    let held = CancellationToken::new();
-    docker.inject(Rule::new("GET /containers/*/json", Fault::Held(held.clone())).times(1));
+    let held = docker.hold("GET /containers/*/json");
     docker.forget_requests();
     docker.world(|world| end_silently(world, &id));
     let asked = store.clone();
@@ -158,7 +156,7 @@ async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     refresh.await.unwrap().unwrap();
     assert!(store.snapshot().sandbox(&id).is_none());
     held.cancel();
-    // Any call that comes after it is answered after it.
+    // Far longer than the answer takes.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(store.snapshot().sandbox(&id).is_none(), "the late answer changes nothing");
 }

@@ -100,6 +100,20 @@ impl FakeDockerd {
         lock(&self.shared.rules).push(rule);
     }
 
+    /// From now on such calls wait until the token is cancelled, then do what was asked.
+    pub(crate) fn hold(&self, call: &str) -> CancellationToken {
+        let until = CancellationToken::new();
+        self.inject(Rule::new(call, Fault::Held(until.clone())));
+        until
+    }
+
+    /// From now on such calls do what was asked, and are answered when the token is cancelled.
+    pub(crate) fn hold_answer(&self, call: &str) -> CancellationToken {
+        let until = CancellationToken::new();
+        self.inject(Rule::new(call, Fault::HeldAnswer(until.clone())));
+        until
+    }
+
     pub(crate) fn clear_faults(&self) {
         lock(&self.shared.rules).clear();
     }
