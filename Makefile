@@ -15,6 +15,8 @@ RUNTIME ?=
 # Which engine test-runtime uses, and which stories of it are part of `make test`.
 RUNTIME_ENGINE ?= trixie
 RUNTIME_STORIES := user_namespaces setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
+# What test-vm runs unless STORY says otherwise (STORY=:: is everything, and takes hours): what this host may lack.
+VM_STORIES := machine service resources user_namespaces security oom volumes pods::
 # Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
 DRIVER ?= systemd
 # What the kernel of test-vm confines with: apparmor or selinux.
@@ -36,7 +38,7 @@ WORLD = $(AS_ROOT) tests/env/world.sh $(if $(RUNTIME),--runtime $(RUNTIME_PROGRA
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
 RUNTIME_PROGRAM = $(BUILT)
-SKIPS := $(TARGET)/skips
+SUITE := tests/env/suite.sh
 # Who renders the book; installed into target/tools when it is missing.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TARGET)/tools/bin/mdbook
@@ -45,8 +47,13 @@ PACKAGES := $(TARGET)/packages
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
-# What is tested inside a world: whole stories, then the engine client alone (it pulls into the same engine).
-ON_ENGINE := set -e; export DOCKBRIDGE_WORLD_WANTED=1; $(CARGO) test --offline --test stories -- $(STORY); $(CARGO) test --offline --test it -- engine::real
+# How many worlds run tests at once; twice as many tests run without an engine. Tests mostly wait. A world takes up to
+# 1 GiB. With JOBS=1 all tests run one after the other.
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1048576); most = 3 * cores; \
+  print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
+# The path of a test program, which is built first.
+test_program = $$($(CARGO) test --test $(1) --no-run --message-format=json-render-diagnostics | \
+  sed -n 's/.*"executable":"\([^"]*\/$(1)-[^"]*\)".*/\1/p')
 
 ##@ Use
 
@@ -145,20 +152,28 @@ clean: ## Remove everything that was built
 
 ##@ Test
 
+# The parts of each tier run one after the other, all of them whatever fails; tests/env/suite.sh prints one verdict.
 .PHONY: test
-test: count-skips test-unit test-stories test-runtime ## All tests, the stories on one engine (ENGINE=bookworm)
-	@sort $(SKIPS) | uniq -c | sed 's/^ */skipped /'
+test: toolchain ## What decides a change: all tests, the end-to-end tests on one engine (ENGINE=bookworm, JOBS=…)
+	@$(SUITE) test-unit test-stories test-runtime
 
-# What a test leaves out is noted here, and fails if tests/skips does not list it for such a machine.
-test-unit test-stories test-runtime test-engines: export DOCKBRIDGE_SKIPS := $(SKIPS)
+.PHONY: test-all
+test-all: toolchain ## The same in full size on all engines, in a virtual machine, under chaos, fuzzing, power cuts; packages; the book
+	@$(SUITE) test-unit $(ENGINES:%=test-on-%) $(ENGINES:%=test-on-%-runtime) test-vm chaos fuzz test-power test-packages book-test test-pauses
 
-.PHONY: count-skips
-count-skips:
-	@mkdir -p $(TARGET) && : >$(SKIPS)
+test-all: export DOCKBRIDGE_FULL_SIZE := 1
+test-all: export CUTS = 3
+test-all: export TIME = 60
+
+# A test notes here what it skips, and fails if tests/skips does not list it for such a machine; likewise the faults of
+# an engine that tests/known_faults lists. Numbers that the tests draw are the same in every run.
+test test-all test-engines: export DOCKBRIDGE_SKIPS := $(TARGET)/skips
+test test-all test-engines: export DOCKBRIDGE_REPEATS := $(TARGET)/repeats
+test test-unit: export PROPTEST_RNG_SEED ?= 1
 
 .PHONY: test-unit
 test-unit: toolchain ## Tests that need no engine
-	$(CARGO) test
+	$(CARGO) test --no-fail-fast -- --test-threads $$(($(JOBS) * 2 - 1))
 
 .PHONY: test-pauses
 test-pauses: toolchain ## Tests that need no engine, while everything stands still at random, as on a busy host
@@ -166,42 +181,38 @@ test-pauses: toolchain ## Tests that need no engine, while everything stands sti
 	tests/env/pauses.sh $(CARGO) test --offline --lib --test it
 
 .PHONY: test-stories
-test-stories: toolchain ## Whole lives of pods on a real engine in a private world (ENGINE=…, STORY=…, RUNTIME=1)
-	$(CARGO) test --test stories --no-run
-	$(CARGO) test --test it --no-run
-	$(WORLD) --engine $(ENGINE) -- bash -c '$(ON_ENGINE)'
+test-stories: test-on-$(ENGINE)$(if $(RUNTIME),-runtime) ## End-to-end tests on a real engine in private worlds (ENGINE=…, STORY=…, RUNTIME=1, JOBS=…)
 
 .PHONY: test-runtime
-test-runtime: toolchain ## The stories of what dockbridge-runtime does and might spoil (RUNTIME_ENGINE=trixie, STORY=…)
-	$(CARGO) test --test stories --no-run
-	$(WORLD) --engine $(RUNTIME_ENGINE) --runtime $(BUILT) -- $(CARGO) test --offline --test stories -- $(or $(STORY),$(RUNTIME_STORIES))
+test-runtime: ## The end-to-end tests that concern dockbridge-runtime (RUNTIME_ENGINE=trixie, STORY=…)
+	@$(MAKE) --no-print-directory test-stories ENGINE=$(RUNTIME_ENGINE) RUNTIME=1 STORY="$(or $(STORY),$(RUNTIME_STORIES))"
 
 .PHONY: test-engines
-test-engines: toolchain ## The stories on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store
-	$(CARGO) test --test stories --no-run
-	$(CARGO) test --test it --no-run
-	for engine in $(ENGINES); do \
-	  echo "== $$engine"; \
-	  $(WORLD) --engine $$engine -- bash -c '$(ON_ENGINE)'; \
-	done
+test-engines: toolchain ## All end-to-end tests on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store (RUNTIME=1)
+	@$(SUITE) $(ENGINES:%=test-on-%$(if $(RUNTIME),-runtime))
+
+# On one engine: the end-to-end tests, then the engine client alone, unless some tests were asked for.
+test-on-%: toolchain
+	@code=0; stories=$(call test_program,stories); client=$(call test_program,it); \
+	$(AS_ROOT) "$$stories" --engine $(*:-runtime=) $(if $(filter %-runtime,$*),--runtime $(BUILT)) --jobs $(JOBS) $(STORY) || code=1; \
+	[ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine $(*:-runtime=) -- "$$client" engine::real || code=1; \
+	exit $$code
 
 .PHONY: test-vm
 test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)
-	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
-	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
-	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) $(if $(RUNTIME),--runtime $(BUILT)) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(STORY)
+	stories=$(call test_program,stories); \
+	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) $(if $(RUNTIME),--runtime $(BUILT)) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(or $(STORY),$(VM_STORIES))
 
 .PHONY: chaos
 chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, NRI=1, ENGINE=…)
 	$(CARGO) test --test stories --no-run
-	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) $(if $(SEED),STORY_SEED=$(SEED)) \
+	DOCKBRIDGE_CHAOS_KILLS=$(or $(KILLS),200) DOCKBRIDGE_CHAOS_FAULTS=$(or $(FAULTS),40) STORY_SEED=$(or $(SEED),$$RANDOM$$RANDOM) \
 	  DOCKBRIDGE_WORLD_LOGS=$${DOCKBRIDGE_WORLD_LOGS:-target/chaos} \
 	  $(WORLD) --engine $(ENGINE) -- $(CARGO) test --offline --test stories -- chaos::$(if $(NRI),tells_plugins,loses_nothing)
 
 .PHONY: test-power
 test-power: toolchain ## Power cuts in an emulated machine while pods come and go (ENGINE=…, CUTS=30, SEED=…)
-	stories=$$($(CARGO) test --test stories --no-run --message-format=json | \
-	  sed -n 's/.*"executable":"\([^"]*\/stories-[^"]*\)".*/\1/p'); \
+	stories=$(call test_program,stories); \
 	$(AS_ROOT) tests/env/power.sh --engine $(ENGINE) --cuts $(CUTS) $(if $(SEED),--seed $(SEED)) -- $(BUILT) "$$stories"
 
 .PHONY: test-packages

@@ -1,8 +1,10 @@
 //! Stories: end-to-end tests with pods of a dockbridge process in front of a real engine.
 //!
-//! They need a world (`tests/env/world.sh -- cargo test --test stories`) and are left out without
-//! one. One story at a time: each ends with a search for leftovers, and a neighbour's half-made pod
-//! would look like one. Arguments are parts of names, as with the usual harness.
+//! With `--engine NAME` they run side by side, each alone in a world (see `runner`). Inside a world
+//! (`tests/env/world.sh -- cargo test --test stories`) they run one after the other; without either
+//! they are left out. One test at a time in a world: each ends with a search for leftovers, and a
+//! neighbour's half-made pod would look like one. Arguments are parts of names, as with the usual
+//! harness.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,6 +48,7 @@ mod power;
 mod pulls;
 mod resources;
 mod restarts;
+mod runner;
 mod security;
 mod servers;
 mod service;
@@ -63,7 +66,11 @@ mod takeover;
 mod user_namespaces;
 mod volumes;
 
-use std::{pin::Pin, process::ExitCode, time::Instant};
+use std::{
+    pin::Pin,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use support::{
     failure::{Failure, Outcome},
@@ -271,28 +278,56 @@ fn main() -> ExitCode {
         let ended = runtime.block_on(chaos::nri::be_started(notes.as_ref()));
         return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    let unknown = asked.unknown();
+    if !unknown.is_empty() {
+        println!("no test has {unknown:?} in its name; --list shows all");
+        return ExitCode::FAILURE;
+    }
+    if let Some(engine) = asked.engine {
+        let engine = runner::WorldEngine { name: engine, runtime: asked.runtime.map(Into::into) };
+        let names = chosen.iter().map(|(name, _)| *name).collect();
+        return runner::run(&engine, asked.jobs.unwrap_or(1), names);
+    }
     let Some(world) = World::find() else {
         skips::skip(skips::Lack::World);
-        chosen.iter().for_each(|(name, _)| println!("story {name} ... left out"));
-        println!("stories: {} left out: run them through tests/env/world.sh", chosen.len());
+        println!("{} tests left out: make test-stories runs them", chosen.len());
         return ExitCode::SUCCESS;
     };
     if let Some(until) = asked.power {
         return between_cuts(&world, &until);
     }
-    let unknown = asked.unknown();
-    if !unknown.is_empty() {
-        println!("stories: none has {unknown:?} in its name; --list shows all");
-        return ExitCode::FAILURE;
+    if asked.worker {
+        return runner::work(&world, run_named);
     }
-    println!("stories: {} on engine {}", chosen.len(), world.engine);
-    let outcomes = chosen.iter().map(|(name, story)| (*name, tell(&world, name, *story)));
-    let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
-    // Once more where whoever sees only the end of all this looks for it.
+    run_in_order(&world, &chosen)
+}
+
+/// Runs tests in this world, one after the other.
+fn run_in_order(world: &World, chosen: &[&(&'static str, Story)]) -> ExitCode {
+    println!("running {} tests on engine {}", chosen.len(), world.engine);
+    let mut failed = Vec::new();
+    for (name, story) in chosen {
+        let (outcome, took) = run(world, name, *story);
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("test {name} ... {word} ({:.1} s)", took.as_secs_f32());
+        if let Err(failure) = outcome {
+            println!("{failure}");
+            failed.push((name, failure));
+        }
+    }
+    // Repeated at the end, where a reader of a long log looks first.
     failed.iter().for_each(|(name, Failure(why))| println!("failed: {name}: {why}"));
-    let names: Vec<&str> = failed.iter().map(|row| row.0).collect();
-    println!("stories: {} passed, {} failed {names:?}", chosen.len() - failed.len(), failed.len());
+    let (word, passed) =
+        (if failed.is_empty() { "ok" } else { "FAILED" }, chosen.len() - failed.len());
+    println!("test result: {word}. {passed} passed; {} failed", failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_named(world: &World, name: &str) -> (Outcome, Duration) {
+    match STORIES.iter().find(|(known, _)| *known == name) {
+        Some((name, story)) => run(world, name, *story),
+        None => (Err(Failure(format!("no test is named {name}"))), Duration::ZERO),
+    }
 }
 
 /// What `tests/env/power.sh` runs in its guest.
@@ -307,8 +342,8 @@ fn between_cuts(world: &World, until: &str) -> ExitCode {
     }
 }
 
-/// Tells one story in a runtime of its own.
-fn tell(world: &World, name: &str, story: Story) -> Outcome {
+/// Runs one test in a tokio runtime of its own; how it ended, and how long it took.
+fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let begun = Instant::now();
     let patience = patient(match name.split("::").next() {
         Some("slow_engine") => slow_engine::size::Size::stated().patience(),
@@ -328,12 +363,7 @@ fn tell(world: &World, name: &str, story: Story) -> Outcome {
         }
         outcome
     });
-    let took = begun.elapsed().as_secs_f32();
-    match &outcome {
-        Ok(()) => println!("story {name} ... ok ({took:.1} s)"),
-        Err(failure) => println!("story {name} ... FAILED ({took:.1} s)\n{failure}"),
-    }
-    outcome
+    (outcome, begun.elapsed())
 }
 
 /// What the command line asks for, in the usual harness's words.
@@ -347,6 +377,14 @@ struct Asked {
     power: Option<String>,
     /// Where an NRI plugin makes its notes.
     plugin: Option<String>,
+    /// The engine of the worlds in which tests run side by side.
+    engine: Option<String>,
+    /// The program that this engine gets as its runtime `dockbridge`.
+    runtime: Option<String>,
+    /// How many worlds at once.
+    jobs: Option<usize>,
+    /// Take names of tests from standard input.
+    worker: bool,
 }
 
 impl Asked {
@@ -357,6 +395,10 @@ impl Asked {
                 "--list" => asked.list = true,
                 "--exact" => asked.exact = true,
                 "--power" => asked.power = arguments.next(),
+                "--engine" => asked.engine = arguments.next(),
+                "--runtime" => asked.runtime = arguments.next(),
+                "--jobs" => asked.jobs = arguments.next().and_then(|jobs| jobs.parse().ok()),
+                "--worker" => asked.worker = true,
                 chaos::nri::PLUGIN => asked.plugin = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),
                 "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),

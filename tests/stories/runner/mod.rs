@@ -1,0 +1,134 @@
+//! Runs end-to-end tests side by side, each alone in a private world.
+//!
+//! Every world (`tests/env/world.sh`) is a process with an engine of its own, in which this program
+//! runs again as a worker (`--worker`): it reads the names of tests from its standard input and
+//! writes how each ended. Tests mostly wait, so there are more worlds than processors.
+
+mod report;
+mod worlds;
+
+use std::{
+    collections::VecDeque,
+    io::{BufRead as _, Write as _},
+    process::ExitCode,
+    sync::{Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::{
+    report::Report,
+    worlds::{Engine, WorldProcess},
+};
+use crate::{support::failure::Outcome, support::world::World};
+
+pub(crate) use self::worlds::Engine as WorldEngine;
+
+/// How one test ended.
+#[derive(Clone, Debug)]
+struct Ended {
+    name: &'static str,
+    passed: bool,
+    took: Duration,
+    /// Everything the test printed, its failure last.
+    output: String,
+}
+
+/// Runs all tests on an engine, in as many worlds as the machine can carry, and prints a verdict.
+pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> ExitCode {
+    let jobs = jobs.clamp(1, tests.len().max(1));
+    let mut report = Report::begin(engine, jobs, tests.len());
+    let queue = Mutex::new(longest_first(tests));
+    let (results, ended) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (results, queue) = (results.clone(), &queue);
+            scope.spawn(move || serve(engine, queue, &results));
+        }
+        drop(results);
+        ended.iter().for_each(|event| report.note(event));
+    });
+    report.label_failures(|name| run_one(&mut None, engine, name).passed);
+    report.print_verdict()
+}
+
+/// What a world's thread tells the report.
+enum Event {
+    Began(&'static str),
+    Ended(Ended),
+}
+
+/// Takes tests from the queue until none is left. A world in which a test failed, or that a test
+/// leaves unfit for others, is replaced.
+fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
+    let mut world = None;
+    loop {
+        let Some(name) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
+        results.send(Event::Began(name)).ok();
+        let ended = run_one(&mut world, engine, name);
+        if !ended.passed || name.starts_with(SPOILS_ITS_WORLD) {
+            world = None;
+        }
+        results.send(Event::Ended(ended)).ok();
+    }
+}
+
+/// Runs a test in this world, or in a new one if there is none.
+fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str) -> Ended {
+    let begun = Instant::now();
+    let mut output = String::new();
+    let outcome = match world {
+        Some(world) => world.run(name, &mut output),
+        None => WorldProcess::start(engine)
+            .and_then(|started| world.insert(started).run(name, &mut output)),
+    };
+    let (passed, took) = outcome.unwrap_or_else(|lost| {
+        output += &format!("the world was lost: {lost}\n");
+        *world = None;
+        (false, begun.elapsed())
+    });
+    Ended { name, passed, took, output }
+}
+
+/// The worker's side: runs each test whose name arrives on standard input.
+pub(crate) fn work(world: &World, run: impl Fn(&World, &str) -> (Outcome, Duration)) -> ExitCode {
+    println!("{READY}");
+    for name in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let (outcome, took) = run(world, &name);
+        if let Err(failure) = &outcome {
+            println!("{failure}");
+        }
+        let word = if outcome.is_ok() { PASSED } else { FAILED };
+        println!("{word}{}", took.as_secs_f32());
+        std::io::stdout().flush().ok();
+    }
+    ExitCode::SUCCESS
+}
+
+/// The tests that take longest come first, so that none of them is the last to end.
+fn longest_first(mut tests: Vec<&'static str>) -> VecDeque<&'static str> {
+    let rank = |name: &str| LONGEST.iter().position(|part| name.contains(part));
+    tests.sort_by_key(|name| rank(name).unwrap_or(LONGEST.len()));
+    tests.into()
+}
+
+const READY: &str = "\u{1}ready";
+const PASSED: &str = "\u{1}passed ";
+const FAILED: &str = "\u{1}failed ";
+/// An engine that is killed while it starts a container leaves a cgroup behind, for which the next
+/// test would be blamed.
+const SPOILS_ITS_WORLD: &str = "chaos::";
+/// Tests of more than 15 seconds, the longest first.
+const LONGEST: &[&str] = &[
+    "disconnects::of_the_engine",
+    "a_thousand_out_of_time",
+    "tokens::a_thousand_and_one",
+    "chaos::",
+    "slow_engine::",
+    "hostile::silence",
+    "disconnects::of_the_client",
+    "rotation::under_fire",
+    "stalls::",
+    "identity::merged_and_strict",
+    "killed_at_random_moments",
+];

@@ -1,0 +1,97 @@
+//! What a run prints: each test as it ends, the slowest ones, failures with the command that
+//! repeats each, and the counts in the words of Rust's own test harness.
+
+use std::{
+    io::{IsTerminal as _, Write as _, stderr},
+    process::ExitCode,
+    time::Instant,
+};
+
+use super::{Ended, Event, worlds::Engine};
+
+pub(super) struct Report {
+    engine: Engine,
+    begun: Instant,
+    total: usize,
+    running: Vec<&'static str>,
+    ended: Vec<Ended>,
+    /// For each failed test, whether it passed when it was repeated alone.
+    labels: Vec<(&'static str, bool)>,
+    on_terminal: bool,
+}
+
+impl Report {
+    pub(super) fn begin(engine: &Engine, worlds: usize, total: usize) -> Self {
+        println!("running {total} tests in {worlds} worlds with engine {engine}");
+        Self {
+            engine: engine.clone(),
+            begun: Instant::now(),
+            total,
+            running: Vec::new(),
+            ended: Vec::new(),
+            labels: Vec::new(),
+            on_terminal: stderr().is_terminal(),
+        }
+    }
+
+    pub(super) fn note(&mut self, event: Event) {
+        if self.on_terminal {
+            eprint!("\r\u{1b}[K");
+        }
+        match event {
+            Event::Began(name) => self.running.push(name),
+            Event::Ended(ended) => {
+                self.running.retain(|name| *name != ended.name);
+                print_ended(&ended);
+                self.ended.push(ended);
+            }
+        }
+        if self.on_terminal {
+            let line = format!("{}/{}: {}", self.ended.len(), self.total, self.running.join(" "));
+            eprint!("{}", line.chars().take(TERMINAL_WIDTH).collect::<String>());
+            stderr().flush().ok();
+        }
+    }
+
+    /// Repeats each failed test alone. The result only describes the failure; it stays one.
+    pub(super) fn label_failures(&mut self, repeat: impl Fn(&'static str) -> bool) {
+        if self.on_terminal {
+            eprint!("\r\u{1b}[K");
+        }
+        let failed = self.ended.iter().filter(|test| !test.passed).map(|test| test.name);
+        self.labels = failed.map(|name| (name, repeat(name))).collect();
+    }
+
+    pub(super) fn print_verdict(mut self) -> ExitCode {
+        let took = self.begun.elapsed().as_secs_f32();
+        self.ended.sort_by_key(|test| std::cmp::Reverse(test.took));
+        println!("\nslowest:");
+        for test in self.ended.iter().take(SLOWEST) {
+            println!("  {:6.1} s  {}", test.took.as_secs_f32(), test.name);
+        }
+        for (name, passed_alone) in &self.labels {
+            let label =
+                if *passed_alone { "passed when repeated alone" } else { "failed again alone" };
+            println!("\nfailed: {name} ({label})");
+            let test = self.ended.iter().find(|test| test.name == *name);
+            print!("{}", test.map_or("", |test| test.output.as_str()));
+            println!("repeat: make test-stories {} STORY={name}", self.engine.as_make_variables());
+        }
+        let failed = self.labels.len();
+        let word = if failed == 0 { "ok" } else { "FAILED" };
+        let passed = self.ended.len() - failed;
+        println!(
+            "\ntest result: {word}. {passed} passed; {failed} failed; finished in {took:.1} s"
+        );
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+fn print_ended(Ended { name, passed, took, output }: &Ended) {
+    let word = if *passed { "ok" } else { "FAILED" };
+    println!("test {name} ... {word} ({:.1} s)", took.as_secs_f32());
+    print!("{output}");
+}
+
+const SLOWEST: usize = 10;
+const TERMINAL_WIDTH: usize = 100;
