@@ -62,12 +62,13 @@ async fn until_exited(cri: &Cri, id: &str) -> Outcome {
 }
 
 /// Writes numbers from 0 on to both streams, to each so many in so many microseconds if the engine
-/// takes them, until it is told to end. The last line of each stream says how many there were.
+/// takes them, until it is told to end. The last line of each stream says how many there were. It
+/// pauses while there is a file `/hold`.
 fn counting(lines: u32, every: u32) -> String {
     format!(
         "count() {{ i=0; while [ ! -e /enough ]; do usleep {every} & seq $i $((i+{lines}-1)); \
-         i=$((i+{lines})); wait $!; done; echo total $i; }}; trap 'touch /enough' TERM; \
-         count & count >&2 & wait; wait; wait"
+         i=$((i+{lines})); wait $!; while [ -e /hold ]; do usleep 10000; done; done; \
+         echo total $i; }}; trap 'touch /enough' TERM; count & count >&2 & wait; wait; wait"
     )
 }
 

@@ -24,8 +24,10 @@ use super::{Scene, count, counting, until_exited};
 use crate::support::{
     cri::Cri,
     cri_log::CriLog,
+    engine::Engine,
     failure::{Failure, Outcome, ensure, ensure_eq, fail},
     patience::{Looks, is_slow},
+    random::seeded,
     stage::Stage,
     world::World,
 };
@@ -64,22 +66,18 @@ pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
 /// times: every line once, in order, none torn; and the end is shown when all of it is there.
 pub(crate) async fn under_fire(world: World) -> Outcome {
     let mut scene = Scene::on(Stage::docker(&world, "under_fire").await?).await?;
-    let begun = Instant::now();
+    let (begun, mut random) = (Instant::now(), seeded());
     let (id, log) = scene.add("main", &counting(5_000, 100_000), false).await?;
     let socket = scene.stage.bridge.socket().to_owned();
     let mut kubelet = Kubelet::start(socket, id.clone(), log.clone());
     for _ in 0..if is_slow() { 4 } else { 20 } {
-        let (rotations, moment) = {
-            let mut dice = rand::rng();
-            (dice.random_range(5..15), Duration::from_micros(dice.random_range(0..100_000)))
-        };
-        kubelet.rotates(rotations).await?;
-        sleep(moment).await;
-        keeps_up(&log).await?;
+        kubelet.rotates(random.random_range(5..15)).await?;
+        sleep(Duration::from_micros(random.random_range(0..100_000))).await;
+        keeps_up(&scene.stage.engine, &id, &log).await?;
         scene.stage.cri = scene.stage.bridge.crash().await?;
     }
     kubelet.rotates(1).await?;
-    keeps_up(&log).await?;
+    keeps_up(&scene.stage.engine, &id, &log).await?;
     scene.tell_to_end(&id).await?;
     let wrote = begun.elapsed();
     until_exited(&scene.stage.cri, &id).await?;
@@ -97,13 +95,27 @@ pub(crate) async fn under_fire(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// Waits until no more is missing than the engine keeps for one who is not there: a build for
-/// development on a busy machine may fall further behind, and is not to be killed then.
-async fn keeps_up(log: &CriLog) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(5));
+/// Waits until no more is missing than the engine keeps while dockbridge is down. On a busy machine
+/// a development build may never catch up with a container that writes all the time: then the
+/// container pauses until everything it wrote has arrived.
+async fn keeps_up(engine: &Engine, id: &str, log: &CriLog) -> Outcome {
+    let pause = Duration::from_millis(5);
+    let mut looks = Looks::within(Duration::from_secs(2), pause);
     while looks.again().await {
         let behind = log.latest()?.map(|time| Timestamp::now().duration_since(time));
         if behind.is_some_and(|behind| behind.as_millis() < 1000) {
+            return Ok(());
+        }
+    }
+    engine.inside(id, "touch /hold").await?;
+    let mut looks = Looks::within(Duration::from_secs(120), Duration::from_millis(100));
+    while looks.again().await {
+        let last = engine.try_docker(&["logs", "--timestamps", "--tail", "1", id]).await?;
+        // The last line of all is on either stream.
+        let last = String::from_utf8_lossy(&[last.stdout, last.stderr].concat()).into_owned();
+        let last: Option<Timestamp> = last.split(' ').next().and_then(|time| time.parse().ok());
+        if last.is_some() && log.latest()? >= last {
+            engine.inside(id, "rm /hold").await?;
             return Ok(());
         }
     }

@@ -81,9 +81,19 @@ impl CriLog {
         Ok(files)
     }
 
-    /// The time of the last line in the file that is written to; none when it has none yet.
+    /// The time of the last line; none when there is none yet.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
-        let Ok(file) = File::open(&self.path) else { return Ok(None) };
+        for path in self.files()?.iter().rev() {
+            if let Some(time) = Self::latest_in(path)? {
+                return Ok(Some(time));
+            }
+        }
+        Ok(None)
+    }
+
+    fn latest_in(path: &Path) -> Outcome<Option<Timestamp>> {
+        // It may have been renamed since it was listed.
+        let Ok(file) = File::open(path) else { return Ok(None) };
         let from = file.metadata()?.len().saturating_sub(4096);
         let mut end = vec![0; 4096];
         let read = file.read_at(&mut end, from)?;
