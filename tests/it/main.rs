@@ -15,6 +15,8 @@ mod app;
 mod container;
 mod engine;
 mod image;
+#[path = "../known_faults/mod.rs"]
+mod known_faults;
 mod resources;
 mod sandbox;
 mod server;

@@ -8,7 +8,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::failure::{Failure, Outcome};
+use super::{
+    failure::{Failure, Outcome},
+    known_faults,
+};
 use cri::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 
 /// A connected client.
@@ -40,16 +43,16 @@ impl Refused {
 /// Answer or refusal.
 pub(crate) type Answer<T = ()> = Result<T, Refused>;
 
+/// Calls once, and once more after a known fault of the engine.
 macro_rules! call {
-    ($self:ident . $service:ident . $method:ident ( $request:expr )) => {
-        $self
-            .$service
-            .clone()
-            .$method($request)
-            .await
-            .map(tonic::Response::into_inner)
-            .map_err(Refused::of(stringify!($method)))
-    };
+    ($self:ident . $service:ident . $method:ident ( $request:expr )) => {{
+        let (mut client, call, request) = ($self.$service.clone(), stringify!($method), $request);
+        let mut answer = client.$method(request.clone()).await;
+        if answer.as_ref().is_err_and(|status| known_faults::repeats(call, status.message())) {
+            answer = client.$method(request).await;
+        }
+        answer.map(tonic::Response::into_inner).map_err(Refused::of(call))
+    }};
 }
 
 impl Cri {

@@ -11,6 +11,8 @@ pub(crate) mod forwarding;
 pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod kernel;
+#[path = "../../known_faults/mod.rs"]
+mod known_faults;
 pub(crate) mod leftovers;
 pub(crate) mod mass;
 pub(crate) mod patience;

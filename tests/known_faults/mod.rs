@@ -1,0 +1,117 @@
+//! The known faults of engines: what a test may meet through no fault of dockbridge.
+//!
+//! The client of the end-to-end tests repeats a call that failed with one of these, once, and only
+//! where the CRI allows that call to be repeated. Each repeat is counted: `make test` names a file
+//! in `DOCKBRIDGE_REPEATS`, and more than two repeats in a run are a failure.
+
+use std::{env, fs::OpenOptions, io::Write as _};
+
+/// One fault of one engine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KnownFault {
+    /// The engine, named as in `DOCKBRIDGE_WORLD_ENGINE`.
+    engine: &'static str,
+    /// The versions in which the fault was seen.
+    versions: &'static str,
+    /// Parts of the error text, which must all occur in this order.
+    text: &'static [&'static str],
+    /// The calls that may be repeated after this fault. StartContainer is missing where the same
+    /// container can never start.
+    repeatable: &'static [&'static str],
+    /// Where upstream knows of the fault, or how to see it without dockbridge.
+    reference: &'static str,
+}
+
+const KNOWN_FAULTS: &[KnownFault] = &[
+    KnownFault {
+        engine: "bookworm",
+        versions: "Docker 20.10.24, containerd 1.6.20",
+        text: &["failed to start shim: mkdir /", ": file exists"],
+        repeatable: &["run_pod_sandbox"],
+        reference: "https://github.com/moby/moby/issues/50040",
+    },
+    KnownFault {
+        engine: "trixie",
+        versions: "Docker 26.1.5, runc 1.1.15",
+        text: &["waiting for init preliminary setup: read init-p: connection reset by peer"],
+        repeatable: &["run_pod_sandbox", "start_container"],
+        reference: "https://github.com/opencontainers/runc/issues/1914",
+    },
+    KnownFault {
+        engine: "sid-containerd",
+        versions: "Docker 28.5.2 with the containerd image store",
+        text: &["consistency error: data changed during operation, retry"],
+        repeatable: &[
+            "create_container",
+            "image_status",
+            "list_images",
+            "pull_image",
+            "remove_image",
+            "run_pod_sandbox",
+        ],
+        // The engine repeats a lookup three times and then asks its client to repeat it.
+        reference: "https://github.com/moby/moby/pull/46840",
+    },
+];
+
+/// The fault of this engine that an error text shows, if there is one.
+pub(crate) fn of(engine: &str, message: &str) -> Option<&'static KnownFault> {
+    KNOWN_FAULTS.iter().find(|fault| fault.engine == engine && fault.is_in(message))
+}
+
+/// Whether to repeat a call that failed with this text. The repeat is recorded.
+#[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
+pub(crate) fn repeats(call: &str, message: &str) -> bool {
+    let engine = env::var("DOCKBRIDGE_WORLD_ENGINE").unwrap_or_default();
+    let fault = of(&engine, message).filter(|fault| fault.repeatable.contains(&call));
+    fault.inspect(|fault| note(fault)).is_some()
+}
+
+/// Prints the fault and appends it to the list of repeats.
+#[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
+fn note(fault: &KnownFault) {
+    let KnownFault { versions, text, reference, .. } = fault;
+    let line = format!("{versions}: {} ({reference})", text.join("…"));
+    println!("  repeated after a known fault: {line}");
+    let Some(list) = env::var_os("DOCKBRIDGE_REPEATS") else { return };
+    let list = OpenOptions::new().create(true).append(true).open(list);
+    list.and_then(|mut list| writeln!(list, "{line}")).expect("the list of repeats");
+}
+
+impl KnownFault {
+    fn is_in(&self, message: &str) -> bool {
+        let find = |rest: &str, part: &str| Some(rest.split_once(part)?.1.to_owned());
+        self.text.iter().try_fold(message.to_owned(), |rest, part| find(&rest, part)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn faults_are_found_in_the_texts_of_their_engine_only() {
+        let leftover =
+            "start container a1: failed to start shim: mkdir /run/moby/a1: file exists: unknown";
+        let init = "OCI runtime create failed: waiting for init preliminary setup: read init-p: \
+                    connection reset by peer: unknown";
+        let changed = "remove image x: consistency error: data changed during operation, retry";
+        for (engine, message) in
+            [("bookworm", leftover), ("trixie", init), ("sid-containerd", changed)]
+        {
+            assert_eq!(super::of(engine, message).map(|fault| fault.engine), Some(engine));
+            assert_eq!(super::of("sid", message), None, "{message}");
+        }
+        for other in ["", "file exists", "failed to start shim: mkdir /x: no space left on device"]
+        {
+            assert_eq!(super::of("bookworm", other), None, "{other}");
+        }
+        assert_eq!(super::of("bookworm", "x: file exists: failed to start shim: mkdir /"), None);
+    }
+
+    #[test]
+    fn every_fault_has_a_reference() {
+        for fault in super::KNOWN_FAULTS {
+            assert!(fault.reference.starts_with("https://"), "{fault:?}");
+            assert!(!fault.text.is_empty() && !fault.repeatable.is_empty(), "{fault:?}");
+        }
+    }
+}
