@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::stat::{Mode, SFlag, mknod};
 use tokio::time::timeout;
 
 use super::*;
@@ -23,7 +24,9 @@ impl Room {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("json.log");
-        fs::write(&file, "").unwrap();
+        // Made without opening it: a child that another test starts would inherit the descriptor, and
+        // its close would be an event.
+        mknod(&file, SFlag::S_IFREG, Mode::S_IRUSR | Mode::S_IWUSR, 0).unwrap();
         let (watch, tidings) = TailWatch::open().unwrap();
         Self { watch, tidings, file, directory }
     }
