@@ -121,7 +121,7 @@ impl Chain<'_> {
         self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
-    /// A result without a version has the requested one.
+    /// A result without a version has the requested one. An empty one counts as none, as in libcni.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let mut result: Map<String, Value> =
             serde_json::from_slice(printed).map_err(|e| PluginError {
@@ -129,7 +129,11 @@ impl Chain<'_> {
                 command: "ADD",
                 failure: Box::new(malformed(&e, printed)),
             })?;
-        result.entry("cniVersion").or_insert_with(|| self.list.version.to_string().into());
+        let has_version =
+            result.get("cniVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        if !has_version {
+            result.insert("cniVersion".to_owned(), self.list.version.to_string().into());
+        }
         Ok(Value::Object(result))
     }
 

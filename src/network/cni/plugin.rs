@@ -23,6 +23,7 @@ use crate::{
     config::live::{Live, LiveSettings},
     host::process::{Finished, ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
+    wire::nullable::nullable,
 };
 
 /// The plugins installed on this node.
@@ -263,7 +264,7 @@ impl ExecutableVersion {
 #[derive(Deserialize)]
 struct Report {
     code: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     msg: String,
     details: Option<Value>,
 }

@@ -64,6 +64,17 @@ async fn add_runs_in_order_and_passes_results_on() {
 }
 
 #[tokio::test]
+async fn an_empty_version_of_a_result_is_that_of_the_configuration() {
+    for version in ["\"\"", "null", "7"] {
+        let first = format!("echo '{{\"cniVersion\":{version},\"ips\":[]}}'");
+        let scene = Scene::new("1.0.0", &[("a", &first), ("b", &first)]);
+        let result = scene.chain(TIMEOUT).add(&link()).await.unwrap();
+        assert_eq!(scene.node.input("b", "ADD")["prevResult"]["cniVersion"], "1.0.0");
+        assert_eq!(result["cniVersion"], "1.0.0");
+    }
+}
+
+#[tokio::test]
 async fn add_stops_at_the_first_failure() {
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", "exit 1"), ("c", ANSWER)]);
     let error = scene.chain(TIMEOUT).add(&link()).await.unwrap_err();

@@ -73,6 +73,8 @@ async fn a_reported_error_is_parsed() {
     let error = failure(r#"echo '{"code": 11, "msg": "busy"}'; exit 1"#).await;
     assert_eq!(error.to_string(), "network plugin p, ADD: busy (code 11)");
     assert_eq!(error.kind(), Kind::Unavailable);
+    let error = failure(r#"echo '{"code": 11, "msg": null, "details": "x"}'; exit 1"#).await;
+    assert_eq!(error.to_string(), "network plugin p, ADD: x (code 11)");
     let error = failure(r#"echo '{"code": 999, "details": {"a": 1}}'; exit 1"#).await;
     assert_eq!(error.to_string(), "network plugin p, ADD: {\"a\":1} (code 999)");
 }
