@@ -215,7 +215,7 @@ fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure>
         );
     }
     Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        how: done.exit.to_string(),
+        exit: done.exit,
         output: output_excerpt(&done.stdout, &done.stderr),
     }))
 }

@@ -122,14 +122,6 @@ async fn plugins_of_an_add_share_one_timeout() {
 }
 
 #[tokio::test]
-async fn del_succeeds_when_the_namespace_is_gone() {
-    let gone = r#"echo '{"code":999,"msg":"Statfs /run/n: no such file or directory"}'; exit 1"#;
-    let scene = Scene::new("1.0.0", &[("a", gone)]);
-    assert!(scene.chain(TIMEOUT).del(&link(), None).await.is_empty());
-    assert!(scene.chain(TIMEOUT).add(&link()).await.is_err());
-}
-
-#[tokio::test]
 async fn gc_and_status_are_called_from_their_version_on() {
     let older = Scene::new("1.0.0", &[("a", "exit 1")]);
     older.chain(TIMEOUT).status().await.unwrap();

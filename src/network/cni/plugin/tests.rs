@@ -113,29 +113,6 @@ async fn hanging_flooding_and_invalid_plugins_are_errors() {
 }
 
 #[tokio::test]
-async fn a_missing_namespace_is_recognised() {
-    let gone = |message: &str| PluginError {
-        plugin: "p".to_owned(),
-        command: "DEL",
-        failure: Box::new(Failure::Reported { code: 999, message: message.to_owned() }),
-    };
-    for message in [
-        "failed to open netns \"/run/n\": failed to Statfs \"/run/n\": no such file or directory",
-        "cannot enter NS path: No such file or directory",
-        "open /proc/7/ns/net: no such file or directory",
-    ] {
-        assert!(gone(message).is_missing_namespace("/run/n"), "{message}");
-    }
-    for message in [
-        "open /etc/kubeconfig: no such file or directory",
-        "failed to open netns: permission denied",
-    ] {
-        assert!(!gone(message).is_missing_namespace("/run/n"), "{message}");
-        assert!(!gone(message).is_missing_namespace(""), "{message}");
-    }
-}
-
-#[tokio::test]
 async fn versions_are_queried_once_per_binary() {
     let node = TestNode::new();
     node.plugin("p", "");
