@@ -1,8 +1,10 @@
 //! Parses a specification file. An unknown field makes the file malformed, since it might be one that
 //! matters.
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_saphyr::Options;
+
+use crate::wire::nullable::nullable;
 
 /// One file: devices of one kind.
 #[derive(Debug, Deserialize)]
@@ -208,13 +210,6 @@ impl Specification {
         }
         Ok(())
     }
-}
-
-/// Programs in Go write what is not there as `null`.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    from: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// References may save typing, not make a small file a large one. `0666` is octal for whoever

@@ -15,6 +15,7 @@ use crate::{
         file::{self, Durability},
     },
     model::{id::SandboxId, network::PortMapping},
+    wire::nullable::nullable,
 };
 
 /// The directories where cri-dockerd and dockershim may have checkpoints.
@@ -54,13 +55,14 @@ impl CriDockerdCheckpoints {
 
 #[derive(Deserialize)]
 struct Stored {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     data: Data,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Data {
+    #[serde(deserialize_with = "nullable")]
     port_mappings: Vec<PortMapping>,
 }
 

@@ -16,6 +16,7 @@ use super::{
     request::ApiRequest,
     tar,
 };
+use crate::wire::nullable::nullable;
 
 /// What is at a path of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,9 +145,12 @@ fn garbled(call: &Call, reason: &str) -> EngineError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Stat {
+    #[serde(deserialize_with = "nullable")]
     size: i64,
     /// Go's `FileMode`, whose upper bits are not Unix's.
+    #[serde(deserialize_with = "nullable")]
     mode: u32,
+    #[serde(deserialize_with = "nullable")]
     link_target: String,
 }
 

@@ -14,6 +14,7 @@ use crate::{
         process::{ProcessExit, Program, run},
     },
     model::image::Credentials,
+    wire::nullable::nullable,
 };
 
 /// The credentials for a registry from the configuration at `path`. An unreadable file counts as
@@ -43,6 +44,7 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
 pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let (address, entry) = config.auths.into_iter().find(|(key, _)| domain_of(key) == domain)?;
+    let entry = entry.unwrap_or_default();
     let (username, password) = entry.user()?;
     Some(Credentials {
         username,
@@ -58,7 +60,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| domain_of(key) == domain);
-    let name = own.map_or(config.creds_store, |(_, name)| name);
+    let name = own.map_or(config.creds_store, |(_, name)| name.unwrap_or_default());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     (!name.is_empty() && name.bytes().all(plain)).then_some(name)
 }
@@ -112,8 +114,11 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ClientConfig {
-    auths: BTreeMap<String, RegistryAuth>,
-    cred_helpers: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
+    auths: BTreeMap<String, Option<RegistryAuth>>,
+    #[serde(deserialize_with = "nullable")]
+    cred_helpers: BTreeMap<String, Option<String>>,
+    #[serde(deserialize_with = "nullable")]
     creds_store: String,
 }
 
@@ -121,12 +126,15 @@ struct ClientConfig {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RegistryAuth {
+    #[serde(deserialize_with = "nullable")]
     auth: String,
+    #[serde(deserialize_with = "nullable")]
     username: String,
+    #[serde(deserialize_with = "nullable")]
     password: String,
-    #[serde(rename = "identitytoken")]
+    #[serde(rename = "identitytoken", deserialize_with = "nullable")]
     identity_token: String,
-    #[serde(rename = "registrytoken")]
+    #[serde(rename = "registrytoken", deserialize_with = "nullable")]
     registry_token: String,
 }
 
@@ -134,7 +142,9 @@ struct RegistryAuth {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Answer {
+    #[serde(deserialize_with = "nullable")]
     username: String,
+    #[serde(deserialize_with = "nullable")]
     secret: String,
 }
 

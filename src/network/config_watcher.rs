@@ -72,8 +72,9 @@ impl ConfigWatcher {
     /// Refreshes when a file or the directories change, and periodically; never returns.
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
-        let mut watch = self.begin_watch();
         loop {
+            // Before the read, so that no later change is missed; a new folder needs its own watch.
+            let mut watch = self.begin_watch();
             let state = self.refresh().await;
             let pause =
                 if watch.is_none() || state.selected().is_none() || state.status_error.is_some() {
@@ -83,18 +84,17 @@ impl ConfigWatcher {
                 };
             let change = timeout(pause, async {
                 tokio::select! {
-                    changed = changed(&mut watch) => changed.map(|()| Change::Files),
-                    _ = reloads.changed() => Ok(Change::Directories),
+                    changed = changed(&mut watch) => changed,
+                    _ = reloads.changed() => Ok(()),
                 }
             });
             match change.await {
-                Ok(Ok(Change::Files)) => sleep(SETTLE).await,
-                Ok(Ok(Change::Directories)) => watch = self.begin_watch(),
+                Ok(Ok(())) => sleep(SETTLE).await,
                 Ok(Err(error)) => {
                     warn!(%error, "watching the network configuration failed; reading it periodically");
-                    watch = None;
+                    sleep(RETRY_INTERVAL).await;
                 }
-                Err(_) => watch = watch.or_else(|| self.begin_watch()),
+                Err(_) => {}
             }
         }
     }
@@ -102,7 +102,10 @@ impl ConfigWatcher {
     fn begin_watch(&self) -> Option<DirectoryWatch> {
         let live = self.live.current();
         let plugins = live.cni_bin_dirs.iter().cloned();
-        let directories = std::iter::once(live.cni_conf_dir.clone()).chain(plugins);
+        // A network may have plugins in a folder of its name.
+        let entries = std::fs::read_dir(&live.cni_conf_dir).into_iter().flatten().flatten();
+        let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        let directories = std::iter::once(live.cni_conf_dir.clone()).chain(folders).chain(plugins);
         let begun = DirectoryWatch::new(directories.collect());
         let polling = "cannot watch the network configuration; reading it periodically";
         begun.inspect_err(|error| debug!(%error, "{polling}")).ok()
@@ -113,12 +116,6 @@ impl ConfigWatcher {
         let chain = Chain { plugins: &self.plugins, list, timeout: self.timeout };
         chain.status().await.err().map(|error| error.to_string())
     }
-}
-
-/// What has changed.
-enum Change {
-    Files,
-    Directories,
 }
 
 async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {

@@ -190,6 +190,9 @@ impl Network {
     /// Disconnects a pod: runs DEL, removes the cached result. It can be repeated, and works without
     /// the namespace, the configuration file or the result.
     ///
+    /// A plugin that fails after the namespace is gone does not keep the pod: there may be nothing
+    /// that it could still do. [`Network::gc`] repeats its DEL.
+    ///
     /// # Errors
     /// Plugins that failed; all were called. To be repeated until it succeeds.
     pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
@@ -202,9 +205,16 @@ impl Network {
             conf.netns.clear();
         }
         let previous = entry.map(|entry| entry.result);
-        NetworkError::from_failures(self.chain(&list).del(&conf, previous.as_ref()).await)?;
+        let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
+        let key = AttachmentKey::from(intent);
+        if self.forgive(intent, failures).await? {
+            let result = previous.unwrap_or_default();
+            self.cache_result(intent, conf, result).await?;
+            self.active.remove(&key);
+            return Ok(());
+        }
         let (cache, intent) = (self.cache.clone(), intent.clone());
-        let (id, key) = (intent.pod.id.clone(), AttachmentKey::from(&intent));
+        let id = intent.pod.id.clone();
         blocking(&intent.pod.netns.clone(), move || {
             let id = intent.pod.id.as_str();
             cache.remove(&intent.network, id, &intent.interface)?;
@@ -215,6 +225,34 @@ impl Network {
         self.active.remove(&key);
         info!(sandbox = %id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
+    }
+
+    /// Whether there were failures of DEL, all of them final and the namespace gone by now. What a
+    /// plugin says is no evidence: an agent's missing socket reads like a missing namespace.
+    ///
+    /// # Errors
+    /// The failures that count.
+    async fn forgive(
+        &self,
+        intent: &AttachmentIntent,
+        failures: Vec<PluginError>,
+    ) -> Result<bool, NetworkError> {
+        if failures.is_empty() {
+            return Ok(false);
+        }
+        let path = intent.pod.netns.clone();
+        let gone = move || netns::is_gone(&path) || netns::is_our_own(&path);
+        let is_gone = blocking(&intent.pod.netns, gone).await?;
+        let (forgiven, failures): (Vec<_>, Vec<_>) =
+            failures.into_iter().partition(|failure| is_gone && failure.is_final());
+        NetworkError::from_failures(failures)?;
+        for error in forgiven {
+            warn!(
+                sandbox = %intent.pod.id, network = %intent.network, %error,
+                "CNI DEL failed and the network namespace is gone; will repeat it at the next start"
+            );
+        }
+        Ok(true)
     }
 
     /// The attachment of a pod without a checkpoint, from libcni's cache: written by dockbridge or by
@@ -358,7 +396,7 @@ impl Network {
             network: intent.network.clone(),
             container: conf.container,
             interface: conf.interface,
-            netns: Some(conf.netns),
+            netns: Some(intent.pod.netns.display().to_string()),
             config: Some(intent.config.clone()),
             arguments: arguments::pairs(&intent.pod)?,
             capabilities: conf.capabilities,

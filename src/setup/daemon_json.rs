@@ -108,7 +108,8 @@ fn runtimes(members: &Members) -> Result<Option<Members>, DaemonJsonError> {
         return Err(DaemonJsonError::Twice(RUNTIMES));
     }
     let Some(value) = members.value(RUNTIMES) else { return Ok(None) };
-    serde_json::from_str(value).map(Some).map_err(DaemonJsonError::Runtimes)
+    // `null` is none to the engine.
+    serde_json::from_str(value).map_err(DaemonJsonError::Runtimes)
 }
 
 fn ours(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {

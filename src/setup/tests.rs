@@ -44,6 +44,9 @@ fn our_entry_comes_and_goes() {
     }
     assert_eq!(with_runtimes("{}").as_deref(), Some("{\n    \"runtimes\": {}\n}"));
     assert_eq!(with_runtimes(r#"{"runtimes": {"a": {}}}"#), None);
+    let null = with_entry("{\"runtimes\": null}\n", &ours()).unwrap();
+    assert_eq!(null, with_entry("{}\n", &ours()).unwrap());
+    assert_eq!(without_entry("{\"runtimes\": null}\n").unwrap(), None);
     let made = with_entry("", &ours()).unwrap().unwrap();
     assert_eq!(Some(made.clone()), with_entry("{}\n", &ours()).unwrap());
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));

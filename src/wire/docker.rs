@@ -18,14 +18,7 @@ pub use bollard::models::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Reads `null` as the default: Go encodes empty maps and lists that way.
-fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
+use super::nullable::nullable;
 
 /// Reads labels one by one: what is no text is left out, and the others still say whose a container
 /// is. What is no map has none.

@@ -4,3 +4,4 @@
 pub mod cri;
 pub mod docker;
 pub mod nri;
+pub mod nullable;

@@ -38,6 +38,7 @@ fn what_cannot_be_read_has_no_ports() {
         "[]",
         r#"{"version":"v1","name":"a","namespace":"b","data":{},"checksum":2305795928}"#,
         r#"{"data":null}"#,
+        r#"{"data":{"port_mappings":null}}"#,
         r#"{"data":{"port_mappings":[{"container_port":70000}]}}"#,
         r#"{"data":{"host_network":true}}"#,
     ] {

@@ -35,6 +35,16 @@ fn credentials_are_found_by_registry() {
     for none in ["helper.test", "broken.test", "registry.test", "test", ""] {
         assert_eq!(user(none), None, "{none}");
     }
+    // Docker's client writes Go's `null`.
+    let config = json!({
+        "auths": {"a.test": null, "b.test": {"auth": "YTpiOmM=", "identitytoken": null}},
+        "credHelpers": null, "credsStore": null,
+    });
+    let config = config.to_string();
+    assert_eq!(find(config.as_bytes(), "b.test").unwrap().username, "a");
+    assert_eq!(find(config.as_bytes(), "a.test"), None);
+    assert_eq!(helper(config.as_bytes(), "b.test"), None);
+    assert_eq!(answered(br#"{"Username":null,"Secret":null}"#, "b.test"), None);
     for config in [&b""[..], b"{", b"[]", b"{\"auths\": 3}", b"{}", b"\xff"] {
         assert_eq!(find(config, "docker.io"), None);
     }

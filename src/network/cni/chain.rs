@@ -18,7 +18,7 @@ use super::{
 pub struct RuntimeConf {
     /// The container.
     pub container: String,
-    /// Path of its namespace; empty when it has gone.
+    /// Path of its namespace; empty if the namespace is gone.
     pub netns: String,
     /// Name of the interface in it.
     pub interface: String,
@@ -59,16 +59,15 @@ impl Chain<'_> {
     /// the remaining plugins, so that one that hangs cannot use all of it. Returns the failures.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
-        let previous = previous.filter(|_| self.list.version >= Version::HAS_PREVIOUS_ON_DEL);
+        let previous = previous.filter(|result| {
+            self.list.version >= Version::HAS_PREVIOUS_ON_DEL && !result.is_null()
+        });
         let mut failures = Vec::new();
         let plugins = self.list.plugins.iter().rev();
         for (plugin, left) in plugins.zip((1..=self.count()).rev()) {
             let input = plugin.input(self.list, &conf.capabilities, previous);
             let timeout = remaining(end) / left;
-            match self.call(plugin, conf.call("DEL"), &input, timeout).await {
-                Err(error) if !error.is_missing_namespace(&conf.netns) => failures.push(error),
-                _ => {}
-            }
+            failures.extend(self.call(plugin, conf.call("DEL"), &input, timeout).await.err());
         }
         failures
     }
@@ -121,7 +120,7 @@ impl Chain<'_> {
         self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
-    /// A result without a version has the requested one.
+    /// A result without a version has the requested one. An empty one counts as none, as in libcni.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let mut result: Map<String, Value> =
             serde_json::from_slice(printed).map_err(|e| PluginError {
@@ -129,7 +128,11 @@ impl Chain<'_> {
                 command: "ADD",
                 failure: Box::new(malformed(&e, printed)),
             })?;
-        result.entry("cniVersion").or_insert_with(|| self.list.version.to_string().into());
+        let has_version =
+            result.get("cniVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        if !has_version {
+            result.insert("cniVersion".to_owned(), self.list.version.to_string().into());
+        }
         Ok(Value::Object(result))
     }
 

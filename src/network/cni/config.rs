@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::version::{Version, listed};
+use crate::wire::nullable::nullable;
 
 /// A readable configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,14 @@ pub enum ConfigError {
     /// A list in a file that must hold a single plugin.
     #[error("no \"type\" but \"plugins\": put a list into a .conflist file")]
     ListInSingle,
+    /// A file of the network's folder.
+    #[error("{file}: {reason}")]
+    Folder {
+        /// Folder and file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No plugin at all.
     #[error("no plugins")]
     Empty,
@@ -68,6 +77,28 @@ impl NetworkConfigList {
     /// What [`ConfigError`] lists.
     pub fn from_list(text: &str) -> Result<Self, ConfigError> {
         Self::from_object(object(text)?)
+    }
+
+    /// Reads the content of a `.conflist` file, and appends the plugins that `in_folder` reads from
+    /// the folder of the network's name beside it (CNI 1.1). [`Self::text`] has them all.
+    ///
+    /// # Errors
+    /// What [`ConfigError`] lists, or a plugin's file cannot be read.
+    pub fn from_file(
+        text: &str,
+        in_folder: impl FnOnce(&str) -> Result<Vec<String>, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut raw = object(text)?;
+        let mut fields: ListFields = decode(Value::Object(raw.clone()))?;
+        let name = fields.name.unwrap_or_default();
+        if is_network_name(&name) && !fields.only_inlined.is_set() {
+            for plugin in in_folder(&name)? {
+                fields.plugins.push(object(&plugin)?);
+            }
+            let plugins = fields.plugins.into_iter().map(Value::Object).collect();
+            raw.insert("plugins".to_owned(), Value::Array(plugins));
+        }
+        Self::from_object(raw)
     }
 
     /// Reads the content of a `.conf` or `.json` file: one plugin.
@@ -142,8 +173,9 @@ impl PluginConfig {
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
             return Err(ConfigError::PluginType(kind));
         }
-        let requested = fields.capabilities.unwrap_or_default().into_iter();
-        let capabilities = requested.filter_map(|(name, on)| on.then_some(name)).collect();
+        let requested = fields.capabilities.into_iter();
+        let capabilities = requested.filter(|(_, on)| *on == Some(true));
+        let capabilities = capabilities.map(|(name, _)| name).collect();
         Ok(Self { kind, capabilities, body })
     }
 
@@ -178,11 +210,13 @@ struct ListFields {
     name: Option<String>,
     #[serde(rename = "cniVersion")]
     version: Option<String>,
-    #[serde(rename = "cniVersions", default)]
+    #[serde(rename = "cniVersions", default, deserialize_with = "nullable")]
     versions: Vec<String>,
-    #[serde(rename = "disableGC", default)]
+    #[serde(rename = "disableGC", default, deserialize_with = "nullable")]
     gc_disabled: Flag,
-    #[serde(default)]
+    #[serde(rename = "loadOnlyInlinedPlugins", default, deserialize_with = "nullable")]
+    only_inlined: Flag,
+    #[serde(default, deserialize_with = "nullable")]
     plugins: Vec<Map<String, Value>>,
 }
 
@@ -190,7 +224,8 @@ struct ListFields {
 struct PluginFields {
     #[serde(rename = "type")]
     kind: Option<String>,
-    capabilities: Option<BTreeMap<String, bool>>,
+    #[serde(default, deserialize_with = "nullable")]
+    capabilities: BTreeMap<String, Option<bool>>,
 }
 
 /// A string or a boolean, depending on the version of the specification.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    config::{NetworkConfigList, negotiate_version},
+    config::{ConfigError, NetworkConfigList, negotiate_version},
     plugin::Plugins,
 };
 use crate::host::file;
@@ -96,17 +96,47 @@ fn candidate(path: &Path) -> Candidate {
 }
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
+    let text = text(path)?;
+    let list = match Form::of(path) {
+        Some(Form::List) => {
+            let directory = path.parent().unwrap_or(path);
+            NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
+        }
+        _ => NetworkConfigList::from_single(&text),
+    };
+    list.map_err(|e| e.to_string())
+}
+
+/// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
+fn in_folder(folder: &Path) -> Result<Vec<String>, ConfigError> {
+    let name = folder.file_name().unwrap_or_default();
+    let refused = |file: &Path, reason: String| ConfigError::Folder {
+        file: Path::new(name).join(file.file_name().unwrap_or_default()).display().to_string(),
+        reason,
+    };
+    let entries = match fs::read_dir(folder) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(Vec::new());
+        }
+        entries => entries,
+    };
+    let entries = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(|error| refused(Path::new(""), explain(&error)))?;
+    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "conf") && !path.is_dir());
+    paths.sort();
+    paths.iter().map(|path| text(path).map_err(|reason| refused(path, reason))).collect()
+}
+
+fn text(path: &Path) -> Result<String, String> {
     // Reading anything else could block forever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }
     let bytes = file::read_if_present(path, SIZE_LIMIT).map_err(|e| explain(&e.source))?;
-    let text = String::from_utf8(bytes.unwrap_or_default()).map_err(|e| e.to_string())?;
-    let list = match Form::of(path) {
-        Some(Form::List) => NetworkConfigList::from_list(&text),
-        _ => NetworkConfigList::from_single(&text),
-    };
-    list.map_err(|e| e.to_string())
+    String::from_utf8(bytes.unwrap_or_default()).map_err(|e| e.to_string())
 }
 
 /// All plugins must be installed and have a version in common with the configuration.

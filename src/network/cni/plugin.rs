@@ -23,6 +23,7 @@ use crate::{
     config::live::{Live, LiveSettings},
     host::process::{Finished, ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
+    wire::nullable::nullable,
 };
 
 /// The plugins installed on this node.
@@ -214,7 +215,7 @@ fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure>
         );
     }
     Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        how: done.exit.to_string(),
+        exit: done.exit,
         output: output_excerpt(&done.stdout, &done.stderr),
     }))
 }
@@ -263,7 +264,7 @@ impl ExecutableVersion {
 #[derive(Deserialize)]
 struct Report {
     code: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     msg: String,
     details: Option<Value>,
 }

@@ -4,7 +4,10 @@ use std::{error::Error as _, path::PathBuf};
 
 use thiserror::Error;
 
-use crate::{error::Kind, host::process::ProcessError};
+use crate::{
+    error::Kind,
+    host::process::{ProcessError, ProcessExit},
+};
 
 /// A plugin that failed.
 #[derive(Debug, Error)]
@@ -48,10 +51,10 @@ pub enum Failure {
         message: String,
     },
     /// It failed without an error in the form of the specification.
-    #[error("{how}; output: {output}")]
+    #[error("{exit}; output: {output}")]
     Exit {
         /// Exit code or signal.
-        how: String,
+        exit: ProcessExit,
         /// The beginning of its output and errors.
         output: String,
     },
@@ -74,18 +77,14 @@ impl PluginError {
         self.failure.kind()
     }
 
-    /// Whether the only failure is that the network namespace is gone, which is fine for a DEL.
-    /// Plugins report it in different words.
-    pub fn is_missing_namespace(&self, netns: &str) -> bool {
-        let output = match &*self.failure {
-            Failure::Reported { message, .. } => message,
-            Failure::Exit { output, .. } => output,
-            _ => return false,
-        };
-        let text = output.to_lowercase();
-        let names_it = !netns.is_empty() && output.contains(netns);
-        text.contains("no such file or directory")
-            && (names_it || NAMESPACE_WORDS.iter().any(|word| text.contains(word)))
+    /// Whether the plugin ran, ended by itself and did not ask for another call. Without the
+    /// namespace, such a DEL is all that it can do.
+    pub fn is_final(&self) -> bool {
+        match &*self.failure {
+            Failure::Reported { code, .. } => !TRY_LATER.contains(code),
+            Failure::Exit { exit, .. } => matches!(exit, ProcessExit::Code(_)),
+            _ => false,
+        }
     }
 }
 
@@ -115,4 +114,3 @@ fn with_causes(failure: &Failure) -> String {
 
 /// "Try again later", and the two of STATUS that mean "not now".
 const TRY_LATER: [i64; 3] = [11, 50, 51];
-const NAMESPACE_WORDS: [&str; 4] = ["netns", "ns/net", "network namespace", "ns path"];

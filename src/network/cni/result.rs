@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::wire::nullable::nullable;
+
 /// Why a result cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ResultError {
@@ -103,7 +105,7 @@ struct OldIp {
 
 #[derive(Deserialize)]
 struct Interface {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     name: String,
     sandbox: Option<String>,
 }

@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::Deserialize;
 
+use crate::wire::nullable::nullable;
+
 /// A version of the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
@@ -55,7 +57,7 @@ impl fmt::Display for Version {
 /// A plugin's reply to VERSION.
 #[derive(Debug, Deserialize)]
 pub(super) struct VersionReply {
-    #[serde(rename = "supportedVersions", default)]
+    #[serde(rename = "supportedVersions", default, deserialize_with = "nullable")]
     supported: Vec<String>,
 }
 

@@ -116,6 +116,22 @@ async fn readiness_follows_the_directory() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_comes_into_the_folder_of_the_network_is_used() {
+    let node = usual();
+    let network = node.network();
+    wait_for(&network, true).await;
+    for kind in ["policy", "tuning"] {
+        node.plugin(kind, ANSWER);
+        fs::create_dir_all(node.path("conf/pods")).unwrap();
+        node.conf(&format!("pods/{kind}.conf"), &json!({"type": kind}));
+        let has_it = async || network.prepare(node.pod('a')).await.unwrap().config.contains(kind);
+        while !has_it().await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn status_is_called_where_plugins_support_it() {
     let node = TestNode::new();
     let flag = node.path("up");
@@ -233,6 +249,80 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     node.plugin("b", "");
     network.detach(&intent).await.unwrap();
     assert!(!cached(&node, &intent).exists());
+}
+
+/// Multus puts the namespace's path into every error, and an agent's missing socket reads like a
+/// missing namespace.
+#[tokio::test]
+async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
+    let node = usual();
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
+    let intent = network.prepare(pod).await.unwrap();
+    network.attach(&intent).await.unwrap();
+    for said in [
+        r#"echo "{\"code\":999,\"msg\":\"netns $CNI_NETNS: dial unix /run/agent.sock: no such file or directory\"}"; exit 1"#,
+        r#"echo "failed to Statfs \"$CNI_NETNS\": no such file or directory" >&2; exit 1"#,
+    ] {
+        node.plugin("a", said);
+        let error = network.detach(&intent).await.unwrap_err();
+        assert!(error.to_string().contains("no such file or directory"), "{error}");
+        assert!(cached(&node, &intent).exists());
+    }
+    node.plugin("a", "");
+    network.detach(&intent).await.unwrap();
+}
+
+/// A plugin that insists on the namespace must not keep the pod for good, but its DEL is called again.
+#[tokio::test]
+async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated_by_gc() {
+    for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
+        let node = usual();
+        let network = node.network();
+        // Never connected, as after a crash during ADD: nothing is cached.
+        let intent = network.prepare(node.pod('a')).await.unwrap();
+        node.plugin("a", said);
+        network.detach(&intent).await.unwrap();
+        network.gc(&[]).await.unwrap_err();
+        node.plugin("a", "");
+        node.forget_calls();
+        network.gc(&[]).await.unwrap();
+        assert_eq!(node.calls(), ["b DEL", "a DEL"]);
+        assert!(node.environment("a", "DEL").contains("K8S_POD_NAME=web"));
+        assert_eq!(node.input("a", "DEL").get("prevResult"), None);
+        network.gc(&[]).await.unwrap();
+        assert_eq!(node.calls().len(), 2, "released once");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_during_del_is_gone() {
+    let node = usual();
+    let network = node.network();
+    let pod = node.pod('a');
+    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
+    let intent = network.prepare(pod).await.unwrap();
+    network.attach(&intent).await.unwrap();
+    node.plugin("a", r#"umount "$CNI_NETNS"; rm "$CNI_NETNS"; exit 1"#);
+    network.detach(&intent).await.unwrap();
+    assert!(cached(&node, &intent).exists(), "kept for the next GC");
+}
+
+/// A plugin that is missing, hangs or asks to be called later has not been heard.
+#[tokio::test]
+async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
+    let node = usual();
+    let mut settings = node.settings();
+    settings.plugin_timeout = Duration::from_secs(2);
+    let network = Network::start(settings);
+    let intent = network.prepare(node.pod('a')).await.unwrap();
+    for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "sleep 100", "kill -KILL $$"] {
+        node.plugin("a", said);
+        network.detach(&intent).await.unwrap_err();
+    }
+    fs::remove_file(node.path("bin/a")).unwrap();
+    network.detach(&intent).await.unwrap_err();
 }
 
 #[tokio::test]

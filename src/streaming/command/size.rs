@@ -3,7 +3,7 @@
 use bytes::{Buf, BytesMut};
 use serde::Deserialize;
 
-use crate::{model::stream::TerminalSize, streaming::channel::Reader};
+use crate::{model::stream::TerminalSize, streaming::channel::Reader, wire::nullable::nullable};
 
 /// The resize stream. What is no size ends it: nothing behind it can be trusted.
 #[derive(Debug)]
@@ -66,9 +66,9 @@ impl SizeBuffer {
 
 #[derive(Deserialize)]
 struct Wanted {
-    #[serde(rename = "Width", alias = "width", default)]
+    #[serde(rename = "Width", alias = "width", default, deserialize_with = "nullable")]
     width: u16,
-    #[serde(rename = "Height", alias = "height", default)]
+    #[serde(rename = "Height", alias = "height", default, deserialize_with = "nullable")]
     height: u16,
 }
 

@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::error::PlanError;
-use crate::model::{
-    engine::{ApiVersion, EngineInfo},
-    sandbox::SandboxSecurity,
-    security::{ContainerSecurity, Profile},
+use crate::{
+    model::{
+        engine::{ApiVersion, EngineInfo},
+        sandbox::SandboxSecurity,
+        security::{ContainerSecurity, Profile},
+    },
+    wire::nullable::nullable,
 };
 
 /// The engine's option for a workload; `text` is that of its localhost profile.
@@ -152,10 +155,11 @@ struct SystemCall {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Argument {
+    #[serde(default, deserialize_with = "nullable")]
     index: u32,
-    #[serde(default, rename = "value")]
+    #[serde(default, rename = "value", deserialize_with = "nullable")]
     _value: u64,
-    #[serde(default, rename = "valueTwo")]
+    #[serde(default, rename = "valueTwo", deserialize_with = "nullable")]
     _value_two: u64,
     op: String,
     #[serde(flatten)]

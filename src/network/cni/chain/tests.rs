@@ -64,6 +64,17 @@ async fn add_runs_in_order_and_passes_results_on() {
 }
 
 #[tokio::test]
+async fn an_empty_version_of_a_result_is_that_of_the_configuration() {
+    for version in ["\"\"", "null", "7"] {
+        let first = format!("echo '{{\"cniVersion\":{version},\"ips\":[]}}'");
+        let scene = Scene::new("1.0.0", &[("a", &first), ("b", &first)]);
+        let result = scene.chain(TIMEOUT).add(&link()).await.unwrap();
+        assert_eq!(scene.node.input("b", "ADD")["prevResult"]["cniVersion"], "1.0.0");
+        assert_eq!(result["cniVersion"], "1.0.0");
+    }
+}
+
+#[tokio::test]
 async fn add_stops_at_the_first_failure() {
     let scene = Scene::new("1.0.0", &[("a", ANSWER), ("b", "exit 1"), ("c", ANSWER)]);
     let error = scene.chain(TIMEOUT).add(&link()).await.unwrap_err();
@@ -108,14 +119,6 @@ async fn plugins_of_an_add_share_one_timeout() {
     let scene = Scene::new("1.0.0", &[("a", &slow), ("b", &slow)]);
     let error = scene.chain(Duration::from_secs(4)).add(&link()).await.unwrap_err();
     assert_eq!((error.plugin.as_str(), error.kind()), ("b", Kind::DeadlineExceeded), "{error}");
-}
-
-#[tokio::test]
-async fn del_succeeds_when_the_namespace_is_gone() {
-    let gone = r#"echo '{"code":999,"msg":"Statfs /run/n: no such file or directory"}'; exit 1"#;
-    let scene = Scene::new("1.0.0", &[("a", gone)]);
-    assert!(scene.chain(TIMEOUT).del(&link(), None).await.is_empty());
-    assert!(scene.chain(TIMEOUT).add(&link()).await.is_err());
 }
 
 #[tokio::test]

@@ -87,6 +87,22 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
     assert_eq!(listed(&one.versions), "1.0.0");
 }
 
+/// Go writes and reads it so.
+#[test]
+fn null_is_as_good_as_absent() {
+    let text = json!({
+        "name": "x", "cniVersion": null, "cniVersions": null, "disableGC": null,
+        "plugins": [{"type": "a", "capabilities": {"dns": null, "bandwidth": true}}],
+    });
+    let read = list(&text).unwrap();
+    assert_eq!((read.version, read.gc_disabled), (Version::OLDEST, false));
+    assert!(read.has_capability("bandwidth") && !read.has_capability("dns"));
+    let text = json!({"name": "x", "plugins": null}).to_string();
+    assert!(matches!(NetworkConfigList::from_list(&text), Err(ConfigError::Empty)));
+    let text = json!({"name": "x", "type": "a", "capabilities": null}).to_string();
+    NetworkConfigList::from_single(&text).unwrap();
+}
+
 #[test]
 fn flags_are_strings_or_booleans() {
     for (value, set) in [(json!(true), true), (json!("True"), true), (json!("false"), false)] {

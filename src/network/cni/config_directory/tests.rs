@@ -67,6 +67,44 @@ async fn every_refused_file_is_reported() {
     assert_eq!(selection.refused.len(), 10);
 }
 
+/// CNI 1.1: the folder of the network's name, beside its list.
+#[tokio::test]
+async fn plugins_in_the_folder_of_the_network_are_appended() {
+    let node = TestNode::new();
+    for name in ["bridge", "policy", "tuning"] {
+        node.plugin(name, "");
+    }
+    let kinds = async || {
+        let list = select_from(&node).await.selected.unwrap().list;
+        assert_eq!(NetworkConfigList::from_list(&list.text()).unwrap(), list, "as it is recorded");
+        list.plugins.into_iter().map(|plugin| plugin.kind).collect::<Vec<_>>()
+    };
+    let mut text = json!({"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge"}]});
+    node.conf("10.conflist", &text);
+    assert_eq!(kinds().await, ["bridge"]);
+    fs::create_dir(node.path("conf/pods")).unwrap();
+    node.conf("pods/2.conf", &json!({"type": "tuning"}));
+    node.conf("pods/1.conf", &json!({"type": "policy"}));
+    node.conf("pods/0.conflist", &json!({"type": "not looked at"}));
+    assert_eq!(kinds().await, ["bridge", "policy", "tuning"]);
+    for (only, wanted) in
+        [(json!(null), 3), (json!(false), 3), (json!(true), 1), (json!("true"), 1)]
+    {
+        text["loadOnlyInlinedPlugins"] = only;
+        node.conf("10.conflist", &text);
+        assert_eq!(kinds().await.len(), wanted, "{text}");
+    }
+    node.conf("10.conflist", &json!({"name": "pods", "cniVersion": "1.0.0"}));
+    assert_eq!(kinds().await, ["policy", "tuning"]);
+    node.conf("pods/3.conf", &json!({"type": "absent"}));
+    assert!(reasons(&select_from(&node).await).contains("network plugin absent"));
+    fs::write(node.path("conf/pods/3.conf"), "{").unwrap();
+    assert!(reasons(&select_from(&node).await).starts_with("10.conflist: "));
+    fs::remove_file(node.path("conf/pods/3.conf")).unwrap();
+    std::os::unix::fs::symlink("nowhere", node.path("conf/pods/3.conf")).unwrap();
+    assert!(reasons(&select_from(&node).await).contains("pods/3.conf: it does not exist"));
+}
+
 #[tokio::test]
 async fn versions_are_negotiated() {
     let node = TestNode::new();

@@ -59,6 +59,9 @@ fn each_malformed_result_has_its_own_error() {
     let fails = |result: Value| addresses(&result, "eth0").unwrap_err().to_string();
     assert_eq!(fails(json!({})), "no address for interface eth0");
     assert_eq!(fails(json!({"ips": null})), "no address for interface eth0");
+    let null = json!({"interfaces": [{"name": null, "sandbox": null}], "ip4": null,
+        "ips": [{"address": "192.0.2.1", "interface": null}]});
+    assert_eq!(texts(&null), ["192.0.2.1"]);
     assert!(fails(json!({"ips": [{"address": "10.0.0.300/8"}]})).contains("is not an IP address"));
     assert!(
         fails(json!({"ips": [{"address": "x", "interface": 3}]}))

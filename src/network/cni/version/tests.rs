@@ -23,6 +23,8 @@ fn keeps_the_versions_that_both_sides_support() {
     let reply: VersionReply =
         serde_json::from_str(r#"{"supportedVersions":["0.4.0","7.0.0","what","1.0.0"]}"#).unwrap();
     assert_eq!(listed(&reply.known()), "0.4.0, 1.0.0");
-    let silent: VersionReply = serde_json::from_str("{}").unwrap();
-    assert_eq!(listed(&silent.known()), "none");
+    for silent in ["{}", r#"{"supportedVersions":null}"#] {
+        let silent: VersionReply = serde_json::from_str(silent).unwrap();
+        assert_eq!(listed(&silent.known()), "none");
+    }
 }

@@ -19,6 +19,8 @@ fn a_size_is_read() {
         (r#"{"Width":1,"Height":2} {"Width":0,"Height":4}"#, size(1, 2)),
         (r#"{"Width":0,"Height":0}"#, None),
         (r#"{"Width":80}"#, None),
+        (r#"{"Width":80,"Height":null}"#, None),
+        (r#"{"Width":null,"Height":9}{"Width":3,"Height":4}"#, size(3, 4)),
         ("", None),
         (" \n", None),
         (r#"{"Width":80,"Hei"#, None),

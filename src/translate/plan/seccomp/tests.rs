@@ -19,7 +19,8 @@ fn valid_seccomp_profiles_are_accepted() {
         // Docker's shape.
         json!({"defaultAction": "SCMP_ACT_ERRNO", "architectures": [],
             "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []}],
-            "syscalls": [{"name": "clone", "action": "SCMP_ACT_ALLOW", "args": [argument, null],
+            "syscalls": [{"name": "clone", "action": "SCMP_ACT_ALLOW", "args": [argument, null,
+                    {"index": null, "value": null, "valueTwo": null, "op": "SCMP_CMP_EQ"}],
                 "comment": "", "includes": {"caps": ["CAP_SYS_ADMIN"]}, "excludes": {}}]}),
         json!({"defaultAction": "SCMP_ACT_KILL_PROCESS", "something new": {"of": [1, "kind"]},
             "syscalls": [{"names": ["a"], "action": "SCMP_ACT_NOTIFY", "args": null, "new": 1}]}),

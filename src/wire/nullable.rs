@@ -1,0 +1,16 @@
+//! `null` in JSON and YAML. Programs in Go write it for empty maps and lists, and read it as if the
+//! field were absent, so it means the default in everything that a peer sends.
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads `null` as the default; to be combined with `default`, for absent fields.
+///
+/// # Errors
+/// The value is not of this type.
+pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
