@@ -15,7 +15,7 @@ use crate::model::engine::EngineInfo;
 /// snapshotter's directory is, below the engine's own containerd or the system's.
 pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     if engine.containerd_store {
-        let snapshotter = snapshotter(engine);
+        let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
         let own = engine.root_dir.join(OWN_CONTAINERD);
         for root in [own.as_path(), Path::new(SYSTEM_CONTAINERD)] {
             let layers = root.join(&snapshotter);
@@ -32,20 +32,6 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The directories that an overlay with relative layers may have been mounted from, given
-/// [`mountpoint`].
-pub fn layer_directories(engine: &EngineInfo, mountpoint: &Path) -> [PathBuf; 2] {
-    match engine.containerd_store {
-        true => [mountpoint.join(SNAPSHOTS), mountpoint.join(snapshotter(engine)).join(SNAPSHOTS)],
-        false => [engine.root_dir.join(&engine.storage_driver), mountpoint.to_owned()],
-    }
-}
-
-/// The directory of containerd's snapshotter.
-fn snapshotter(engine: &EngineInfo) -> String {
-    format!("io.containerd.snapshotter.v1.{}", engine.storage_driver)
-}
-
 /// The directory of the layers where they have a disk of their own, else the one around it.
 async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
     let own = device(&layers).await.filter(|_| root != layers);
@@ -57,8 +43,6 @@ async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }
 
-/// Where a snapshotter keeps layers.
-const SNAPSHOTS: &str = "snapshots";
 /// The engine's own containerd, below its data root.
 const OWN_CONTAINERD: &str = "containerd/daemon";
 /// Where the system's containerd keeps its data, unless configured otherwise.

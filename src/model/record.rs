@@ -99,6 +99,8 @@ pub struct ContainerRecord {
     pub stop_signal: Option<String>,
     /// The engine's log file, when its driver keeps one.
     pub engine_log: Option<std::path::PathBuf>,
+    /// Directory of its writable layer, if the engine's storage driver reports one.
+    pub writable_layer: Option<std::path::PathBuf>,
     /// Limits as the engine knows them: no huge pages, no keys of cgroup v2.
     pub limits: Resources,
 }

@@ -443,6 +443,7 @@ fn container(process: Process) -> ContainerRecord {
         process,
         stop_signal: None,
         engine_log: None,
+        writable_layer: None,
         limits: Default::default(),
     }
 }

@@ -36,7 +36,8 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
     let _ = interfaces::network(&text, "eth0", Nanos(1));
-    let _ = (partitions::names(&text), upper::directory(&text), super::cgroup_reader::total(&text));
+    let uppers = upper::directories(&text, Path::new("/"));
+    let _ = (partitions::names(&text), uppers, super::cgroup_reader::total(&text));
     let _ = (processes::threads(&text), processes::ulimits(&text));
 }
 

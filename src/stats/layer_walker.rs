@@ -4,7 +4,8 @@
 //! their result and the disk gets its rest.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -16,16 +17,10 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{
-    cgroup_reader,
-    collector::Collector,
-    layers::{Measurement, Upper},
-    read::{file::Files, upper},
-};
+use super::{cgroup_reader, collector::Collector, layers::Measurement, read::upper};
 use crate::{
     engine::storage,
     host::{
-        cgroup::Cgroups,
         error::HostError,
         quota,
         tree::{Size, Walk},
@@ -49,10 +44,8 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
             continue;
         }
         let began = Instant::now();
-        let proc = collector.proc.clone();
         let step = STEP.div_ceil(jobs.len());
-        let results =
-            move || jobs.into_iter().map(|job| job.go_on(&proc, step)).collect::<Vec<_>>();
+        let results = move || jobs.into_iter().map(|job| job.go_on(step)).collect::<Vec<_>>();
         // It only fails when it panics, which is logged, or when the runtime ends.
         let Ok(results) = spawn_blocking(results).await else { return };
         schedule.handle(results, &collector);
@@ -67,8 +60,8 @@ struct Schedule {
     checked: Option<Instant>,
     /// The snapshot then.
     snapshot: Option<Arc<Snapshot>>,
-    /// How the engine stores layers, and when that was read.
-    storage: Option<(Instant, Arc<EngineInfo>, Arc<Storage>)>,
+    /// The directory of the engine's layers, and when it was looked for.
+    mountpoint: Option<(Instant, Arc<EngineInfo>, Arc<Path>)>,
     /// Not begun.
     fresh: VecDeque<LayerJob>,
     /// Begun, and in need of further steps.
@@ -80,23 +73,14 @@ struct Schedule {
 /// A layer to be measured.
 #[derive(Debug)]
 pub(super) struct LayerJob {
-    pub(super) record: Arc<ContainerRecord>,
-    pub(super) storage: Arc<Storage>,
-    /// Where it was the last time.
+    pub(super) id: String,
+    /// The directory of the engine's layers.
+    pub(super) mountpoint: Arc<Path>,
+    /// The layer's own, if it is known.
     pub(super) upper: Option<PathBuf>,
     pub(super) walk: Option<Walk>,
     /// How long the disk was busy with it so far.
     pub(super) took: Duration,
-}
-
-/// Where the engine keeps layers.
-#[derive(Debug)]
-pub(super) struct Storage {
-    pub(super) mountpoint: PathBuf,
-    /// What relative paths are below.
-    pub(super) homes: [PathBuf; 2],
-    /// Whose process it is. Shared, for the machine's mount table is long where pods are many.
-    pub(super) cgroups: Cgroups,
 }
 
 /// How the size of a layer is found out.
@@ -126,7 +110,7 @@ impl Schedule {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // The process of what is only listed is not known yet.
+        // What is only listed has no directory yet.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -136,33 +120,32 @@ impl Schedule {
         if due.is_empty() {
             return;
         }
-        let storage = self.storage(engine, collector).await;
-        for record in due {
-            let id = record.id.as_str();
-            self.busy.insert(id.to_owned());
-            let upper = record.process.pid().and_then(|pid| collector.layers.upper(id, pid));
-            let (record, storage) = (Arc::clone(record), Arc::clone(&storage));
-            self.fresh.push_back(LayerJob {
-                record,
-                storage,
-                upper,
-                walk: None,
-                took: Duration::ZERO,
-            });
+        let mountpoint = self.mountpoint(engine).await;
+        let known = due.iter().map(|record| collector.upper(record)).collect::<Vec<_>>();
+        let mut mounted = match engine.containerd_store && known.contains(&None) {
+            true => mounted_layers(collector.proc.clone(), engine.root_dir.clone()).await,
+            false => HashMap::new(),
+        };
+        for (record, upper) in due.into_iter().zip(known) {
+            let id = record.id.to_string();
+            self.busy.insert(id.clone());
+            let (upper, mountpoint) = (upper.or_else(|| mounted.remove(&id)), mountpoint.clone());
+            let job = LayerJob { id, mountpoint, upper, walk: None, took: Duration::ZERO };
+            self.fresh.push_back(job);
         }
     }
 
-    /// How the engine stores layers, read anew from time to time.
-    async fn storage(&mut self, engine: &Arc<EngineInfo>, collector: &Collector) -> Arc<Storage> {
-        if let Some((at, of, known)) = &self.storage
+    /// The directory of the engine's layers, looked for again from time to time.
+    async fn mountpoint(&mut self, engine: &Arc<EngineInfo>) -> Arc<Path> {
+        if let Some((at, of, known)) = &self.mountpoint
             && Arc::ptr_eq(of, engine)
             && at.elapsed() < STORAGE_REFRESH
         {
             return Arc::clone(known);
         }
-        let storage = Arc::new(Storage::of(engine, collector.groups.cgroups().clone()).await);
-        self.storage = Some((Instant::now(), Arc::clone(engine), Arc::clone(&storage)));
-        storage
+        let mountpoint: Arc<Path> = storage::mountpoint(engine).await.into();
+        self.mountpoint = Some((Instant::now(), Arc::clone(engine), Arc::clone(&mountpoint)));
+        mountpoint
     }
 
     /// Handles the results of some steps.
@@ -200,20 +183,30 @@ impl Schedule {
     }
 }
 
-impl Storage {
-    async fn of(engine: &EngineInfo, cgroups: Cgroups) -> Self {
-        let mountpoint = storage::mountpoint(engine).await;
-        let homes = storage::layer_directories(engine, &mountpoint);
-        Self { mountpoint, homes, cgroups }
+impl Collector {
+    /// The directory of a writable layer: as the engine reports it, or as it was found last.
+    fn upper(&self, record: &ContainerRecord) -> Option<PathBuf> {
+        record.writable_layer.clone().or_else(|| self.layers.upper(record.id.as_str()))
     }
+}
+
+/// The layers that the engine has mounted, by container. Read in the host's mount namespace: in its own,
+/// a container decides what is mounted at its root.
+async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, PathBuf> {
+    let read = move || {
+        let table = fs::read_to_string(proc.join("self/mountinfo"))?;
+        Ok::<_, io::Error>(upper::directories(&table, &root_dir))
+    };
+    let read = spawn_blocking(read).await.unwrap_or_else(|panic| Err(panic.into()));
+    read.inspect_err(|error| debug!(%error, "cannot read the mount table")).unwrap_or_default()
 }
 
 impl LayerJob {
     /// Number of files in one step.
-    pub(super) fn go_on(mut self, proc: &Path, entries: usize) -> StepResult {
-        let (id, began) = (self.record.id.to_string(), Instant::now());
-        let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin(proc)) {
-            None => return StepResult::Done { id, measured: Measurement::default() },
+    pub(super) fn go_on(mut self, entries: usize) -> StepResult {
+        let began = Instant::now();
+        let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin()) {
+            None => return StepResult::Done { id: self.id, measured: Measurement::default() },
             Some(Begun::Counted(size)) => size,
             Some(Begun::Walk(mut walk)) => match walk.step(entries) {
                 None => {
@@ -224,29 +217,20 @@ impl LayerJob {
             },
         };
         let took = self.took + began.elapsed();
-        let mountpoint = self.storage.mountpoint.clone();
-        let (bytes, inodes) = (size.bytes, size.inodes);
-        let reading = LayerReading { at: cgroup_reader::now(), mountpoint, bytes, inodes };
-        let upper = self.record.process.pid().zip(self.upper);
-        let upper = upper.map(|(pid, directory)| Upper { pid, directory });
-        StepResult::Done { id, measured: Measurement { reading: Some(reading), upper, took } }
+        let reading = LayerReading {
+            at: cgroup_reader::now(),
+            mountpoint: self.mountpoint.to_path_buf(),
+            bytes: size.bytes,
+            inodes: size.inodes,
+        };
+        let measured = Measurement { reading: Some(reading), upper: self.upper, took };
+        StepResult::Done { id: self.id, measured }
     }
 
-    fn begin(&mut self, proc: &Path) -> Option<Begun> {
-        let (pid, id) = (self.record.process.pid()?, self.record.id.as_str());
-        // A layer stays where it is for as long as its container's process runs.
-        if let Some(begun) = self.upper.as_deref().and_then(|upper| measured(upper).ok()) {
-            return Some(begun);
-        }
-        let mut files = Files::default();
-        let mounts = files.text(&proc.join(pid.to_string()), "mountinfo")?;
-        let upper = upper::resolved(mounts, &self.storage.homes)?;
-        // Read first: it is this container's only if the process still is.
-        self.storage.cgroups.find(pid, id).ok()?;
-        let begun = measured(&upper);
-        let begun =
-            begun.inspect_err(|error| debug!(container = id, %error, "cannot measure a layer"));
-        self.upper = Some(upper);
+    fn begin(&self) -> Option<Begun> {
+        let begun = measured(self.upper.as_deref()?);
+        let begun = begun
+            .inspect_err(|error| debug!(container = self.id, %error, "cannot measure a layer"));
         begun.ok()
     }
 }

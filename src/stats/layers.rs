@@ -16,8 +16,8 @@ pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 #[derive(Debug)]
 struct Layer {
     reading: Option<LayerReading>,
-    /// Where it was.
-    upper: Option<Upper>,
+    /// Its directory.
+    upper: Option<PathBuf>,
     /// When it is to be measured again.
     due: Instant,
 }
@@ -27,17 +27,10 @@ struct Layer {
 pub(super) struct Measurement {
     /// None when it failed.
     pub(super) reading: Option<LayerReading>,
-    /// Where the layer is, where that is known.
-    pub(super) upper: Option<Upper>,
+    /// The layer's directory, if it could be read.
+    pub(super) upper: Option<PathBuf>,
     /// How long the disk was busy with it.
     pub(super) took: Duration,
-}
-
-/// Where a container writes, for as long as this is its main process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Upper {
-    pub(super) pid: u32,
-    pub(super) directory: PathBuf,
 }
 
 impl Layers {
@@ -60,11 +53,11 @@ impl Layers {
         readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Where it was when it was measured last, as long as this is the main process.
-    pub(super) fn upper(&self, id: &str, pid: u32) -> Option<PathBuf> {
+    /// Its directory when it was measured last. A layer stays where it is as long as its container
+    /// exists.
+    pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let upper = known.get(id)?.upper.as_ref()?;
-        (upper.pid == pid).then(|| upper.directory.clone())
+        known.get(id)?.upper.clone()
     }
 
     /// Notes what came of a measurement; when nothing did, what was known before stays, but for

@@ -19,8 +19,8 @@ use super::{
     cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disks,
-    layer_walker::{LayerJob, StepResult, Storage},
-    layers::{LONGEST_REST, Layers, Measurement, SHORTEST_REST, Upper},
+    layer_walker::{LayerJob, StepResult},
+    layers::{LONGEST_REST, Layers, Measurement, SHORTEST_REST},
     pods::{PodTarget, parents, sum},
     rates::Rates,
     read::file::Files,
@@ -67,6 +67,7 @@ fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
         process: running(pid),
         stop_signal: None,
         engine_log: None,
+        writable_layer: None,
         limits: Default::default(),
     })
 }
@@ -246,7 +247,7 @@ fn disks_are_dropped_when_unreadable_for_long() {
     let (seen, begin) = (disks::DiskCache::default(), Instant::now());
     assert_eq!(*seen.at(begin), Disks::default());
     let root = tempfile::tempdir().unwrap();
-    machine(root.path(), "upperdir=x");
+    machine(root.path());
     let proc = root.path().join("proc");
     fs::write(proc.join("partitions"), "major minor  #blocks  name\n\n   8        1  9 sda1\n")
         .unwrap();
@@ -397,12 +398,11 @@ fn measured(bytes: u64) -> Measurement {
     Measurement { reading, ..Measurement::default() }
 }
 
-/// A machine whose process 7 is in `ID`'s group, with an overlay on its root.
-fn machine(root: &Path, options: &str) -> PathBuf {
+/// A machine whose process 7 is in `ID`'s group, and a layer.
+fn machine(root: &Path) -> PathBuf {
     let proc = root.join("proc");
     for (file, text) in [
         ("proc/7/cgroup", format!("0::/{ID}\n")),
-        ("proc/7/mountinfo", format!("1 2 0:3 / / rw - overlay overlay rw,{options}\n")),
         (
             "proc/self/mountinfo",
             format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display()),

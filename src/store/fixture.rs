@@ -60,6 +60,7 @@ pub(super) fn container(number: u64, sandbox: u64, process: Process) -> Containe
         process,
         stop_signal: None,
         engine_log: None,
+        writable_layer: None,
         limits: Default::default(),
     }
 }

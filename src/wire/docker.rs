@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::nullable::nullable;
 
-/// Reads labels one by one: what is no text is left out, and the others still say whose a container
-/// is. What is no map has none.
+/// Reads labels, or another map of texts, one by one: what is no text is left out, and the others
+/// still say whose a container is. What is no map has none.
 fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
@@ -73,6 +73,9 @@ pub struct ContainerInspect {
     /// What is mounted into it.
     #[serde(deserialize_with = "nullable")]
     pub mounts: Vec<InspectMount>,
+    /// Where its writable layer is.
+    #[serde(deserialize_with = "nullable")]
+    pub graph_driver: GraphDriver,
 }
 
 /// One entry of `Mounts` of an inspect.
@@ -261,7 +264,7 @@ pub struct ImageInspect {
     pub graph_driver: GraphDriver,
 }
 
-/// `GraphDriver` of an image.
+/// `GraphDriver` of an image or a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
@@ -269,7 +272,7 @@ pub struct GraphDriver {
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The driver's own facts; none of containerd's snapshotters.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "labels")]
     pub data: BTreeMap<String, String>,
 }
 

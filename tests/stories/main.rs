@@ -29,6 +29,7 @@ mod execs;
 mod handlers;
 mod identity;
 mod images;
+mod layers;
 mod logs;
 mod machine;
 mod many;
@@ -204,6 +205,8 @@ const STORIES: &[(&str, Story)] = stories![
     oom::of_nobody,
     stats::of_a_container,
     stats::of_its_layer,
+    layers::of_every_shape,
+    layers::of_mapped_users,
     stats::of_a_pod,
     stats::of_a_pod_beside_foreign_containers,
     stats::while_they_end,

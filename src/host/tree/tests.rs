@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use rustix::fs::mkdirat;
+
 use super::*;
 
 fn measure(root: &Path) -> Size {
@@ -86,22 +88,56 @@ fn what_changes_meanwhile_does_no_harm() {
     assert!(Walk::begin(&outside.join("deep/er/file")).is_err());
 }
 
-#[test]
-fn depth_costs_no_more_descriptors_than_it_may() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut place = dir.path().to_owned();
-    (0..DEEPEST + 20).for_each(|_| place.push("d"));
-    fs::create_dir_all(&place).unwrap();
-    let mut walk = Walk::begin(dir.path()).unwrap();
-    let mut open = 0;
-    let size = loop {
-        open = open.max(walk.levels.len());
-        if let Some(size) = walk.step(1) {
-            break size;
+/// Directories in each other below `root`, each with a file before and behind the next in the order
+/// of names, made by relative steps: the path of the last is too long for a call.
+fn nest(root: &Path, depth: usize) {
+    let mut place = openat(CWD, root, DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..depth {
+        let mode = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        for name in ["a file", "z file"] {
+            openat(&place, name, mode, Mode::RUSR).unwrap();
         }
-    };
-    assert_eq!(open, DEEPEST);
-    assert_eq!(size.inodes, u64::try_from(DEEPEST).unwrap() + 1);
+        let name = "directory ".repeat(5);
+        mkdirat(&place, name.as_str(), Mode::RWXU).unwrap();
+        place = openat(&place, name.as_str(), BELOW, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn depth_costs_no_descriptors_and_hides_nothing() {
+    for depth in [KEPT_OPEN, KEPT_OPEN + 1, 70, 2000] {
+        let dir = tempfile::tempdir().unwrap();
+        nest(dir.path(), depth);
+        let mut walk = Walk::begin(dir.path()).unwrap();
+        let size = loop {
+            let open = walk.levels.iter().filter(|level| level.directory.is_some()).count();
+            assert!(open <= KEPT_OPEN + 1, "{open} are open");
+            if let Some(size) = walk.step(1) {
+                break size;
+            }
+        };
+        assert_eq!(size, told(dir.path()));
+        assert_eq!(size.inodes, u64::try_from(3 * depth + 1).unwrap());
+        // The standard library's way holds a descriptor for each level.
+        assert!(Command::new("rm").arg("-rf").arg(dir.path()).status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_directory_that_moves_takes_nobody_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, outside) = (dir.path().join("layer"), dir.path().join("outside"));
+    let names = vec!["d"; KEPT_OPEN + 10].join("/");
+    fs::create_dir_all(root.join(&names)).unwrap();
+    fs::create_dir_all(outside.join("many/more")).unwrap();
+    let mut walk = Walk::begin(&root).unwrap();
+    while walk.levels.len() < KEPT_OPEN + 5 {
+        assert_eq!(walk.step(1), None);
+    }
+    let reading = vec!["d"; KEPT_OPEN + 4].join("/");
+    fs::rename(root.join(reading), outside.join("moved")).unwrap();
+    let size = (0..200).find_map(|_| walk.step(1)).unwrap();
+    assert_eq!(size.inodes, u64::try_from(KEPT_OPEN + 11).unwrap(), "and not what is outside");
 }
 
 #[test]
@@ -111,10 +147,9 @@ fn other_file_systems_are_not_entered() {
     let mut walk = Walk::begin(root).unwrap();
     // Only the first level: what is below belongs to nobody's test.
     while walk.levels.len() == 1 && walk.step(1).is_none() {
-        let entered =
-            walk.levels.get(1).map(|level| fs::File::from(level.directory.try_clone().unwrap()));
+        let entered = walk.levels.get(1).and_then(|level| level.directory.as_ref());
         if let Some(entered) = entered {
-            assert_eq!(entered.metadata().unwrap().dev(), walk.device);
+            assert_eq!(device(&facts(entered.fd().unwrap(), c"").unwrap()), walk.device);
             walk.levels.truncate(1);
         }
     }

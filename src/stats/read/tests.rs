@@ -184,33 +184,27 @@ fn devices_are_named_as_the_kernel_names_them() {
 }
 
 #[test]
-fn the_upper_directory_is_that_of_the_overlay_at_the_root() {
-    let line = |point: &str, rest: &str| format!("1 2 0:3 / {point} rw - {rest}\n");
+fn upper_directories_are_those_of_overlays_below_the_engines_directory() {
+    let line = |point: &str, rest: &str| format!("1 2 0:3 / {point} rw shared:4 - {rest}\n");
     let overlay =
-        "overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/var/lib/docker/overlay2/x/diff,workdir=/w";
-    let upper = PathBuf::from("/var/lib/docker/overlay2/x/diff");
-    for (text, wanted) in [
-        (line("/", overlay), Some(upper.clone())),
-        (line("/", overlay) + &line("/proc", "proc proc rw"), Some(upper)),
-        (line("/", overlay) + &line("/", "ext4 /dev/sda rw"), None),
-        (line("/data", overlay), None),
-        (line("/", "overlay overlay ro,lowerdir=/l/A:/l/B"), None),
-        (line("/", "overlay overlay rw,upperdir=x/diff,index=off"), Some("x/diff".into())),
-        (line("/", "overlay overlay rw,upperdir=/a\\040b/diff"), Some("/a b/diff".into())),
-        (line("/", "btrfs /dev/sda rw,upperdir=/a"), None),
-        (line("/", "overlay"), None),
-        (String::new(), None),
-    ] {
-        assert_eq!(upper::directory(&text), wanted, "{text}");
-    }
-    let home = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(home.path().join("x/diff")).unwrap();
-    let homes = [PathBuf::from("/nowhere"), home.path().to_owned()];
-    let relative = line("/", "overlay overlay rw,upperdir=x/diff");
-    assert_eq!(upper::resolved(&relative, &homes), Some(home.path().join("x/diff")));
-    assert_eq!(upper::resolved(&line("/", "overlay overlay rw,upperdir=/no/diff"), &homes), None);
-    let whole = line("/", &format!("overlay overlay rw,upperdir={}/x/diff", home.path().display()));
-    assert_eq!(upper::resolved(&whole, &homes), Some(home.path().join("x/diff")));
+        |upper: &str| format!("overlay overlay rw,lowerdir=/l/A:/l/B,upperdir={upper},workdir=/w");
+    let table = [
+        line("/", &overlay("/host")),
+        line("/docker", "ext4 /dev/sda rw"),
+        line("/docker/rootfs/overlayfs/one", &overlay("/s/1/fs")),
+        line("/docker/rootfs/overlayfs/one", &overlay("/etc")),
+        line("/docker/rootfs/overlayfs/two", "overlay overlay rw,upperdir=/a\\040b/fs"),
+        line("/docker/rootfs/overlayfs/read-only", "overlay overlay ro,lowerdir=/l/A:/l/B"),
+        line("/docker/rootfs/overlayfs/relative", &overlay("s/1/fs")),
+        line("/docker/rootfs/overlayfs/other", "btrfs /dev/sda rw,upperdir=/a"),
+        line("/docker/rootfs/overlayfs/short", "overlay"),
+        line("/elsewhere/three", &overlay("/etc")),
+        line("/docker2/four", &overlay("/etc")),
+        "rubbish\n".to_owned(),
+    ];
+    let found = upper::directories(&table.concat(), Path::new("/docker"));
+    let wanted = [("one", "/s/1/fs"), ("two", "/a b/fs")];
+    assert_eq!(found, wanted.map(|(id, upper)| (id.to_owned(), PathBuf::from(upper))).into());
 }
 
 /// Lines of words that readers know, of numbers of any size, and of anything else.
@@ -250,7 +244,7 @@ proptest! {
         let _ = processes::threads(&text);
         let _ = processes::ulimits(&text);
         let _ = partitions::names(&text);
-        let _ = upper::resolved(&text, &[Path::new("/nowhere").to_owned()]);
+        let _ = upper::directories(&text, Path::new("/"));
         if let Some(read) = text::pressure(&text) {
             prop_assert!(read.some.avg10.is_finite() && read.full.avg300.is_finite());
         }

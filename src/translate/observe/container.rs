@@ -69,9 +69,14 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         created_at,
         process: process::observe(&inspect.state, created_at),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
-        engine_log: Some(PathBuf::from(&inspect.log_path)).filter(|path| path.is_absolute()),
+        engine_log: absolute(Some(&inspect.log_path)),
+        writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
         limits: limits::limits(&inspect.host_config),
     })
+}
+
+fn absolute(path: Option<&String>) -> Option<PathBuf> {
+    path.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 fn labelled_sandbox(inspect: &ContainerInspect) -> Option<&str> {

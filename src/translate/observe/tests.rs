@@ -109,6 +109,7 @@ fn shown_container(record: &ContainerRecord) -> Value {
         "process": format!("{:?}", record.process),
         "stop_signal": record.stop_signal,
         "engine_log": record.engine_log,
+        "writable_layer": record.writable_layer,
         "limits": record.limits,
     })
 }

@@ -59,6 +59,7 @@ fn container_record(user_image: &str) -> ContainerRecord {
         process: started(200),
         stop_signal: None,
         engine_log: None,
+        writable_layer: None,
         limits: Default::default(),
     }
 }

@@ -92,6 +92,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
         process,
         stop_signal: Some("RTMIN+3".to_owned()),
         engine_log: None,
+        writable_layer: None,
         limits: Default::default(),
     }
 }

@@ -1,0 +1,146 @@
+//! Writable layers of containers that make themselves hard to measure: each figure is that of `du` for
+//! the layer, on the host.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dockbridge::wire::cri;
+use tokio::process::Command;
+
+use crate::{
+    skips::{Lack, skip},
+    support::{
+        failure::{Failure, Outcome, ensure, fail},
+        patience::Looks,
+        stage::Stage,
+        world::World,
+    },
+    user_namespaces::{mapped, mapped_pod},
+};
+
+/// In a usual pod.
+pub(crate) async fn of_every_shape(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "layer_shapes").await?;
+    let pod = stage.recipes.pod("shapes");
+    are_measured(stage, pod, |container| container).await
+}
+
+/// In a pod with users of its own, whose root may mount whatever it likes.
+pub(crate) async fn of_mapped_users(world: World) -> Outcome {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(());
+    }
+    let stage = Stage::cni(&world, "layer_users").await?;
+    let pod = mapped_pod(&stage, "shapes");
+    are_measured(stage, pod, mapped).await
+}
+
+async fn are_measured(
+    mut stage: Stage,
+    pod: cri::PodSandboxConfig,
+    decorated: fn(cri::ContainerConfig) -> cri::ContainerConfig,
+) -> Outcome {
+    // A directory of the host, and the same path of a container.
+    let bait = stage.folders.shared.join("bait");
+    fs::create_dir(&bait)?;
+    fs::write(bait.join("file"), vec![1; 64 << 20])?;
+    let sandbox = stage.cri.run(&pod).await?;
+    let lines = [
+        ("chroot", chroot_into_a_copy("8")),
+        ("overlay", mount_an_overlay("9", &bait)),
+        ("deep-70", nest(70, "10")),
+        ("deep-2000", nest(2000, "11")),
+    ];
+    let containers = lines.each_ref().map(|(name, line)| {
+        let mut container = stage.recipes.container(name, line);
+        let linux = container.linux.get_or_insert_default();
+        let capabilities = linux.security_context.get_or_insert_default();
+        let capabilities = capabilities.capabilities.get_or_insert_default();
+        capabilities.add_capabilities = vec!["SYS_ADMIN".to_owned()];
+        decorated(container)
+    });
+    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    let mut layers = Vec::new();
+    for (id, (name, _)) in ids.iter().zip(&lines) {
+        let layer = layer_of(&stage, id).await?;
+        let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
+        while looks.again().await && !layer.join("done").exists() {}
+        ensure!(layer.join("done").exists(), "{name} did not do its work");
+        layers.push((*name, id, layer));
+    }
+    // Measured when they begin, and from then on not often.
+    stage.cri = stage.bridge.restart().await?;
+    for (name, id, layer) in &layers {
+        agrees(&stage, name, id, layer).await?;
+    }
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// Its main process then sees no mount table with a root.
+fn chroot_into_a_copy(mebibytes: &str) -> String {
+    format!(
+        "mkdir /copy && cp -a /bin /copy/ && {} && touch /done && exec chroot /copy sleep 600",
+        write("/copy/big", mebibytes)
+    )
+}
+
+/// Its main process then sees an overlay at the root whose upper directory, which is in a tmpfs, has the
+/// name of the host's directory.
+fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
+    let (bait, above) = (bait.display(), bait.parent().unwrap_or(bait).display());
+    format!(
+        "mkdir -p {above} /low /root-of-overlay && cp -a /bin /low/ && {} && \
+         mount -t tmpfs tmpfs {above} && mkdir {bait} {above}/work && \
+         mount -t overlay -o lowerdir=/low,upperdir={bait},workdir={above}/work overlay /root-of-overlay && \
+         touch /done && exec chroot /root-of-overlay sleep 600",
+        write("/big", mebibytes)
+    )
+}
+
+/// The paths of the deepest files are too long for a call.
+fn nest(depth: usize, mebibytes: &str) -> String {
+    format!(
+        "i=0; while [ $i -lt {depth} ]; do mkdir directory && cd directory || exit 1; i=$((i+1)); done; \
+         {} && touch /done && exec sleep 600",
+        write("big", mebibytes)
+    )
+}
+
+fn write(file: &str, mebibytes: &str) -> String {
+    format!("dd if=/dev/urandom of={file} bs=1M count={mebibytes} && sync")
+}
+
+/// As the engine says, or the host's mount table.
+async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
+    let format = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}";
+    let told = stage.engine.docker(&["inspect", "-f", format, id]).await?;
+    if !told.is_empty() {
+        return Ok(PathBuf::from(told));
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let line = table.lines().find(|line| line.contains(&format!("/{id} ")));
+    let upper = line.and_then(|line| line.split("upperdir=").nth(1)?.split(',').next());
+    upper.map(PathBuf::from).ok_or_else(|| Failure(format!("no layer of {id} is mounted")))
+}
+
+/// Within one per cent.
+async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
+    let du = Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;
+    let du = String::from_utf8_lossy(&du.stdout).into_owned();
+    let bytes: u64 = du.split_whitespace().next().unwrap_or_default().parse()?;
+    ensure!(bytes > 8 << 20, "{name} wrote {bytes} bytes");
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
+    while looks.again().await {
+        let Some(told) = stage.cri.stats(id).await?.writable_layer else { continue };
+        let told = told.used_bytes.unwrap_or_default().value;
+        println!("  {name}: {told} bytes, du says {bytes}");
+        ensure!(told.abs_diff(bytes) * 100 <= bytes, "{name}: {told} bytes, du says {bytes}");
+        return Ok(());
+    }
+    fail!("the layer of {name} was never measured")
+}
