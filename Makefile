@@ -47,8 +47,8 @@ PACKAGES := $(TARGET)/packages
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
-# How many worlds run tests at once; twice as many tests run without an engine. Tests mostly wait. A world takes up to
-# 1 GiB. With JOBS=1 all tests run one after the other.
+# How many worlds run tests at once, and how many tests without an engine: tests mostly wait. A world takes up to 1 GiB.
+# With JOBS=1 all tests run one after the other.
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1048576); most = 3 * cores; \
   print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
 # The path of a test program, which is built first.
@@ -173,7 +173,7 @@ test test-unit: export PROPTEST_RNG_SEED ?= 1
 
 .PHONY: test-unit
 test-unit: toolchain ## Tests that need no engine
-	$(CARGO) test --no-fail-fast -- --test-threads $$(($(JOBS) * 2 - 1))
+	$(CARGO) test --no-fail-fast -- --test-threads $(JOBS)
 
 .PHONY: test-pauses
 test-pauses: toolchain ## Tests that need no engine, while everything stands still at random, as on a busy host
