@@ -47,6 +47,8 @@ pub(super) struct Tools {
     pub(super) watch: Option<TailWatch>,
     pub(super) woken: mpsc::UnboundedSender<ContainerId>,
     pub(super) metrics: LogMetrics,
+    /// A poll that takes longer is late.
+    pub(super) poll_limit: Duration,
 }
 
 /// What a poll is for, besides writing what there is.

@@ -20,6 +20,7 @@ use super::{
     poll::Tools,
     position_store::PositionStore,
     progress::{TimedOut, WaitLimits, completion, opening},
+    running_polls::POLL_LIMIT,
     worker::Worker,
 };
 use crate::{
@@ -64,7 +65,14 @@ impl Logs {
         };
         let (waker, woken) = mpsc::unbounded_channel();
         let metrics = LogMetrics::default();
-        let tools = Tools { engine, positions, watch, woken: waker, metrics: metrics.clone() };
+        let tools = Tools {
+            engine,
+            positions,
+            watch,
+            woken: waker,
+            metrics: metrics.clone(),
+            poll_limit: POLL_LIMIT,
+        };
         let (worker, orders) = mpsc::channel(COMMANDS);
         task::spawn(Worker::new(tools, tidings, woken).run(orders));
         Self { worker: Some(worker), metrics, directories: Directories::default() }

@@ -62,6 +62,7 @@ impl Worker {
         tidings: Option<TailEvents>,
         woken: mpsc::UnboundedReceiver<ContainerId>,
     ) -> Self {
+        let running = RunningPolls::new(tools.poll_limit);
         Self {
             tools,
             tidings,
@@ -71,7 +72,7 @@ impl Worker {
             saved: HashMap::new(),
             tails: HashMap::new(),
             polls: JoinSet::new(),
-            running: RunningPolls::default(),
+            running,
             buffers: Vec::new(),
             departed: VecDeque::new(),
             unwatched: false,

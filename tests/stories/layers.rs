@@ -130,7 +130,8 @@ async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
 
 /// Within one per cent.
 async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
-    let du = Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;
+    let du =
+        Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;
     let du = String::from_utf8_lossy(&du.stdout).into_owned();
     let bytes: u64 = du.split_whitespace().next().unwrap_or_default().parse()?;
     ensure!(bytes > 8 << 20, "{name} wrote {bytes} bytes");

@@ -1,6 +1,6 @@
 //! No change of a log is missed, whenever it is told.
 
-use std::{fs::OpenOptions, io::Write, path::Path};
+use std::{fs::OpenOptions, io::Write, path::Path, time::Duration};
 
 use super::{super::running_polls::MOST_LATE, *};
 use crate::{
@@ -9,8 +9,12 @@ use crate::{
     logs::{log_path::LogPath, metrics::LogMetrics, position_store::PositionStore},
 };
 
-/// A worker without a loop, and what tells of the files it watches.
+/// A worker without a loop, and what tells of the files it watches. Its polls are never late.
 fn worker(directory: &Path) -> (Worker, TailEvents) {
+    worker_with_limit(directory, Duration::from_secs(3600))
+}
+
+fn worker_with_limit(directory: &Path, poll_limit: Duration) -> (Worker, TailEvents) {
     let (watch, tidings) = TailWatch::open().unwrap();
     let (waker, woken) = mpsc::unbounded_channel();
     let tools = Tools {
@@ -19,6 +23,7 @@ fn worker(directory: &Path) -> (Worker, TailEvents) {
         watch: Some(watch),
         woken: waker,
         metrics: LogMetrics::default(),
+        poll_limit,
     };
     (Worker::new(tools, None, woken), tidings)
 }
@@ -38,6 +43,9 @@ fn write(to: &Path) {
     let file = OpenOptions::new().create(true).append(true).open(to);
     file.unwrap().write_all(entry).unwrap();
 }
+
+/// Where many polls hang and each has to become late.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// The watch tells once: what it told of must not be lost because nobody knew yet whose it was.
 #[tokio::test]
@@ -122,7 +130,7 @@ fn hanging(directory: &Path, number: u32) -> LoggedContainer {
 #[tokio::test]
 async fn no_more_is_late_than_may_be() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut worker, _tidings) = worker(directory.path());
+    let (mut worker, _tidings) = worker_with_limit(directory.path(), SHORT);
     let (release, held) = std::sync::mpsc::channel::<()>();
     let hanging = worker.polls.spawn_blocking(move || {
         let _ = held.recv();
@@ -132,7 +140,7 @@ async fn no_more_is_late_than_may_be() {
     while worker.running.containers().count() <= MOST_LATE {
         worker.running.begin(tokio::spawn(async {}).id(), container(directory.path()));
     }
-    let all_late = Instant::now() + std::time::Duration::from_secs(60);
+    let all_late = Instant::now() + Duration::from_secs(60);
     assert_eq!(worker.running.become_late(all_late).len(), MOST_LATE);
     assert_eq!(worker.running.next_late(), None, "nobody else becomes late");
     worker.close().await;
@@ -142,7 +150,7 @@ async fn no_more_is_late_than_may_be() {
 #[tokio::test]
 async fn directories_that_hang_keep_no_other_log() {
     let directory = tempfile::tempdir().unwrap();
-    let (worker, _tidings) = worker(directory.path());
+    let (worker, _tidings) = worker_with_limit(directory.path(), SHORT);
     let (orders, received) = mpsc::channel(16);
     let running = tokio::spawn(worker.run(received));
     let (healthy, mut observed) = (container(directory.path()), Vec::new());
@@ -159,10 +167,10 @@ async fn directories_that_hang_keep_no_other_log() {
     }
     let mut progress = observed.pop().unwrap().progress;
     let written = progress.wait_for(|now| now.moved > 0);
-    let written = tokio::time::timeout(std::time::Duration::from_secs(30), written).await.is_ok();
+    let written = tokio::time::timeout(Duration::from_secs(30), written).await.is_ok();
     let (reply, closed) = oneshot::channel();
     orders.send(Command::Close { reply }).await.unwrap();
-    let closed = tokio::time::timeout(std::time::Duration::from_secs(30), closed).await.is_ok();
+    let closed = tokio::time::timeout(Duration::from_secs(30), closed).await.is_ok();
     for container in &hung {
         // Who waits for a writer has one.
         drop(OpenOptions::new().read(true).write(true).open(container.source.as_ref().unwrap()));
