@@ -54,6 +54,14 @@ pub enum ContainerError {
         /// Full id.
         id: String,
     },
+    /// A container runs its command once: a start needs one that was never started.
+    #[error("container {id} is {state}; only a container that was never started can be started")]
+    WasStarted {
+        /// Full id.
+        id: String,
+        /// The name of its state.
+        state: &'static str,
+    },
     /// A command timed out. All its processes are killed, except those in `left`.
     #[error(
         "command in container {id} timed out after {}s{}",
@@ -216,6 +224,7 @@ impl ContainerError {
             | Self::PodStopping { .. }
             | Self::TargetNotReady { .. }
             | Self::AdjustmentLost { .. }
+            | Self::WasStarted { .. }
             | Self::NotRunning { .. } => Kind::FailedPrecondition,
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,

@@ -23,6 +23,7 @@ pub mod reopen_log;
 pub mod saved_changes;
 pub mod service;
 pub mod start;
+pub mod start_once;
 pub mod stop;
 mod volumes;
 mod write_edits;

@@ -23,6 +23,7 @@ impl Containers {
         self.engine.remove_container(id.as_str()).await?;
         self.oci_runtime_files.remove(id.as_str()).await;
         self.store.refresh_container(id.as_str()).await?;
+        self.unseen_starts.remove(id);
         if let Some(record) = before.container(id.as_str()) {
             self.logs.forget(record).await;
             self.release_mounted(&record.document.image_volumes).await;

@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     error::ContainerError, metrics::ContainerMetrics, oci_runtime_files::OciRuntimeFiles,
-    pod_files::PodFilesRoot, saved_changes::SavedChanges,
+    pod_files::PodFilesRoot, saved_changes::SavedChanges, start_once::UnseenStarts,
 };
 use crate::{
     concurrency::{
@@ -52,6 +52,7 @@ pub struct Containers {
     pub(super) nri: Nri,
     pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), ContainerError>>,
+    pub(super) unseen_starts: UnseenStarts,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), ContainerError>>,
     /// Owns the commands run in containers, so that an exit of dockbridge waits for their end.
@@ -151,6 +152,7 @@ impl Containers {
             saved_changes,
             oci_runtime_files,
             nri,
+            unseen_starts: UnseenStarts::default(),
             reopening: SingleFlight::new(tracker.clone()),
             deadlines: Arc::default(),
             floor: Arc::default(),

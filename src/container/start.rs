@@ -4,18 +4,28 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{error::ContainerError, service::Containers};
+use super::{
+    error::ContainerError,
+    service::Containers,
+    start_once::{start_once, was_started},
+};
 use crate::{
     error::chain,
-    model::{engine::Transition, id::ContainerId, record::ContainerRecord},
-    store::{engine_call::EngineCall, settings::SYNC_TIMEOUT},
+    model::{
+        engine::EngineHealth,
+        id::ContainerId,
+        record::{ContainerRecord, ExitReason, Process, SandboxState},
+    },
+    store::settings::SYNC_TIMEOUT,
 };
 
 impl Containers {
-    /// Starts a container; one that runs already is fine.
+    /// Starts a container that was never started, in a ready pod. A start that is in progress is
+    /// joined.
     ///
     /// # Errors
-    /// The container is unknown, or its process cannot be started (the engine's error).
+    /// The container is unknown, was started before, or its process cannot be started (the engine's
+    /// error).
     pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.known(id).await?;
         let service = self.clone();
@@ -27,23 +37,16 @@ impl Containers {
         let id = container.id.as_str();
         let _sandbox = self.locks.read(container.document.sandbox.as_str()).await;
         let _held = self.locks.write(id).await;
-        let _mounted = self.ensure_mounted(&container.document).await?;
-        self.write_edits(container).await?;
-        self.nri.start_container(container).await?;
-        let starting = EngineCall::begin(Transition::Started);
-        let started = self.engine.start_container(id).await;
-        // Also after a failure: the record then has the reason, and counts as exited.
-        let seen = match started {
-            Ok(()) => self.store.refresh_after(starting, id).await,
-            Err(_) => self.store.refresh_container(id).await,
-        };
-        let was_started = started.is_ok() && !container.process.is_running();
-        self.nri.container_started(id, was_started).await;
-        started?;
-        if seen.is_err() && self.needs_limits(container) {
-            self.end_unlimited(&container.id).await;
+        let is_unseen = self.unseen_starts.contains(&container.id);
+        if is_unseen || self.store.snapshot().health != EngineHealth::Reachable {
+            self.store.refresh_container(id).await?;
         }
-        seen?;
+        let container = &*self.known(id).await?;
+        // A start whose answer was lost is not repeated, but its caller gets the answer.
+        if !(is_unseen && was_started(&self.store.snapshot(), id)) {
+            self.start_created(container).await?;
+        }
+        self.unseen_starts.remove(&container.id);
         if let Some(record) = self.store.snapshot().container(id) {
             self.limit_started(record).await?;
         }
@@ -58,6 +61,42 @@ impl Containers {
             );
         }
         Ok(())
+    }
+
+    async fn start_created(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+        let id = container.id.as_str();
+        self.ensure_startable(container).await?;
+        let _mounted = self.ensure_mounted(&container.document).await?;
+        self.write_edits(container).await?;
+        self.nri.start_container(container).await?;
+        self.unseen_starts.insert(&container.id);
+        let start = start_once(&self.engine, &self.store, id).await;
+        if start.seen.is_ok() {
+            self.unseen_starts.remove(&container.id);
+        }
+        self.nri.container_started(id, start.started.is_ok()).await;
+        if start.may_run_unseen() && self.needs_limits(container) {
+            self.end_unlimited(&container.id).await;
+        }
+        start.started?;
+        Ok(start.seen?)
+    }
+
+    async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+        match &container.process {
+            // The command of one whose start failed has never run.
+            Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
+            process => {
+                let (id, state) = (container.id.to_string(), process.state_name());
+                return Err(ContainerError::WasStarted { id, state });
+            }
+        }
+        let sandbox = &container.document.sandbox;
+        let now = self.store.inspected(sandbox.as_str()).await?;
+        match now.sandbox(sandbox.as_str()).map(|pod| pod.state()) {
+            Some(SandboxState::Ready) => Ok(()),
+            _ => Err(ContainerError::SandboxNotReady { id: sandbox.to_string() }),
+        }
     }
 
     /// A container that cannot be limited as asked must not run.

@@ -17,7 +17,10 @@ use super::{
     service::Containers,
 };
 use crate::{
-    model::{id::ContainerId, record::ContainerRecord},
+    model::{
+        id::ContainerId,
+        record::{ContainerRecord, Process},
+    },
     store::snapshot::Snapshot,
 };
 
@@ -44,8 +47,9 @@ impl Containers {
         if !container.process.is_running() {
             // The store may not have a start of a moment ago; the engine's answer counts.
             self.store.refresh_container(id.as_str()).await?;
-            if !runs(&self.store.snapshot(), &id) {
-                return Ok(());
+            match self.store.snapshot().container(id.as_str()).map(|now| &now.process) {
+                None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
+                Some(_) => {}
             }
         }
         self.stop_within(id, grace.min(LONGEST_GRACE)).await
@@ -92,10 +96,21 @@ impl Containers {
         }
         let asking = self.engine.stop_container(id.as_str(), grace);
         tokio::pin!(asking);
+        let mut is_answer_lost = false;
         loop {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
-                answer = &mut asking => return ended_is_fine(answer),
+                answer = &mut asking, if !is_answer_lost => match answer {
+                    // The engine may have sent the signal: it is not sent twice.
+                    Err(error) if error.leaves_outcome_open() => {
+                        self.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
+                        is_answer_lost = true;
+                    }
+                    answer => return ended_is_fine(answer),
+                },
+                _ = self.store.when(|now| (!runs(now, id)).then_some(())), if is_answer_lost => {
+                    return Ok(());
+                }
                 () = sleep_until(kill_at) => return kill(&self.engine, id.as_str()).await,
                 Ok(()) = deadline.changed() => {}
             }

@@ -230,8 +230,7 @@ impl Engine {
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
         let mut first = self.attempt(request, Some(self.version().await?)).await;
         for _ in 0..RETRIES {
-            let asked = |error: &EngineError| request.repeatable && error.asks_to_retry();
-            if !first.as_ref().is_err_and(asked) {
+            if !first.as_ref().is_err_and(EngineError::asks_to_retry) {
                 break;
             }
             first = self.attempt(request, Some(self.version().await?)).await;

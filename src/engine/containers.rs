@@ -59,19 +59,25 @@ impl Engine {
 
     /// Starts a container; one that runs already is fine.
     ///
+    /// Never repeated after a broken connection: the engine starts an exited container again, so a
+    /// short command would run twice.
+    ///
     /// # Errors
     /// [`EngineError::CannotRun`] when the fault is the container's own.
     pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
-        self.done(self.post(Call::START, id, "/start", &[])?.repeatable()).await
+        self.done(self.post(Call::START, id, "/start", &[])?).await
     }
 
     /// Asks the main process to end, and kills it after `grace`. One that ended already is fine.
+    ///
+    /// Never repeated after a broken connection: many programs take a second SIGTERM as the order
+    /// to end at once.
     ///
     /// # Errors
     /// [`EngineError::Deadline`] when even the kill had no effect in time.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
-        let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?.repeatable();
+        let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
         stop.timeout = Duration::from_secs(seconds).saturating_add(self.timeouts().stop_margin);
         self.done(stop).await
     }

@@ -263,6 +263,17 @@ impl EngineError {
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
     }
 
+    /// Whether the engine may have done what it was asked, although its answer did not arrive.
+    pub fn leaves_outcome_open(&self) -> bool {
+        matches!(
+            self,
+            Self::Broken { .. }
+                | Self::Deadline { .. }
+                | Self::Garbled { .. }
+                | Self::TooLarge { .. }
+        )
+    }
+
     /// Whether an object is missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })

@@ -120,9 +120,6 @@ impl Nri {
     /// # Errors
     /// A plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), NriError> {
-        if record.process.is_running() {
-            return Ok(());
-        }
         let Some(shared) = self.connected() else { return self.require().await };
         let mut plugins = shared.plugins().await;
         let subject = shared.container_subject(&shared.store.snapshot(), record);

@@ -39,7 +39,7 @@ pub enum SandboxError {
         /// The id in the request.
         id: String,
     },
-    /// The pause container ended before its network was connected.
+    /// The pause container ended before the pod was ready.
     #[error("the sandbox process of {id} ended while it was being set up")]
     Ended {
         /// Docker id.

@@ -20,9 +20,10 @@ use crate::{
         error::ContainerError,
         gather::seccomp_profile::seccomp_profile,
         name_conflict::{Resolution, create_named},
+        start_once::start_once,
     },
     error::chain,
-    host::file::Durability,
+    host::{file::Durability, processes::Processes},
     model::{
         attachment::{Attachment, AttachmentIntent},
         engine::Transition,
@@ -63,7 +64,8 @@ impl Sandboxes {
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
         let built = self.build(&plan, &mut undo).await;
-        match self.ask_plugins(creation.as_ref(), built).await {
+        let built = self.ask_plugins(creation.as_ref(), built).await;
+        match built.and_then(|id| self.ensure_ready(id)) {
             Ok(id) => {
                 undo.keep();
                 info!(sandbox = %id, name, "pod sandbox is ready");
@@ -224,12 +226,21 @@ impl Sandboxes {
 
     /// Returns its pid and start time.
     async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
-        let starting = EngineCall::begin(Transition::Started);
-        self.deps.engine.start_container(id.as_str()).await?;
-        self.deps.store.refresh_after(starting, id.as_str()).await?;
+        let start = start_once(&self.deps.engine, &self.deps.store, id.as_str()).await;
+        start.started?;
+        start.seen?;
         let pid = self.pid_of(id)?;
         let started_at = self.record(id)?.process.as_ref().and_then(Process::started_at);
         Ok((pid, started_at.filter(|at| at.is_set())))
+    }
+
+    /// The pause may have ended while plugins ran. The kernel knows that before the engine does.
+    fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, SandboxError> {
+        let lives = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.lives);
+        if lives && self.record(&id)?.state() == SandboxState::Ready {
+            return Ok(id);
+        }
+        Err(SandboxError::Ended { id: id.to_string() })
     }
 
     fn pid_of(&self, id: &SandboxId) -> Result<u32, SandboxError> {

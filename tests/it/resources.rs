@@ -66,6 +66,16 @@ impl Node {
         node
     }
 
+    /// The engine has it as created from now on.
+    fn was_never_started(&self) {
+        self.docker.world(|world| {
+            let container = world.container_mut(&self.container).unwrap();
+            container.status = "created".to_owned();
+            (container.started, container.finished) = (NEVER.to_owned(), NEVER.to_owned());
+            container.pid = 0;
+        });
+    }
+
     /// The verbs of a process that starts now.
     async fn verbs(&self) -> (Containers, Store) {
         let (state, proc) = (self.path("state"), self.path("proc"));
@@ -248,7 +258,7 @@ async fn nothing_asked_for_is_nothing_done() {
 #[tokio::test]
 async fn a_container_that_does_not_run_is_changed_in_the_engine() {
     let node = Node::start().await;
-    node.docker.world(|world| world.exit(&node.container, 0));
+    node.was_never_started();
     let verbs = node.verbs().await;
     let asked =
         Resources { memory_limit: 32 << 20, oom_score_adj: 970, ..keys(&[("memory.low", "2000")]) };
@@ -264,12 +274,12 @@ async fn a_container_that_does_not_run_is_changed_in_the_engine() {
 #[tokio::test]
 async fn a_container_does_not_run_without_what_it_asked_for() {
     let node = Node::start().await;
-    node.docker.world(|world| world.exit(&node.container, 0));
+    node.was_never_started();
     let verbs = node.verbs().await;
     let usual = keys(&[("memory.oom.group", "1")]);
     verbs.0.update(&node.container, usual).await.unwrap();
     verbs.0.start(&node.container).await.unwrap();
-    node.docker.world(|world| world.exit(&node.container, 0));
+    node.was_never_started();
     verbs.1.refresh_container(&node.container).await.unwrap();
     verbs.0.update(&node.container, keys(&[("memory.nonsense", "1")])).await.unwrap();
     let (kind, text) = kind(verbs.0.start(&node.container).await);
@@ -278,3 +288,6 @@ async fn a_container_does_not_run_without_what_it_asked_for() {
     let state = node.docker.world(|world| world.container(&node.container).unwrap().status.clone());
     assert_eq!(state, "exited");
 }
+
+/// A time that the engine has not set.
+const NEVER: &str = "0001-01-01T00:00:00Z";

@@ -1,9 +1,9 @@
-//! Starts whose event comes before, after, twice or never, with any time, while inspects fail: what the
-//! caller is told and what is shown then.
+//! Starts whose event comes before, after, twice or never, with any time, while inspects fail, or whose
+//! answer is lost: what the caller is told and what is shown then. No command runs twice.
 
 use std::time::{Duration, Instant};
 
-use dockbridge::model::record::Process;
+use dockbridge::{error::Kind, model::record::Process};
 
 use crate::{
     store::{pod, workload},
@@ -59,6 +59,21 @@ impl Node {
             .start(&self.id)
             .await
             .map_err(|error| dockbridge::error::chain(&error))
+    }
+
+    /// Starts it, which must fail, and returns the kind of the error.
+    async fn refusal(&self) -> Kind {
+        self.verbs.containers.start(&self.id).await.unwrap_err().kind()
+    }
+
+    /// How often the engine was asked to start it.
+    fn starts(&self) -> usize {
+        self.docker.count("POST /containers/*/start")
+    }
+
+    /// From now on the engine starts it and closes the connection instead of answering.
+    fn lose_answer(&self) {
+        self.docker.inject(Rule::new("POST /containers/*/start", Fault::LostAnswer));
     }
 
     fn process(&self) -> Process {
@@ -172,11 +187,97 @@ async fn a_start_during_which_the_engine_hangs_up_is_right_when_it_is_repeated()
         node.docker.hang_up();
     };
     let (first, ()) = tokio::join!(node.start(), hang_up);
-    if first.is_ok() {
-        assert!(node.process().is_running());
+    if first.is_err() {
+        node.start().await.unwrap();
     }
+    assert!(node.process().is_running());
+}
+
+#[tokio::test]
+async fn a_container_that_was_started_before_is_not_started_again() {
+    let node = Node::new().await;
+    node.start().await.unwrap();
+    assert_eq!(node.refusal().await, Kind::FailedPrecondition, "it runs");
+    node.docker.world(|world| world.exit(&node.id, 3));
+    eventually(|| node.process().has_ended()).await;
+    assert_eq!(node.refusal().await, Kind::FailedPrecondition, "it has ended");
+    assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
+    assert_eq!(node.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_container_whose_start_failed_can_be_started() {
+    let node = Node::new().await;
+    node.docker.world(|world| {
+        let container = world.container_mut(&node.id).unwrap();
+        (container.exit_code, container.error) = (128, "the runtime failed".to_owned());
+    });
+    node.verbs.store.refresh_container(&node.id).await.unwrap();
+    assert!(node.process().has_ended(), "{:?}", node.process());
     node.start().await.unwrap();
     assert!(node.process().is_running());
+}
+
+#[tokio::test]
+async fn a_container_of_a_pod_that_has_ended_is_not_started() {
+    let node = Node::new().await;
+    node.docker.world(|world| {
+        let pause = world.containers[0].id.clone();
+        world.exit(&pause, 0);
+    });
+    let has_ended = || node.verbs.store.snapshot().sandboxes()[0].pid().is_none();
+    eventually(has_ended).await;
+    assert_eq!(node.refusal().await, Kind::FailedPrecondition);
+    assert_eq!(node.starts(), 0);
+}
+
+#[tokio::test]
+async fn a_start_whose_answer_is_lost_is_not_sent_again() {
+    let node = Node::new().await;
+    node.lose_answer();
+    node.start().await.unwrap();
+    assert!(node.process().is_running());
+    assert_eq!(node.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_command_that_has_ended_when_its_answer_is_lost_was_started() {
+    let node = Node::new().await;
+    let held = node.docker.hold_answer("POST /containers/*/start");
+    let (started, ()) = tokio::join!(node.start(), async {
+        eventually(|| node.process().is_running()).await;
+        node.docker.world(|world| world.exit(&node.id, 3));
+        node.docker.hang_up();
+        held.cancel();
+    });
+    started.unwrap();
+    assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
+    assert_eq!(node.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_start_that_the_engine_never_saw_fails_and_can_be_repeated() {
+    let node = Node::new().await;
+    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Reset).times(1));
+    assert_eq!(node.refusal().await, Kind::Unavailable);
+    assert_eq!(node.starts(), 1);
+    node.start().await.unwrap();
+    assert!(node.process().is_running());
+}
+
+/// The store still shows it as created when it is asked for again.
+#[tokio::test]
+async fn a_start_that_could_not_be_seen_is_answered_when_it_is_asked_for_again() {
+    let node = Node::new().await;
+    node.lose_answer();
+    node.docker.world(|world| world.event_times = Some(Vec::new()));
+    node.docker.inject(Rule::new(&node.inspect(), Fault::Status(500, "busy".to_owned())).times(1));
+    assert_eq!(node.refusal().await, Kind::Unavailable);
+    assert_eq!(node.process(), Process::Created);
+    node.docker.world(|world| world.exit(&node.id, 3));
+    node.start().await.expect("it was started");
+    assert_eq!(node.refusal().await, Kind::FailedPrecondition);
+    assert_eq!(node.starts(), 1);
 }
 
 const SHORT: Duration = Duration::from_millis(60);

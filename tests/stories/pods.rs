@@ -249,18 +249,21 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Stop and remove succeed however often and whatever is gone; reads of unknown ids do not.
+/// Stop and remove succeed however often and whatever is gone; reads of unknown ids, and the start of
+/// what was started, do not.
 pub(crate) async fn asked_twice(world: World) -> Outcome {
     let stage = Stage::cni(&world, "asked_twice").await?;
     let cri = &stage.cri;
     let pod = stage.recipes.pod("twice");
     let sandbox = cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
-    cri.start(&ids[0]).await?;
+    let again = async || cri.start(&ids[0]).await.err().map(|refused| refused.code);
+    ensure_eq!(again().await, Some(Code::FailedPrecondition));
     for _ in 0..2 {
         cri.stop_container(&ids[0], 5).await?;
         ensure_eq!(cri.container(&ids[0]).await?.exit_code, 0);
     }
+    ensure_eq!(again().await, Some(Code::FailedPrecondition));
     for _ in 0..2 {
         cri.remove_container(&ids[0]).await?;
         cri.stop_container(&ids[0], 5).await?;

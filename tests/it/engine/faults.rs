@@ -154,11 +154,16 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
         world.add_container("k8s_a", json!({}))
     });
     let engine = engine(&docker);
-    for pattern in ["POST /containers/*/start", "POST /containers/*/stop"] {
+    for pattern in ["POST /containers/*/start", "POST /containers/*/stop", "DELETE /containers/*"] {
         docker.inject(Rule::new(pattern, Fault::LostAnswer).times(1));
     }
-    engine.start_container(&id).await.unwrap();
-    engine.stop_container(&id, Duration::ZERO).await.unwrap();
+    assert_eq!(engine.start_container(&id).await.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(docker.count("POST /containers/*/start"), 1);
+    let stopped = engine.stop_container(&id, Duration::ZERO).await;
+    assert_eq!(stopped.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(docker.count("POST /containers/*/stop"), 1);
+    engine.remove_container(&id).await.unwrap();
+    assert_eq!(docker.count("DELETE /containers/*"), 2);
     let body = dockbridge::wire::docker::ContainerCreateBody {
         image: Some("busybox:1.36".to_owned()),
         ..Default::default()

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -316,4 +317,33 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
     eventually(|| docker.world(|world| world.containers.len()) == 1).await;
     bridge.clear(&docker).await;
     assert_eq!(leases(&bridge), 0);
+}
+
+/// Once the engine says so, once only the kernel knows yet.
+#[tokio::test]
+async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() {
+    for engine_knows in [true, false] {
+        let Some((resident, docker, bridge)) = stage().await else { return };
+        let go_on = bridge.node().path("go-on");
+        let wait = format!("until [ -e {} ]; do sleep 0.01; done; {ANSWER}", go_on.display());
+        script(bridge.node(), &wait, "");
+        let process = PathBuf::from(format!("/proc/{}", resident.tid));
+        let config = pod("p");
+        let (answer, ()) = tokio::join!(bridge.run(&config), async {
+            eventually(|| leases(&bridge) == 1).await;
+            if engine_knows {
+                docker.world(|world| {
+                    let pause = world.containers[0].id.clone();
+                    world.exit(&pause, 137);
+                });
+            } else {
+                drop(resident);
+                eventually(|| !process.exists()).await;
+            }
+            fs::write(&go_on, "").unwrap();
+        });
+        assert_eq!(answer.unwrap_err().code(), Code::FailedPrecondition, "{engine_knows}");
+        assert_eq!(leases(&bridge), 0, "{engine_knows}");
+        bridge.assert_clean(&docker).await;
+    }
 }

@@ -186,7 +186,7 @@ async fn calls_that_are_repeated_are_told_once() {
     let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     assert_eq!(bridge.create(&id, &container("main"), &pod("p")).await.unwrap(), main);
     bridge.start_container(&main).await.unwrap();
-    bridge.start_container(&main).await.unwrap();
+    bridge.start_container(&main).await.unwrap_err();
     let expected = [
         "CreateContainer",
         "ValidateContainerAdjustment",

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
-use tonic::Request;
+use tonic::{Code, Request};
 
 use crate::support::{
     bridge::{Bridge, LONG, Node, container, create_request, docker, pod},
@@ -78,8 +78,13 @@ async fn the_same_wish_many_times_at_once_is_one_thing() {
     let made = join_all((0..20).map(|_| bridge.create(&pods[0], &one, &config))).await;
     let made: Vec<String> = made.into_iter().map(Result::unwrap).collect();
     assert!(made.iter().all(|id| *id == made[0]));
-    let started = join_all((0..20).map(|_| bridge.start_container(&made[0]))).await;
-    assert!(started.iter().all(Result::is_ok), "{started:?}");
+    let held = docker.hold("POST /containers/*/start");
+    let starts = join_all((0..20).map(|_| bridge.start_container(&made[0])));
+    let (started, ()) = tokio::join!(starts, let_go(&held));
+    assert!(started.iter().any(Result::is_ok), "{started:?}");
+    let refused = started.iter().filter_map(|start| start.as_ref().err());
+    assert!(refused.map(tonic::Status::code).all(|code| code == Code::FailedPrecondition));
+    assert_eq!(docker.count("POST /containers/*/start"), 2, "the pause and one container");
     let stopped = join_all((0..20).map(|_| bridge.stop_container(&made[0], 5))).await;
     assert!(stopped.iter().all(Result::is_ok), "{stopped:?}");
     let removed = join_all((0..20).map(|_| bridge.remove_container(&made[0]))).await;
@@ -134,6 +139,26 @@ async fn a_stop_that_its_caller_gave_up_goes_on() {
     let (stopped, ()) = tokio::join!(bridge.stop_container(&id, 60), let_go(&held));
     stopped.unwrap();
     assert_eq!(docker.count("POST /containers/*/stop"), 1, "joined");
+    bridge.clear(&docker).await;
+}
+
+/// Many programs take a second SIGTERM as the order to end at once.
+#[tokio::test]
+async fn a_stop_whose_answer_is_lost_is_not_sent_again() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    // Once it has ended then, once the engine never saw the request: the grace period is over first.
+    for (name, fault) in [("ended", Fault::LostAnswer), ("unseen", Fault::Reset)] {
+        let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
+        bridge.start_container(&id).await.unwrap();
+        docker.inject(Rule::new("POST /containers/*/stop", fault).times(1));
+        docker.forget_requests();
+        bridge.stop_container(&id, 1).await.unwrap();
+        assert!(docker.world(|world| world.container(&id).unwrap().status == "exited"), "{name}");
+        assert_eq!(docker.count("POST /containers/*/stop"), 1, "{name}");
+    }
     bridge.clear(&docker).await;
 }
 

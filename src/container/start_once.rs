@@ -1,0 +1,88 @@
+//! Starting a container that was never started, workload or pause, exactly once.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    engine::{client::Engine, error::EngineError},
+    model::{
+        engine::Transition,
+        id::ContainerId,
+        record::{ExitReason, Process},
+    },
+    store::{engine_call::EngineCall, error::StoreError, handle::Store, snapshot::Snapshot},
+};
+
+/// What became of a start.
+#[derive(Debug)]
+pub struct Start {
+    /// Whether the engine started the container. When its answer is lost, this is what its inspect
+    /// says.
+    pub started: Result<(), EngineError>,
+    /// Whether the store shows the state after the call.
+    pub seen: Result<(), StoreError>,
+}
+
+impl Start {
+    /// Whether the container may run although no caller can be sure of it.
+    pub fn may_run_unseen(&self) -> bool {
+        let open = |error: &EngineError| error.leaves_outcome_open();
+        self.seen.is_err() && self.started.as_ref().err().is_none_or(open)
+    }
+}
+
+/// Containers that the engine was asked to start, until the store shows what became of them.
+#[derive(Clone, Debug, Default)]
+pub struct UnseenStarts(Arc<Mutex<HashSet<ContainerId>>>);
+
+impl UnseenStarts {
+    /// To be called before the engine is asked.
+    pub fn insert(&self, id: &ContainerId) {
+        self.ids().insert(id.clone());
+    }
+
+    /// The store shows the outcome, or the container is gone.
+    pub fn remove(&self, id: &ContainerId) {
+        self.ids().remove(id);
+    }
+
+    /// Whether the record of this container may be older than its start.
+    pub fn contains(&self, id: &ContainerId) -> bool {
+        self.ids().contains(id)
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a container that was never started. The engine would also start one that has ended.
+pub async fn start_once(engine: &Engine, store: &Store, id: &str) -> Start {
+    let starting = EngineCall::begin(Transition::Started);
+    let answer = engine.start_container(id).await;
+    // Also after a failure: the record then has the reason, and counts as exited.
+    let seen = match answer {
+        Ok(()) => store.refresh_after(starting, id).await,
+        Err(_) => store.refresh_container(id).await,
+    };
+    let started = match answer {
+        Err(error) if error.leaves_outcome_open() && seen.is_ok() => {
+            if was_started(&store.snapshot(), id) { Ok(()) } else { Err(error) }
+        }
+        answer => answer,
+    };
+    Start { started, seen }
+}
+
+/// Whether a container was started at some time, going by what the store shows.
+pub fn was_started(now: &Snapshot, id: &str) -> bool {
+    let pause = || now.sandbox(id).and_then(|pause| pause.process.as_ref());
+    let process = now.container(id).map(|container| &container.process).or_else(pause);
+    match process {
+        Some(Process::Exited { reason, .. }) => *reason != ExitReason::CannotRun,
+        Some(process) => process.is_running(),
+        None => false,
+    }
+}
