@@ -3,15 +3,21 @@
 //! Each event is rendered once, however many listen. A slow listener delays no other: events wait in
 //! one queue for all of them, up to a bound; a listener that falls behind by more gets an error.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use futures_util::{
-    future::join_all,
+    future::{OptionFuture, join_all},
     stream::{self, StreamExt},
 };
-use tokio::sync::{
-    Mutex,
-    broadcast::{self, error::RecvError},
+use tokio::{
+    sync::{
+        broadcast::{self, error::RecvError},
+        mpsc,
+    },
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, codegen::BoxStream};
@@ -28,6 +34,7 @@ use crate::{
     store::{
         changes::{Change, ChangeTracker},
         handle::Store,
+        pending_changes::PendingChanges,
         settings::SYNC_TIMEOUT,
         snapshot::Snapshot,
     },
@@ -46,21 +53,22 @@ pub struct Events {
     containers: Containers,
     /// Cancelled when dockbridge ends: then all streams end.
     leaving: CancellationToken,
-    /// None while there is no listener.
-    tracking: Arc<Mutex<Option<Tracking>>>,
+    /// The queue to the listeners; none while there is no listener.
+    listeners: Arc<Mutex<Option<broadcast::Sender<RenderedEvents>>>>,
     rendered: Counter,
 }
 
-/// The events of one snapshot, rendered.
+/// Events that were rendered together.
 #[derive(Clone, Debug)]
 struct RenderedEvents(Arc<[cri::ContainerEventResponse]>);
 
-/// The last snapshot, and the queue to the listeners.
+/// Changes to render as `shown` has their pods.
 #[derive(Debug)]
-struct Tracking {
-    tracker: ChangeTracker,
-    now: Arc<Snapshot>,
-    events: broadcast::Sender<RenderedEvents>,
+struct Batch {
+    shown: Arc<Snapshot>,
+    changes: Vec<Change>,
+    /// The kubelet takes the time of an event for the time of the state in it: not after `shown`.
+    at: Nanos,
 }
 
 impl Events {
@@ -71,10 +79,11 @@ impl Events {
         leaving: CancellationToken,
         rendered: Counter,
     ) -> Self {
-        Self { store, containers, leaving, tracking: Arc::default(), rendered }
+        Self { store, containers, leaving, listeners: Arc::default(), rendered }
     }
 
-    /// Everything that happens from now on, until the listener leaves or dockbridge ends.
+    /// Everything that happens from now on, until the listener leaves or dockbridge ends. Changes of
+    /// a moment ago may be sent, too, if there are other listeners.
     ///
     /// # Errors
     /// The store is not synced in time.
@@ -83,92 +92,100 @@ impl Events {
         listening: GaugeGuard,
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
         self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
-        let events = self.join().await;
-        Ok(listener_stream(events, listening)
+        Ok(listener_stream(self.join(), listening)
             .take_until(self.leaving.clone().cancelled_owned())
             .boxed())
     }
 
-    /// What happened before now is sent to the other listeners first.
-    async fn join(&self) -> broadcast::Receiver<RenderedEvents> {
-        let mut tracking = self.tracking.lock().await;
-        if let Some(tracking) = &mut *tracking {
-            self.advance(tracking).await;
-            return tracking.events.subscribe();
+    fn join(&self) -> broadcast::Receiver<RenderedEvents> {
+        let mut listeners = self.listeners();
+        if let Some(events) = &*listeners {
+            return events.subscribe();
         }
+        let (sender, events) = broadcast::channel(QUEUED_BATCHES);
+        let (batches, queue) = mpsc::unbounded_channel();
         let now = self.store.snapshot();
-        let (sender, events) = broadcast::channel(QUEUED_SNAPSHOTS);
-        *tracking = Some(Tracking {
-            tracker: ChangeTracker::new(&self.shown(&now)),
-            now: Arc::clone(&now),
-            events: sender,
-        });
-        tokio::spawn(self.clone().follow(now));
+        let tracker = ChangeTracker::new(&self.shown(&now));
+        tokio::spawn(self.clone().follow(now, tracker, batches));
+        tokio::spawn(self.clone().render(queue, sender.clone()));
+        *listeners = Some(sender);
         events
     }
 
-    /// Sends events until the last listener has left.
-    async fn follow(self, mut last: Arc<Snapshot>) {
+    /// Compares snapshots until the last listener has left. Nothing here waits for anything but the
+    /// next snapshot, so that none is missed.
+    async fn follow(
+        self,
+        mut now: Arc<Snapshot>,
+        mut tracker: ChangeTracker,
+        batches: mpsc::UnboundedSender<Batch>,
+    ) {
         let mut reveals = self.containers.nri().reveals();
+        let mut pending = PendingChanges::default();
         loop {
-            let newer = self.store.when(|now| (!Arc::ptr_eq(now, &last)).then_some(()));
+            let newer = self.store.when(|newer| (!Arc::ptr_eq(newer, &now)).then_some(()));
+            let overdue = OptionFuture::from(pending.deadline().map(sleep_until));
             let more = tokio::select! {
                 more = newer => more.is_some(),
+                Some(()) = overdue => true,
                 () = reveals.next() => true,
                 () = self.leaving.cancelled() => false,
             };
-            let mut tracking = self.tracking.lock().await;
-            let has_listeners =
-                tracking.as_ref().is_some_and(|tracking| tracking.events.receiver_count() > 0);
-            match &mut *tracking {
-                Some(tracking) if more && has_listeners => {
-                    self.advance(tracking).await;
-                    last = Arc::clone(&tracking.now);
-                }
+            if !more {
                 // Listeners that are still there get the end of the stream.
-                _ => return *tracking = None,
+                return *self.listeners() = None;
+            }
+            if self.end_unheard() {
+                return;
+            }
+            let at = Nanos(clock::nanos());
+            now = self.store.snapshot();
+            let shown = self.shown(&now);
+            pending.push(tracker.changes(&shown), Instant::now());
+            let changes = pending.take_ready(&shown, Instant::now());
+            if !changes.is_empty() {
+                // The other task ends after this one.
+                let _ = batches.send(Batch { shown, changes, at });
             }
         }
     }
 
-    /// Sends what happened since the last snapshot.
-    async fn advance(&self, tracking: &mut Tracking) {
-        // The kubelet takes the time of an event for the time of the state in it.
-        let at = Nanos(clock::nanos());
-        let now = self.store.snapshot();
-        let changes = tracking.tracker.changes(&self.shown(&now));
-        let shown = self.shown(&self.inspected(&now, &changes).await);
-        let mut events = Vec::new();
-        for change in changes {
-            let pod = pod(&shown, &change.sandbox, &self.containers).await;
-            events.push(event(&change.id, change.step, &pod, at));
-            self.rendered.inc();
+    /// Renders and sends what [`Self::follow`] found.
+    async fn render(
+        self,
+        mut queue: mpsc::UnboundedReceiver<Batch>,
+        listeners: broadcast::Sender<RenderedEvents>,
+    ) {
+        while let Some(Batch { shown, changes, at }) = queue.recv().await {
+            let mut events = Vec::new();
+            for change in changes {
+                let latest = shown.sandbox(change.sandbox.id.as_str()).unwrap_or(&change.sandbox);
+                let pod = pod(&shown, latest, &self.containers).await;
+                events.push(event(&change.id, change.step, &pod, at));
+                self.rendered.inc();
+            }
+            // The last listener may have left.
+            let _ = listeners.send(RenderedEvents(events.into()));
         }
-        tracking.now = now;
-        if !events.is_empty() {
-            // The last listener may have left meanwhile.
-            let _ = tracking.events.send(RenderedEvents(events.into()));
+    }
+
+    /// Whether nobody listens any more; whoever joins from then on begins anew.
+    fn end_unheard(&self) -> bool {
+        let mut listeners = self.listeners();
+        let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
+        if is_unheard {
+            *listeners = None;
         }
+        is_unheard
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Option<broadcast::Sender<RenderedEvents>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What plugins are still asked about is told when they agreed.
     fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.containers.nri().shown(Arc::clone(now))
-    }
-
-    /// The kubelet takes an event for a status of the whole pod, so all its containers are inspected
-    /// first, as for a status; where the engine does not answer, the state of its list is sent.
-    async fn inspected(&self, now: &Arc<Snapshot>, changes: &[Change]) -> Arc<Snapshot> {
-        let is_listed = |one: &Arc<ContainerRecord>| one.process.is_listed();
-        let is_seen = |now: &Snapshot| {
-            let mut pods = changes.iter().map(|change| now.containers_of(&change.sandbox.id));
-            (!pods.any(|containers| containers.iter().any(is_listed))).then_some(())
-        };
-        if is_seen(now).is_some() {
-            return Arc::clone(now);
-        }
-        self.store.wait(INSPECT_TIMEOUT, is_seen).await;
-        self.store.snapshot()
     }
 }
 
@@ -217,10 +234,8 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: containers.limits(record).await }
 }
 
-/// How long inspects may delay events.
-const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Snapshots with events that wait for a listener. A burst of any size is in one.
-const QUEUED_SNAPSHOTS: usize = 1024;
+/// Batches of events that wait for a listener. A burst of any size is in one.
+const QUEUED_BATCHES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! What happened to containers and pods between two snapshots, in the order of a lifecycle: the
 //! source of CRI's container events.
 //!
-//! A slow reader queues nothing: what came and went between two of its snapshots was never visible.
+//! A reader must compare every snapshot: what came and went between two of them is not reported.
 //! A change is never reported before a snapshot shows it, because it is found there.
 
 use std::{collections::HashMap, sync::Arc};
@@ -135,8 +135,12 @@ impl ChangeTracker {
         let (pods, containers): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(id, pod)| id == pod.as_str());
         for (id, pod) in containers.into_iter().chain(pods) {
+            let last = self.objects.remove(&id);
+            if last.is_some_and(|object| matches!(object.stage, Stage::Running(_))) {
+                // It was removed before its end was seen.
+                self.report(&id, ContainerEventType::Stopped, &pod, changes);
+            }
             self.report(&id, ContainerEventType::Deleted, &pod, changes);
-            self.objects.remove(&id);
         }
         let objects = &self.objects;
         let has_some = |id: &SandboxId| objects.values().any(|object| object.pod == *id);

@@ -14,7 +14,7 @@
 //! Start at [`handle::Store`], what callers have, and [`snapshot::Snapshot`], what they read.
 //! [`writer`] is the loop; [`state`], [`objects`] and [`inspect_queue`] decide, without a clock or
 //! a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two
-//! snapshots into container events.
+//! snapshots into container events, and [`pending_changes`] holds them until their pod is inspected.
 
 pub mod changes;
 pub mod engine_call;
@@ -23,6 +23,7 @@ pub mod handle;
 pub mod hooks;
 pub mod metrics;
 pub mod oom;
+pub mod pending_changes;
 pub mod settings;
 pub mod snapshot;
 

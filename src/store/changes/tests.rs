@@ -126,12 +126,22 @@ fn a_failed_start_is_an_end_without_a_beginning() {
 fn a_pod_that_is_gone_is_remembered_for_its_containers() {
     let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));
     let changes = tracker.changes(&shown(None, Some(running(2))));
-    assert_eq!(steps_of(&changes), [(2, Deleted)]);
+    assert_eq!(steps_of(&changes), [(2, Stopped), (2, Deleted)]);
     let changes = tracker.changes(&shown(None, Some(exited(2, 3, ExitReason::Error))));
     assert_eq!(steps_of(&changes), [(3, Stopped)]);
     assert_eq!(changes[0].sandbox.document.spec.metadata.name, "pod-2");
     assert_eq!(steps_of(&tracker.changes(&shown(None, None))), [(3, Deleted)]);
     assert!(tracker.pods.is_empty());
+}
+
+/// As when the event stream was cut between its end and its removal.
+#[test]
+fn what_is_removed_before_its_end_was_seen_has_stopped() {
+    let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));
+    let gone = steps_of(&tracker.changes(&shown(Some(running(1)), None)));
+    assert_eq!(gone, [(3, Stopped), (3, Deleted)]);
+    tracker.changes(&shown(Some(running(1)), Some(Process::Created)));
+    assert_eq!(steps_of(&tracker.changes(&shown(Some(running(1)), None))), [(3, Deleted)]);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 mod admin;
 mod authorities;
 mod bad_plugins;
+mod events;
 mod exec;
 mod faults;
 mod frames;

@@ -1,0 +1,112 @@
+//! Changes that wait until their pod can be shown whole: all its containers inspected, as for a
+//! status. A pod whose inspect hangs delays no other pod.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{changes::Change, snapshot::Snapshot};
+use crate::model::id::SandboxId;
+
+/// The waiting changes, by pod. A pod's own changes keep their order.
+#[derive(Debug, Default)]
+pub struct PendingChanges {
+    pods: Vec<PendingPod>,
+}
+
+/// The changes of one pod that wait.
+#[derive(Debug)]
+struct PendingPod {
+    id: SandboxId,
+    changes: Vec<Change>,
+    /// The state of the engine's list is shown from then on.
+    deadline: Instant,
+}
+
+impl PendingChanges {
+    /// Adds what happened.
+    pub fn push(&mut self, changes: Vec<Change>, now: Instant) {
+        for change in changes {
+            let id = &change.sandbox.id;
+            match self.pods.iter_mut().find(|pod| pod.id == *id) {
+                Some(pod) => pod.changes.push(change),
+                None => self.pods.push(PendingPod {
+                    id: id.clone(),
+                    deadline: now + INSPECT_TIMEOUT,
+                    changes: vec![change],
+                }),
+            }
+        }
+    }
+
+    /// Takes the changes of pods that `shown` has inspected, or that have waited long enough.
+    pub fn take_ready(&mut self, shown: &Snapshot, now: Instant) -> Vec<Change> {
+        let is_inspected = |id: &SandboxId| {
+            !shown.containers_of(id).iter().any(|container| container.process.is_listed())
+        };
+        let is_ready = |pod: &mut PendingPod| pod.deadline <= now || is_inspected(&pod.id);
+        self.pods.extract_if(.., is_ready).flat_map(|pod| pod.changes).collect()
+    }
+
+    /// When the next pod will have waited long enough.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.pods.iter().map(|pod| pod.deadline).min()
+    }
+}
+
+/// How long inspects may delay the changes of a pod.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        model::{
+            event::ContainerEventType::{self, Started, Stopped},
+            record::{ListedState, Process},
+        },
+        store::{fixture, snapshot::Containers},
+    };
+
+    fn change(pod: u64, step: ContainerEventType) -> Change {
+        let sandbox = Arc::new(fixture::sandbox(pod, Process::Created));
+        Change { id: fixture::hex(pod + 10), step, sandbox }
+    }
+
+    /// Pod 1 and 2, each with a container.
+    fn shown(first: Process, second: Process) -> Snapshot {
+        let containers = [fixture::container(11, 1, first), fixture::container(12, 2, second)];
+        let containers = Containers::new(containers.into_iter().map(Arc::new).collect());
+        Snapshot { containers: Arc::new(containers), ..Snapshot::empty() }
+    }
+
+    #[test]
+    fn a_pod_waits_for_its_own_inspects_only() {
+        let (listed, seen) = (Process::Listed(ListedState::Running), Process::Created);
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
+        pending.push(vec![change(1, Started), change(2, Started)], now);
+        let half = shown(listed.clone(), seen.clone());
+        assert_eq!(pending.take_ready(&half, now), [change(2, Started)]);
+        pending.push(vec![change(1, Stopped), change(2, Stopped)], now);
+        assert_eq!(pending.take_ready(&half, now), [change(2, Stopped)]);
+        assert_eq!(
+            pending.take_ready(&shown(seen, listed), now),
+            [change(1, Started), change(1, Stopped)]
+        );
+        assert_eq!(pending.deadline(), None);
+    }
+
+    #[test]
+    fn a_pod_that_is_never_inspected_waits_for_a_bounded_time() {
+        let listed = || Process::Listed(ListedState::Running);
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
+        pending.push(vec![change(1, Started)], now);
+        pending.push(vec![change(1, Stopped)], now + INSPECT_TIMEOUT / 2);
+        let never = shown(listed(), listed());
+        assert!(pending.take_ready(&never, now).is_empty());
+        let deadline = pending.deadline().unwrap();
+        assert_eq!(pending.take_ready(&never, deadline).len(), 2);
+    }
+}
