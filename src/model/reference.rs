@@ -135,6 +135,13 @@ pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
 
+/// Whether a name can mean another image from one moment to the next, as a tag can. An id or a
+/// digest cannot.
+pub fn can_move(name: &str) -> bool {
+    let is_digest = |reference: ImageReference| reference.digest().is_some();
+    !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
+}
+
 /// Whether the text is a digest of a known algorithm, with as many digits as that one makes. Any
 /// other `word:hex` is a repository with a tag.
 pub fn is_digest(text: &str) -> bool {

@@ -117,8 +117,9 @@ impl Store {
         }
     }
 
-    /// The image of this name, inspected; none where it is not there, and none where the engine
-    /// answers that it cannot read it: pulled again it can be, and only what is not there is pulled.
+    /// The image of this name, inspected. A miss asks the engine once, since an image that came a
+    /// moment ago may not be here yet. None when the engine says that it has no such image, and when
+    /// it says that it cannot read it: pulled again it can be, and only what is not there is pulled.
     ///
     /// # Errors
     /// The engine has not listed its images yet, or does not answer for this one.
@@ -127,11 +128,11 @@ impl Store {
         name: &str,
     ) -> Result<Option<Arc<ImageRecord>>, StoreError> {
         let now = self.images().await?;
-        let Some(listed) = now.image(name) else { return Ok(None) };
-        if listed.inspected {
-            return Ok(Some(Arc::clone(listed)));
+        let listed = now.image(name);
+        if let Some(image) = listed.filter(|image| image.inspected) {
+            return Ok(Some(Arc::clone(image)));
         }
-        match self.refresh_image(listed.id.as_str()).await {
+        match self.refresh_image(listed.map_or(name, |image| image.id.as_str())).await {
             Err(error) if error.kind() != Kind::Unknown => Err(error),
             _ => Ok(self.snapshot().image(name).filter(|image| image.inspected).map(Arc::clone)),
         }

@@ -10,6 +10,7 @@ use crate::{
         container::ContainerSpec,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
+        reference::can_move,
         sandbox::PidMode,
         volume::ImageVolume,
     },
@@ -53,14 +54,15 @@ impl Containers {
         Ok(plan::container::plan(spec, &input)?)
     }
 
-    /// The image by any of its names. One that was built a moment ago may not have reached the
-    /// store yet, so a miss asks the engine once.
+    /// The image by any of its names. A tag may have moved a moment ago, before the store knows, so
+    /// the engine is asked. It is not asked for an id or a digest that the store has.
     pub(in crate::container) async fn image(
         &self,
         snapshot: &Snapshot,
         name: &str,
     ) -> Result<Arc<ImageRecord>, ContainerError> {
-        if let Some(image) = snapshot.image(name).filter(|image| image.inspected) {
+        let known = snapshot.image(name).filter(|image| image.inspected && !can_move(name));
+        if let Some(image) = known {
             return Ok(Arc::clone(image));
         }
         let missing = || ContainerError::ImageNotFound { name: name.to_owned() };

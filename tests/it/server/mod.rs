@@ -19,6 +19,7 @@ mod frames;
 mod hostile;
 mod hung;
 mod idle_clients;
+mod image_names;
 mod lists;
 mod logs;
 mod networks;

@@ -1,0 +1,71 @@
+//! Image names that changed a moment ago, before the event of it has come: here it never comes.
+
+use dockbridge::wire::cri;
+use tonic::Code;
+
+use crate::support::{
+    bridge::{Bridge, IMAGE, container, docker, image, pod},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
+};
+
+/// An engine that no longer sends events, and a server that is up.
+async fn stage() -> (FakeDockerd, Bridge) {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    bridge.until_ready(true).await;
+    docker.world(|world| world.event_times = Some(Vec::new()));
+    docker.forget_requests();
+    (docker, bridge)
+}
+
+async fn status(bridge: &Bridge, name: &str) -> Result<Option<String>, Code> {
+    let request = cri::ImageStatusRequest { image: Some(image(name)), verbose: false };
+    let answer = bridge.images.clone().image_status(request).await;
+    answer.map(|answer| answer.into_inner().image.map(|image| image.id)).map_err(|e| e.code())
+}
+
+#[tokio::test]
+async fn an_image_that_came_a_moment_ago_is_found() {
+    let (docker, bridge) = stage().await;
+    let id = docker.world(|world| world.add_image("late:1"));
+    assert_eq!(status(&bridge, "late:1").await, Ok(Some(id)));
+    assert_eq!(docker.count("GET /images/*/json"), 1, "asked once");
+    assert_eq!(status(&bridge, "late:1").await, status(&bridge, "docker.io/library/late:1").await);
+    assert_eq!(status(&bridge, IMAGE).await.map(|id| id.is_some()), Ok(true));
+    assert_eq!(docker.count("GET /images/*/json"), 1, "a hit is no call");
+}
+
+#[tokio::test]
+async fn an_image_is_missing_only_by_the_word_of_the_engine() {
+    let (docker, bridge) = stage().await;
+    assert_eq!(status(&bridge, "no-such:1").await, Ok(None));
+    docker.inject(Rule::new("GET /images/*/json", Fault::Reset));
+    assert_eq!(status(&bridge, "no-such:1").await, Err(Code::Unavailable));
+}
+
+#[tokio::test]
+async fn a_container_is_made_of_the_image_that_has_the_name_now() {
+    let (docker, bridge) = stage().await;
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let (old, new) = docker.world(|world| {
+        let held = world.images.iter_mut().find(|image| image.tags == [IMAGE]).unwrap();
+        held.tags.clear();
+        (held.id.clone(), world.add_image(IMAGE))
+    });
+    let id = bridge.create(&sandbox, &container("by-tag"), &config).await.unwrap();
+    assert_eq!(docker.world(|world| world.container(&id).unwrap().image.clone()), new);
+    docker.forget_requests();
+    let mut by_id = container("by-id");
+    by_id.image = Some(image(&old));
+    let id = bridge.create(&sandbox, &by_id, &config).await.unwrap();
+    assert_eq!(docker.world(|world| world.container(&id).unwrap().image.clone()), old);
+    assert_eq!(docker.count("GET /images/*/json"), 0, "an id cannot move");
+    docker.world(|world| world.images.retain(|image| image.id != new));
+    let gone = bridge.create(&sandbox, &container("gone"), &config).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+    bridge.clear(&docker).await;
+}
