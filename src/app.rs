@@ -16,7 +16,11 @@ mod watchdog;
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
-use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
@@ -118,6 +122,7 @@ pub async fn run_within(
         "dockbridge serves the container runtime interface"
     );
     let (store, logs) = (services.runtime.store.clone(), services.logs);
+    let overdue = AbortOnDropHandle::new(tokio::spawn(overdue(stopping.clone())));
     let streams =
         endpoint.serve(services.runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
@@ -140,7 +145,7 @@ pub async fn run_within(
     // Serving may have ended by itself.
     stopping.cancel();
     drop(own);
-    drain(&tracker).await;
+    drain(&tracker, overdue).await;
     let checkpoints = timeout(CHECKPOINTS_TIMEOUT, services.sandboxes.reconcile_checkpoints());
     // One late checkpoint is put right at the next start.
     let _ = tokio::join!(checkpoints, logs.close(), span_export.stop());
@@ -164,11 +169,20 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
     Ok(())
 }
 
+/// Resolves when work in progress must not delay the shutdown any longer.
+async fn overdue(stopping: CancellationToken) {
+    stopping.cancelled().await;
+    sleep(DRAIN_TIMEOUT).await;
+}
+
 /// Waits for work whose callers have gone.
-async fn drain(tracker: &TaskTracker) {
+async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     tracker.close();
-    if timeout(DRAIN_TIMEOUT, tracker.wait()).await.is_err() {
-        warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
+    tokio::select! {
+        () = tracker.wait() => {}
+        _ = overdue => {
+            warn!(tasks = tracker.len(), "shutting down before all running operations have ended");
+        }
     }
 }
 
@@ -192,7 +206,7 @@ fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppEr
 /// Returns free heap memory to the kernel: lists and statistics of a full node are large.
 async fn trim_heap() -> Infallible {
     loop {
-        tokio::time::sleep(TRIM_EVERY).await;
+        sleep(TRIM_EVERY).await;
         // It only fails when it panics.
         let _ = spawn_blocking(heap::trim).await;
     }
@@ -204,8 +218,10 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// Others may connect to a socket there that permits it.
 const RUN_MODE: u32 = 0o755;
-/// How long work whose callers have gone may take at the end.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long work in progress may take after the stop signal, with a caller or without. An engine
+/// that is frozen does not answer anyway. What is cut off is recorded in Docker or on disk, where
+/// the next start finds it.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the state directory may take at the end.
 const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);
 

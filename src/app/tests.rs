@@ -38,6 +38,19 @@ async fn shown(directory: &Path) -> Vec<Description> {
     admin::context(&services, LogControl::default(), reloads).registry.descriptions().to_vec()
 }
 
+/// The time runs from the stop signal, while calls with a caller are still served.
+#[tokio::test]
+async fn work_that_never_ends_does_not_hold_up_the_shutdown() {
+    let tracker = TaskTracker::new();
+    tracker.spawn(std::future::pending::<()>());
+    drain(&tracker, AbortOnDropHandle::new(tokio::spawn(async {}))).await;
+    let unit = include_str!("../../packaging/systemd/dockbridge.service");
+    let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+    let limit: u64 = limit.unwrap().strip_suffix('s').unwrap().parse().unwrap();
+    let most = DRAIN_TIMEOUT + CHECKPOINTS_TIMEOUT;
+    assert!(most <= Duration::from_secs(limit / 2), "{most:?} of {limit} s");
+}
+
 #[tokio::test]
 async fn every_metric_is_documented_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
