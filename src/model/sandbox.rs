@@ -118,6 +118,9 @@ pub struct SandboxSecurity {
     pub apparmor: Option<Profile>,
     /// SELinux label of the pod.
     pub selinux: Option<SelinuxLabel>,
+    /// The request is not known: another program made the pod, or its label is damaged.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
 }
 
 /// The runtime handler name that means the default as well as the empty one does; RuntimeClasses

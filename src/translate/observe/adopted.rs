@@ -40,7 +40,11 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
             users: None,
         },
         sysctls: BTreeMap::new(),
-        security: SandboxSecurity { privileged: host.privileged, ..SandboxSecurity::default() },
+        security: SandboxSecurity {
+            privileged: host.privileged,
+            unknown: true,
+            ..SandboxSecurity::default()
+        },
         overhead: None,
         resources: None,
         handler: handler(host),

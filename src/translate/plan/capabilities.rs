@@ -8,6 +8,11 @@ pub(super) fn added(requested: &Capabilities) -> Vec<String> {
     requested.add.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
+/// What a user other than root keeps, by the same rule.
+pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
+    requested.ambient.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
+}
+
 /// The capabilities to drop. With `ALL` the engine accepts no others.
 pub(super) fn dropped(requested: &Capabilities) -> Vec<String> {
     let all = requested.drop.iter().find(|name| *name == ALL);
@@ -37,6 +42,9 @@ mod tests {
                 Capabilities { add: words(add), drop: words(drop), ..Capabilities::default() };
             assert_eq!(super::added(&requested), words(added), "added by +{add} -{drop}");
             assert_eq!(super::dropped(&requested), words(dropped), "dropped by +{add} -{drop}");
+            let requested =
+                Capabilities { ambient: words(add), drop: words(drop), ..Capabilities::default() };
+            assert_eq!(super::ambient(&requested), words(added), "ambient by +{add} -{drop}");
         }
     }
 }

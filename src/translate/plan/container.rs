@@ -18,7 +18,7 @@ use crate::{
         document::{ContainerDocument, VERSION},
         name::container_name,
         oci_changes::OciChanges,
-        sandbox::PidMode,
+        sandbox::{PidMode, SandboxSpec},
         volume::ImageVolume,
     },
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
@@ -67,6 +67,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let all = document.spec.mounts.iter().chain(cdi_mounts);
     read_only::check(all, handler, input.engine)?;
     oci_runtime::check_container(&document.spec, &input.sandbox.document, input.engine)?;
+    check_privileges(&document.spec, &input.sandbox.document.spec)?;
     let mounts = mounts::mounts(&document.spec.mounts, input)?;
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
@@ -84,6 +85,19 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     }
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
+}
+
+/// Refuses what the sandbox was not declared to have. containerd refuses the first, and never gives
+/// the second.
+fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), PlanError> {
+    let refused = |field, sandbox| Err(PlanError::BeyondSandbox { field, sandbox });
+    if spec.security.privileged && !pod.security.privileged && !pod.security.unknown {
+        return refused("privileged", "was declared without privileged containers");
+    }
+    if spec.pid == PidMode::Node && pod.namespaces.pid != PidMode::Node {
+        return refused("namespace_options.pid", "does not share the host's processes");
+    }
+    Ok(())
 }
 
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {

@@ -188,6 +188,14 @@ pub enum PlanError {
         /// What the pod has.
         pod: &'static str,
     },
+    /// A container asks for privileges that its sandbox was not declared to have.
+    #[error("config.linux.security_context.{field}: the pod sandbox {sandbox}")]
+    BeyondSandbox {
+        /// The field of the security context.
+        field: &'static str,
+        /// What the sandbox lacks.
+        sandbox: &'static str,
+    },
     /// The document could not be encoded: a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {
@@ -217,6 +225,7 @@ impl PlanError {
             | Self::Host { .. }
             | Self::NotReadOnly { .. }
             | Self::OtherUsers { .. }
+            | Self::BeyondSandbox { .. }
             | Self::UnknownUser { .. }
             | Self::UnknownGroup { .. }
             | Self::AmbiguousGroup { .. }

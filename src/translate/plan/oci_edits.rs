@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use super::{
+    capabilities,
     cgroup_files::{CgroupLimit, IfMissing, cgroup_files},
     mounts::{POD_FILES, is_same_path},
 };
@@ -59,7 +60,7 @@ pub fn container(
 ) -> OciEdits {
     let spec = &document.spec;
     let mut edits = OciEdits { version: VERSION, ..OciEdits::default() };
-    let ambient = spec.security.capabilities.ambient.iter();
+    let ambient = capabilities::ambient(&spec.security.capabilities).into_iter();
     edits.ambient_capabilities = ambient.map(|name| format!("CAP_{name}")).collect();
     let of_mount = |mount: &Mount| stated(mount, spec.users, engine);
     edits.mounts = spec.mounts.iter().filter_map(of_mount).collect();

@@ -1,6 +1,6 @@
 //! Whether a container is created with dockbridge-runtime: only where the request needs it.
 
-use super::error::PlanError;
+use super::{capabilities, error::PlanError};
 use crate::{
     model::{
         container::ContainerSpec,
@@ -64,7 +64,7 @@ pub(super) fn use_ours(host: &mut HostConfig) {
 
 /// The first field that only our runtime can do.
 fn field(spec: &ContainerSpec) -> Option<String> {
-    if !spec.security.capabilities.ambient.is_empty() {
+    if !capabilities::ambient(&spec.security.capabilities).is_empty() {
         return Some(AMBIENT.to_owned());
     }
     spec.mounts.iter().enumerate().find_map(|(at, mount)| {

@@ -28,12 +28,51 @@ use crate::{
         network::DnsConfig,
         oci_edits::{OciEdits, REQUIRED, RUNTIME},
         resources::Resources,
-        sandbox::SandboxSpec,
+        sandbox::{PidMode, SandboxSpec},
         security::Profile,
     },
     translate::tests::fixtures,
     wire::docker::ContainerCreateBody,
 };
+
+/// The CRI says that they must not be there. An adopted pod may have been declared privileged.
+#[test]
+fn privileges_that_the_sandbox_was_not_declared_to_have_are_refused() {
+    let input = TestInput { oci_runtime: false, ..TestInput::default() };
+    let refusal = |pod: &SandboxSpec, spec: &ContainerSpec| {
+        let error = input.container(pod.clone(), spec.clone()).err()?;
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        Some(error.to_string())
+    };
+    let mut privileged = workload();
+    privileged.security.privileged = true;
+    let mut sandbox = pod();
+    let error = refusal(&sandbox, &privileged).unwrap();
+    assert!(error.starts_with("config.linux.security_context.privileged: "), "{error}");
+    sandbox.security.unknown = true;
+    assert_eq!(refusal(&sandbox, &privileged), None);
+    (sandbox.security.unknown, sandbox.security.privileged) = (false, true);
+    assert_eq!(refusal(&sandbox, &privileged), None);
+    let mut host_processes = workload();
+    host_processes.pid = PidMode::Node;
+    let error = refusal(&sandbox, &host_processes).unwrap();
+    assert!(error.contains("namespace_options.pid: "), "{error}");
+    sandbox.namespaces.pid = PidMode::Node;
+    assert_eq!(refusal(&sandbox, &host_processes), None);
+}
+
+#[test]
+fn a_dropped_capability_is_not_ambient() {
+    let mut spec = workload();
+    spec.security.capabilities.ambient = vec!["CHOWN".to_owned(), "NET_RAW".to_owned()];
+    spec.security.capabilities.drop = vec!["NET_RAW".to_owned()];
+    let input = TestInput { oci_runtime: true, ..TestInput::default() };
+    let document = input.container(pod(), spec).unwrap().document;
+    let none = Default::default();
+    let limits = &document.spec.resources;
+    let edits = oci_edits::container(&document, limits, &input.engine(), None, &none);
+    assert_eq!(edits.ambient_capabilities, ["CAP_CHOWN"]);
+}
 
 #[test]
 fn recorded_specs_are_planned_as_recorded() {
