@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     error::{Kind, chain},
-    logs::error::LogError,
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
@@ -82,17 +81,16 @@ impl Containers {
         let (made, prepared) =
             tokio::join!(make_mount_sources(&plan), self.logs.prepare(&plan.document.spec));
         made?;
-        match prepared {
-            // The engine and the kubelet would hang in it as well.
-            Err(error @ LogError::Hung { .. }) => return Err(Arc::new(error).into()),
-            Err(error) => {
-                let error = chain(&error);
-                warn!(
-                    name = plan.name,
-                    error, "cannot write the log of this container; kubectl logs will not show it"
-                );
+        if let Err(error) = prepared {
+            // Docker's own files keep the log until a full disk has room again.
+            if !error.is_full() {
+                return Err(Arc::new(error).into());
             }
-            Ok(()) => {}
+            let error = chain(&error);
+            warn!(
+                name = plan.name,
+                error, "cannot write the log of this container; kubectl logs will not show it"
+            );
         }
         let resolve = |observed: &Observed| match resolution(&plan.document, observed) {
             // dockbridge ended before plugins had agreed to it: they are asked about another one.

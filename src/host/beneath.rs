@@ -1,7 +1,7 @@
 //! Links, directories and files below a directory, never reached through a symbolic link.
 //!
-//! A pod that can write below the directory could otherwise redirect us out of it. The path of the
-//! directory itself is the operator's and may have links.
+//! A pod that can write below the directory, or next to it, could otherwise redirect us out of it. The
+//! path above the directory is the operator's and may have links.
 
 use std::{
     collections::BTreeSet,
@@ -14,29 +14,36 @@ use std::{
 
 use nix::{
     errno::Errno,
-    fcntl::{AtFlags, OFlag, openat, readlinkat},
+    fcntl::{AtFlags, OFlag, open as open_directory, openat, readlinkat},
     sys::stat::{Mode, SFlag, fstatat, mkdirat},
     unistd::{UnlinkatFlags, symlinkat, unlinkat},
 };
 
 use super::{error::HostError, file};
 
-/// Creates the directory `below` the directory `root`, with its parents (0755).
+/// Creates the parents (0755) of a file or link `below` the directory `root`, which need not exist yet.
 ///
 /// # Errors
-/// Something that is no directory is in the way, or it is not permitted.
-pub fn make_directory(root: &Path, below: &Path) -> Result<(), HostError> {
+/// Something that is no directory is in the way, something that is neither a file nor a link has the
+/// name, or it is not permitted.
+pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
+    let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;
-    descend(root, below, Missing::Made)
-        .map(drop)
-        .map_err(|e| HostError::new("create directory", &root.join(below), e))
+    let prepared = descend(root, parent, Missing::Made).and_then(|directory| {
+        match kind_of(&directory, name)? {
+            None | Some(SFlag::S_IFREG | SFlag::S_IFLNK) => Ok(()),
+            Some(_) => Err(not_regular()),
+        }
+    });
+    prepared.map_err(|e| HostError::new("use", &root.join(below), e))
 }
 
 /// Makes `below` the directory `root` a link to `target`, in place of another link. Parent
 /// directories are created.
 ///
 /// # Errors
-/// As [`make_directory`], and when something that is no link has the name.
+/// Something that is no directory is in the way, something that is no link has the name, or it is not
+/// permitted.
 pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;
@@ -69,7 +76,7 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
 /// with `mode` if it is missing or a link, and so are its parents.
 ///
 /// # Errors
-/// As [`make_directory`], and when something that is no file has the name.
+/// As [`prepare`].
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;
@@ -133,9 +140,12 @@ enum Missing {
     Refused,
 }
 
-/// Opens the directory `below` the directory `root`, step by step.
+/// Opens the directory `below` the directory `root`, step by step. Neither is a link.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
-    let mut directory = OwnedFd::from(File::open(root)?);
+    // A slash at the end would have a link followed.
+    let root: PathBuf = root.components().collect();
+    let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
+        .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
     for component in below.components() {
         let step = match component {
             Component::Normal(step) => step,
@@ -146,8 +156,7 @@ fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
             let made = mkdirat(&directory, step, Mode::from_bits_truncate(MODE));
             made.or_else(|e| if e == Errno::EEXIST { Ok(()) } else { Err(e) })?;
         }
-        let way = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        directory = openat(&directory, step, way, Mode::empty())?;
+        directory = openat(&directory, step, DIRECTORY, Mode::empty())?;
     }
     Ok(directory)
 }
@@ -158,14 +167,18 @@ fn split<'a>(root: &Path, below: &'a Path) -> Result<(&'a Path, &'a OsStr), Host
 }
 
 fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let found = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Err(Errno::ENOENT) => return Ok(()),
-        found => SFlag::from_bits_truncate(found?.st_mode & SFlag::S_IFMT.bits()),
-    };
-    if found != SFlag::S_IFLNK {
-        return Ok(());
+    match kind_of(directory, name)? {
+        Some(SFlag::S_IFLNK) => unlinkat(directory, name, UnlinkatFlags::NoRemoveDir),
+        _ => Ok(()),
     }
-    unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
+}
+
+/// The type of an entry; none if there is none of this name.
+fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
+    match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => Ok(None),
+        found => Ok(Some(SFlag::from_bits_truncate(found?.st_mode & SFlag::S_IFMT.bits()))),
+    }
 }
 
 fn regular(opened: OwnedFd) -> io::Result<File> {
@@ -173,11 +186,23 @@ fn regular(opened: OwnedFd) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    Err(not_regular())
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}
+
+fn is_a_link() -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
 }
 
 /// Readable by all, as kubelet makes log directories.
 const MODE: u32 = 0o755;
+
+/// Opens a directory to work in, never through a link.
+const DIRECTORY: OFlag =
+    OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// So that opening a FIFO does not wait: it is refused once it is open.
 const APPENDING: OFlag = OFlag::O_RDWR

@@ -24,11 +24,11 @@ pub fn remove(at: &LogPath) -> Result<(), LogError> {
     beneath::unlink(at.root(), at.name()).map_err(LogError::Target)
 }
 
-/// Makes the directory of a log: a bare client may not have done so.
+/// Makes the directory of a log, which a bare client may not have done, and checks that a log can
+/// have the path.
 ///
 /// # Errors
-/// It cannot be made.
-pub fn make_directory(at: &LogPath) -> Result<(), LogError> {
-    let parent = at.name().parent().unwrap_or(Path::new(""));
-    beneath::make_directory(at.root(), parent).map_err(LogError::Target)
+/// It cannot be made, or something else has the path.
+pub fn prepare(at: &LogPath) -> Result<(), LogError> {
+    beneath::prepare(at.root(), at.name()).map_err(LogError::Target)
 }

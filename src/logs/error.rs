@@ -48,10 +48,16 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Whether the disk is full, which passes.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Target(error) if error.kind() == Kind::ResourceExhausted)
+    }
+
     /// What sort of failure it is.
     pub fn kind(&self) -> Kind {
         match self {
             Self::SourceAbsent { .. } => Kind::NotFound,
+            Self::Target(_) if !self.is_full() => Kind::FailedPrecondition,
             Self::Source(error) | Self::Target(error) => error.kind(),
             Self::Engine(error) => error.kind(),
             Self::Hung { .. } => Kind::DeadlineExceeded,

@@ -1,14 +1,13 @@
 //! Where a log is: a name below a directory that is the caller's.
 //!
-//! Pods may be able to write to their log directory, so nothing follows a link below it.
+//! Pods may be able to write to their log directory or next to it, so no link there is followed.
 
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
 };
 
-/// A log's place. The directory may be reached in any way, the name below it through
-/// directories only.
+/// A log's place. The way to the directory may have links; the directory and what is below it may not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,

@@ -94,12 +94,12 @@ impl Logs {
     /// Makes the directory of a log that will be wanted: a bare client may not have done so.
     ///
     /// # Errors
-    /// It cannot be made, or its file system does not answer.
+    /// It cannot be made, its file system does not answer, or no log can have the path.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
         let Some(place) = place else { return Ok(()) };
-        self.directories.ask(place, docker_link::make_directory).await
+        self.directories.ask(place, docker_link::prepare).await
     }
 
     /// What has to be true before a container is shown as it is in `record`: nothing of one that

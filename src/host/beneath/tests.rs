@@ -47,22 +47,53 @@ fn no_link_leads_out() {
         assert!(link(&root, Path::new(below), Path::new("/one")).is_err(), "{below}");
         assert!(unlink(&root, Path::new(below)).is_err(), "{below}");
     }
-    assert!(make_directory(&root, Path::new("main/new")).is_err());
+    assert!(prepare(&root, Path::new("main/new/0.log")).is_err());
     assert_eq!(fs::read_link(outside.join("0.log")).unwrap(), PathBuf::from("/kept"));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
     assert_eq!(fs::read_dir(outside.join("deep")).unwrap().count(), 0);
 }
 
+/// `/var/log/pods` may be on another disk. No kubelet makes the pod's own directory a link, but a
+/// container that mounts `/var/log` can.
 #[test]
-fn the_directory_itself_may_be_a_link() {
+fn the_way_to_the_directory_may_have_links_but_the_directory_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let (real, shown) = (dir.path().join("real"), dir.path().join("shown"));
-    fs::create_dir(&real).unwrap();
+    fs::create_dir_all(real.join("pod/main")).unwrap();
     symlink(&real, &shown).unwrap();
-    make_directory(&shown, Path::new("")).unwrap();
-    link(&shown, Path::new("main/0.log"), Path::new("/one")).unwrap();
-    assert!(real.join("main/0.log").is_symlink());
-    assert!(link(&shown, Path::new(""), Path::new("/one")).is_err());
+    let below = Path::new("main/0.log");
+    prepare(&shown.join("pod"), below).unwrap();
+    link(&shown.join("pod"), below, Path::new("/one")).unwrap();
+    assert!(real.join("pod/main/0.log").is_symlink());
+    assert!(link(&shown.join("pod"), Path::new(""), Path::new("/one")).is_err());
+    fs::create_dir_all(dir.path().join("outside/main")).unwrap();
+    symlink(dir.path().join("outside"), real.join("swapped")).unwrap();
+    for end in ["swapped", "swapped/", "swapped/."] {
+        let root = shown.join(end);
+        let error = prepare(&root, below).unwrap_err();
+        assert!(error.source.to_string().contains("symbolic link"), "{error:?}");
+        assert!(link(&root, below, Path::new("/one")).is_err());
+        assert!(append(&root, below, 0o640).is_err());
+        assert!(open(&root, below).is_err());
+        assert!(unlink(&root, below).is_err());
+        assert!(list(&root, Path::new("main")).is_err());
+    }
+    assert_eq!(fs::read_dir(dir.path().join("outside/main")).unwrap().count(), 0);
+}
+
+#[test]
+fn only_a_file_or_a_link_can_have_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("pod");
+    prepare(&root, Path::new("main/0.log")).unwrap();
+    fs::write(root.join("main/0.log"), "").unwrap();
+    symlink("/one", root.join("main/1.log")).unwrap();
+    fs::create_dir(root.join("main/2.log")).unwrap();
+    for (name, may) in [("0.log", true), ("1.log", true), ("2.log", false), ("0.log/3.log", false)]
+    {
+        assert_eq!(prepare(&root, &Path::new("main").join(name)).is_ok(), may, "{name}");
+    }
+    assert!(prepare(&root, &Path::new("main").join("x".repeat(300))).is_err());
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod hung;
 mod idle_clients;
 mod image_names;
 mod lists;
+mod log_paths;
 mod logs;
 mod networks;
 mod old_clients;
