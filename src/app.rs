@@ -44,7 +44,7 @@ use crate::{
         live::{Live, LiveSettings},
         settings::Settings,
     },
-    host::{capability::Capability, file, heap},
+    host::{capability::Capability, file, heap, orphans},
     model::network::NetworkMode,
     rpc::{
         cri_socket::{CriSocket, Opened},
@@ -89,6 +89,8 @@ pub async fn run_within(
     let path = cri.path().to_owned();
     let span_export = SpanExport::start(spans, &settings.tracing);
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
+    // Before the first DEL: an ADD of the predecessor would go on beside it.
+    orphans::end_all().await;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let run_dir = &settings.run_dir;
     file::ensure_directory(run_dir, RUN_MODE)

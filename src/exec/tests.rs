@@ -22,7 +22,7 @@ fn main() -> Main {
 /// A process with no trace of its own.
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
-    let process = Process { who, parent, session: pid, lives: true };
+    let process = Process { who, parent, group: pid, session: pid, lives: true };
     Candidate { process, holds_pipe: false, marked: false }
 }
 

@@ -26,6 +26,7 @@ pub mod lock;
 pub mod mounts;
 pub mod namespaces;
 pub mod netns;
+pub mod orphans;
 pub mod overlay;
 pub mod pidfd;
 pub mod plugin_process;

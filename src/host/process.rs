@@ -2,7 +2,7 @@
 //!
 //! The program has its own process group. A deadline, too much output or a dropped future kills the
 //! group. Background processes that remain after the program has ended are neither killed nor waited
-//! for.
+//! for. What runs while dockbridge is killed is found again by [`super::orphans`].
 
 use std::{
     fmt, io,
@@ -24,6 +24,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::orphans;
 use crate::error::Kind;
 
 /// A program to run.
@@ -179,6 +180,7 @@ impl ProcessGroup {
         command
             .args(program.arguments)
             .envs(program.environment.iter().copied())
+            .env(orphans::VARIABLE, orphans::OWN.as_str())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -27,6 +27,8 @@ pub struct Process {
     pub who: Identity,
     /// Pid of its parent; for an orphan, of its reaper.
     pub parent: u32,
+    /// Pid of the leader of its process group, which may have ended.
+    pub group: u32,
     /// Pid of the leader of its session, which may have ended.
     pub session: u32,
     /// Whether it runs; false for a zombie.
@@ -107,6 +109,14 @@ impl Processes {
         Some(variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes()))
     }
 
+    /// The value of a variable in its environment, if it has one; none as for
+    /// [`Self::has_environment`].
+    pub fn variable(&self, pid: u32, name: &str) -> Option<Option<String>> {
+        let variables = self.text(pid, "environ").filter(|text| !text.is_empty())?;
+        let value = |one: &str| Some(one.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+        Some(variables.split('\0').find_map(value))
+    }
+
     /// The pipes of its standard output and error, by their names in `/proc`.
     pub fn output_pipes(&self, pid: u32) -> Vec<String> {
         let targets = ["1", "2"].map(|fd| fs::read_link(self.path(pid, "fd").join(fd)).ok());
@@ -137,10 +147,11 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    let session = fields.nth(1)?.parse().unwrap_or(0);
+    let group = fields.next()?.parse().unwrap_or(0);
+    let session = fields.next()?.parse().unwrap_or(0);
     let started = fields.nth(FIELDS_TO_START)?.parse().ok()?;
     let lives = !matches!(state, "Z" | "X" | "x");
-    Some(Process { who: Identity { pid, started }, parent, session, lives })
+    Some(Process { who: Identity { pid, started }, parent, group, session, lives })
 }
 
 /// Fields between the session and the start time.

@@ -27,7 +27,7 @@ fn a_name_cannot_forge_fields() {
     for name in ["sh", "a b", "x) Z 1 1 1 1", "((", ")"] {
         write(root.path(), 42, &stat(42, name, "S", 777));
         let who = Identity { pid: 42, started: 777 };
-        let wanted = Process { who, parent: 7, session: 9, lives: true };
+        let wanted = Process { who, parent: 7, group: 8, session: 9, lives: true };
         assert_eq!(table.get(42), Some(wanted), "{name}");
     }
 }

@@ -9,7 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dockbridge::model::network::NetworkMode;
+use dockbridge::{
+    host::processes::Processes,
+    model::network::NetworkMode,
+    wire::cri::{self, runtime_service_client::RuntimeServiceClient},
+};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::gettid,
@@ -18,7 +22,7 @@ use tonic::Code;
 
 use crate::skips::{Lack, skip};
 use crate::support::{
-    bridge::{Bridge, LONG, Node, docker, pod},
+    bridge::{Bridge, LONG, Node, connect, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -346,4 +350,51 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
         assert_eq!(leases(&bridge), 0, "{engine_knows}");
         bridge.assert_clean(&docker).await;
     }
+}
+
+/// Its ADD would go on beside the DEL of the next server, and allocate what nobody releases.
+#[tokio::test]
+async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let node = bridge.stop().await;
+    let begun = node.path("begun");
+    // As Multus does, it runs another program.
+    let slow = format!("echo $$ > {}; sh -c 'sleep 600; echo'", begun.display());
+    script(&node, &slow, "");
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dockbridge"));
+    command.args(["serve", "--network", "cni", "--streaming-addr", "127.0.0.1:0"]);
+    for (flag, name) in [
+        ("--listen", "cri.sock"),
+        ("--state-dir", "state"),
+        ("--run-dir", "run"),
+        ("--cni-conf-dir", "conf"),
+        ("--cni-bin-dir", "bin"),
+        ("--cni-cache-dir", "cache"),
+    ] {
+        command.arg(flag).arg(node.path(name));
+    }
+    command.arg("--docker").arg(docker.socket()).kill_on_drop(true);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut killed = command.spawn().unwrap();
+    let mut runtime = RuntimeServiceClient::new(connect(&node.path("cri.sock")).await);
+    let request = cri::RunPodSandboxRequest { config: Some(pod("p")), ..Default::default() };
+    let asked = tokio::spawn(async move { runtime.run_pod_sandbox(request).await });
+    let plugin = || fs::read_to_string(&begun).ok()?.trim().parse::<u32>().ok();
+    eventually(|| plugin().is_some()).await;
+    killed.kill().await.unwrap();
+    asked.await.unwrap().unwrap_err();
+    let processes = Processes::new("/proc");
+    let group = plugin().unwrap();
+    let lives = || {
+        let all = processes.all().unwrap();
+        all.iter().filter(|one| one.lives && one.group == group).count()
+    };
+    assert!(lives() > 0, "the plugin ends with its server anyway");
+    well(&node);
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    assert_eq!(lives(), 0);
+    let left = bridge.pods().await.unwrap();
+    assert_eq!(left.len(), 1);
+    bridge.clear(&docker).await;
+    assert_eq!(leases(&bridge), 0);
 }

@@ -421,7 +421,7 @@ pub(crate) async fn docker() -> FakeDockerd {
     docker
 }
 
-async fn connect(socket: &Path) -> Channel {
+pub(crate) async fn connect(socket: &Path) -> Channel {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
     for _ in 0..1000 {
         if let Ok(channel) = endpoint.connect().await {

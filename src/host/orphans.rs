@@ -1,0 +1,125 @@
+//! Programs that a killed dockbridge left running: found at the next start and killed, so that they do
+//! not go on changing what the new process changes too.
+//!
+//! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in
+//! its environment. One that still leads its group after that dockbridge has ended was interrupted.
+//! Daemons that a program left on purpose are spared: they outlive the leader of the group, or they
+//! have a session of their own. There is no parent-death signal instead, because it would reach the
+//! program alone and not the programs that it runs, such as the plugins that Multus delegates to.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    sync::LazyLock,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tracing::{info, warn};
+
+use super::processes::{Identity, Process, Processes};
+
+/// The variable with the identity of the dockbridge that runs a program.
+pub(super) const VARIABLE: &str = "DOCKBRIDGE_PARENT";
+
+/// Its value for this process.
+pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
+    let own = Processes::new(PROCESS_TABLE).get(std::process::id());
+    own.map_or_else(String::new, |own| mark(own.who))
+});
+
+/// Kills the programs of each dockbridge that has ended, and waits until they are gone. To be called
+/// when the predecessor has ended, before anything that it may have been doing is repeated.
+pub async fn end_all() {
+    // It only fails when it panics.
+    let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE))).await;
+}
+
+fn end(processes: &Processes) {
+    let until = Instant::now() + TIME_LIMIT;
+    let mut killed = Vec::new();
+    // A program that is just being started may show no environment for a moment.
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let (orphans, unclear) = find(processes);
+        let found = orphans.into_iter().filter(|who| !killed.contains(who));
+        for orphan in found.collect::<Vec<_>>() {
+            let program = processes.command_line(orphan.pid);
+            info!(
+                pid = orphan.pid,
+                ?program,
+                "killing a program that an ended dockbridge left running"
+            );
+            if let Ok(group) = i32::try_from(orphan.pid) {
+                // It may have ended a moment ago.
+                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            }
+            killed.push(orphan);
+        }
+        let all = processes.all().unwrap_or_default().into_iter().filter(|one| one.lives);
+        let left = all.filter(|one| killed.iter().any(|group| group.pid == one.group));
+        let pids: Vec<u32> = left.map(|one| one.who.pid).collect();
+        if pids.is_empty() && (unclear == 0 || looks >= LEAST_LOOKS) {
+            return;
+        }
+        if Instant::now() > until {
+            warn!(
+                ?pids,
+                "programs that an ended dockbridge left running cannot be killed; continuing"
+            );
+            return;
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// The programs of dockbridges that have ended, and how many processes may be some.
+fn find(processes: &Processes) -> (Vec<Identity>, usize) {
+    let leads = |one: &Process| one.lives && one.group == one.who.pid && one.session != one.group;
+    let mut orphans = Vec::new();
+    let mut unclear = 0;
+    for leader in processes.all().unwrap_or_default().into_iter().filter(leads) {
+        match processes.variable(leader.who.pid, VARIABLE) {
+            Some(Some(value)) if is_of_ended(processes, &value) => orphans.push(leader.who),
+            Some(_) => {}
+            None => unclear += 1,
+        }
+    }
+    (orphans, unclear)
+}
+
+/// Whether the value names a process of our pid namespace that has ended. Others cannot be seen.
+fn is_of_ended(processes: &Processes, value: &str) -> bool {
+    let mut numbers = value.split(':').map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    let (Some(namespace), Some(pid), Some(started)) = (next(), next(), next()) else {
+        return false;
+    };
+    let Ok(pid) = u32::try_from(pid) else { return false };
+    let runs =
+        processes.get(pid).is_some_and(|one| one.who == Identity { pid, started } && one.lives);
+    pid_namespace().is_ok_and(|ours| ours == namespace) && !runs
+}
+
+fn mark(who: Identity) -> String {
+    let namespace = pid_namespace().unwrap_or_default();
+    format!("{namespace}:{}:{}", who.pid, who.started)
+}
+
+fn pid_namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+const PROCESS_TABLE: &str = "/proc";
+/// How long killed programs may take to end; one that waits for a dead disk does not.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+const LEAST_LOOKS: u32 = 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What an ended dockbridge left is killed, and nothing else.
+
+use std::{
+    io::Read,
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+};
+
+use super::*;
+
+/// A program as dockbridge runs it, or a daemon with a session of its own. It has written a line when
+/// its child is there.
+fn program(mark: &str, body: &str, is_daemon: bool) -> Child {
+    let mut command = Command::new(if is_daemon { "setsid" } else { "env" });
+    command.args(["sh", "-c", body]).env(VARIABLE, mark).stdout(Stdio::piped());
+    if !is_daemon {
+        command.process_group(0);
+    }
+    let mut child = command.spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    child
+}
+
+fn lives(child: &mut Child) -> bool {
+    child.try_wait().unwrap().is_none()
+}
+
+fn group_lives(group: u32) -> bool {
+    let all = Processes::new(PROCESS_TABLE).all().unwrap();
+    all.iter().any(|one| one.lives && one.group == group)
+}
+
+const WAITS: &str = "sleep 600 & echo; wait";
+
+/// The identity of nobody: our pid, at another time.
+fn ended() -> Identity {
+    let own = Processes::new(PROCESS_TABLE).get(std::process::id()).unwrap().who;
+    Identity { started: own.started + 1, ..own }
+}
+
+#[test]
+fn only_interrupted_programs_of_ended_processes_are_killed() {
+    let orphan = mark(ended());
+    let mut left = program(&orphan, WAITS, false);
+    let elsewhere = orphan.replacen(&pid_namespace().unwrap().to_string(), "1", 1);
+    let mut spared = vec![
+        program(&OWN, WAITS, false),
+        program(&elsewhere, WAITS, false),
+        program("", WAITS, false),
+        program("1:2", WAITS, false),
+        program(&orphan, WAITS, true),
+    ];
+    end(&Processes::new(PROCESS_TABLE));
+    assert!(!lives(&mut left));
+    assert!(!group_lives(left.id()), "its child as well");
+    for (number, child) in spared.iter_mut().enumerate() {
+        assert!(lives(child), "{number}");
+        let group = Pid::from_raw(child.id().cast_signed());
+        killpg(group, Signal::SIGKILL).unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// dnsmasq of a plugin, for one.
+#[test]
+fn a_daemon_that_outlived_its_program_is_spared() {
+    let mut program = program(&mark(ended()), "sleep 600 & echo", false);
+    let group = program.id();
+    program.wait().unwrap();
+    end(&Processes::new(PROCESS_TABLE));
+    assert!(group_lives(group));
+    killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
+}
+
+/// What runs programs puts the variable into their environment.
+#[tokio::test]
+async fn programs_have_the_mark_of_this_process() {
+    use crate::host::process::{Program, run};
+    let done = run(Program {
+        executable: "sh".as_ref(),
+        arguments: &["-c", "printf %s $DOCKBRIDGE_PARENT"],
+        environment: &[],
+        input: b"",
+        time_limit: Duration::from_secs(10),
+        output_limit: 1000,
+    });
+    assert_eq!(String::from_utf8(done.await.unwrap().stdout).unwrap(), *OWN);
+    assert!(!is_of_ended(&Processes::new(PROCESS_TABLE), &OWN));
+}
