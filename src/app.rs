@@ -148,7 +148,7 @@ pub async fn run_within(
     stopping.cancel();
     drop(own);
     drain(&tracker, overdue).await;
-    let checkpoints = timeout(CHECKPOINTS_TIMEOUT, services.sandboxes.reconcile_checkpoints());
+    let checkpoints = timeout(CHECKPOINTS_TIMEOUT, services.sandboxes.restore_checkpoints());
     // One late checkpoint is put right at the next start.
     let _ = tokio::join!(checkpoints, logs.close(), span_export.stop());
     admin.abort();

@@ -99,7 +99,7 @@ impl PodFilesRoot {
 }
 
 /// The pods that entries of a directory are named after.
-pub(super) async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
+pub async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
     let mut pods = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(directory).await else { return pods };
     while let Ok(Some(entry)) = entries.next_entry().await {

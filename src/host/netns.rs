@@ -81,6 +81,13 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
     of_process.is_ok_and(|process| identity(at).is_ok_and(|pinned| process == pinned))
 }
 
+/// Whether a process is in the network namespace at `at`. False for one that we cannot see.
+pub fn is_used(at: &Path) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    is_pinned(at) && pids.any(|pid| is_of(pid, at))
+}
+
 /// Pins at `at`, too, what is pinned at `old`; a pin that is at `at` stays. Whether `old` is another
 /// place than `at`, and not another way to the same.
 ///

@@ -116,8 +116,12 @@ pub(super) fn split_stale(
 }
 
 fn is_abandoned(entry: &CachedResult) -> bool {
-    let Some(netns) = entry.netns.as_deref() else { return false };
-    (entry.ours || is_of_process(netns)) && netns::is_gone(Path::new(netns))
+    is_ours(entry) && entry.netns.as_deref().is_some_and(|netns| netns::is_gone(Path::new(netns)))
+}
+
+/// Whether dockbridge or cri-dockerd made it.
+pub(super) fn is_ours(entry: &CachedResult) -> bool {
+    entry.ours || entry.netns.as_deref().is_some_and(is_of_process)
 }
 
 /// Only cri-dockerd and dockershim name a namespace by a pid.

@@ -4,7 +4,7 @@
 //! [`service::Network`]: prepare, attach (ADD), detach (DEL), gc, status. [`cni`] runs the
 //! plugins; `config_watcher` keeps [`config_state::ConfigState`] up to date with the configuration
 //! directory; [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, [`quantity`] parses bandwidths for
-//! it; `gc` finds stale attachments.
+//! it; `lost_pods` releases attachments of pods that are gone, which `gc` finds.
 //!
 //! There is no fallback: a node without a usable configuration connects no pod and reports why.
 
@@ -17,6 +17,7 @@ pub mod service;
 
 mod config_watcher;
 mod gc;
+mod lost_pods;
 
 #[cfg(test)]
 mod fixture;

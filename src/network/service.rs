@@ -1,4 +1,4 @@
-//! Prepares, attaches and detaches a pod, recalls lost attachments, collects garbage.
+//! Prepares, attaches and detaches a pod, and recalls lost attachments.
 //!
 //! ```text
 //! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
@@ -8,7 +8,6 @@
 //! process has changed. Calls for one pod must not overlap.
 
 use std::{
-    collections::HashSet,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -34,13 +33,16 @@ use super::{
     },
     config_watcher::ConfigWatcher,
     error::NetworkError,
-    gc::{self, ActiveAttachments, AttachmentKey},
+    gc::{ActiveAttachments, AttachmentKey},
 };
 use crate::{
     config::live::LiveSettings,
     host::{error::HostError, netns},
-    model::attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
-    model::network::NetworkMode,
+    model::{
+        attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
+        id::SandboxId,
+        network::NetworkMode,
+    },
 };
 
 /// Where network configuration and plugins are, and how long plugins may take.
@@ -69,14 +71,14 @@ pub struct Attached {
 #[derive(Clone, Debug)]
 pub struct Network {
     mode: NetworkMode,
-    watcher: Arc<ConfigWatcher>,
+    pub(super) watcher: Arc<ConfigWatcher>,
     plugins: Arc<Plugins>,
-    cache: ResultCache,
-    deadline: Duration,
+    pub(super) cache: ResultCache,
+    pub(super) deadline: Duration,
     live: LiveSettings,
     /// From kubelet.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
-    active: Arc<ActiveAttachments>,
+    pub(super) active: Arc<ActiveAttachments>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
@@ -207,7 +209,7 @@ impl Network {
         let previous = entry.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
         let key = AttachmentKey::from(intent);
-        if self.forgive(intent, failures).await? {
+        if self.forgive((&intent.pod.id, &intent.network), &intent.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();
             self.cache_result(intent, conf, result).await?;
             self.active.remove(&key);
@@ -232,23 +234,24 @@ impl Network {
     ///
     /// # Errors
     /// The failures that count.
-    async fn forgive(
+    pub(super) async fn forgive(
         &self,
-        intent: &AttachmentIntent,
+        (sandbox, network): (&SandboxId, &str),
+        namespace: &Path,
         failures: Vec<PluginError>,
     ) -> Result<bool, NetworkError> {
         if failures.is_empty() {
             return Ok(false);
         }
-        let path = intent.pod.netns.clone();
+        let path = namespace.to_owned();
         let gone = move || netns::is_gone(&path) || netns::is_our_own(&path);
-        let is_gone = blocking(&intent.pod.netns, gone).await?;
+        let is_gone = blocking(namespace, gone).await?;
         let (forgiven, failures): (Vec<_>, Vec<_>) =
             failures.into_iter().partition(|failure| is_gone && failure.is_final());
         NetworkError::from_failures(failures)?;
         for error in forgiven {
             warn!(
-                sandbox = %intent.pod.id, network = %intent.network, %error,
+                %sandbox, network, %error,
                 "CNI DEL failed and the network namespace is gone; will repeat it at the next start"
             );
         }
@@ -306,69 +309,6 @@ impl Network {
         Some(Attachment::Ready { intent, addresses, result, started_at: None })
     }
 
-    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, GC for
-    /// plugins that support it. Attachments of other runtimes are not touched.
-    ///
-    /// # Errors
-    /// Plugins that failed; all were called.
-    pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
-        let cache = self.cache.clone();
-        let read = move || {
-            cache.remove_drafts();
-            cache.all()
-        };
-        let entries = blocking(Path::new("/"), read).await?;
-        let (stale, valid) =
-            gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
-        let mut failures = Vec::new();
-        let mut broken = None;
-        for entry in stale {
-            match self.del_stale(entry).await {
-                Ok(failed) => failures.extend(failed),
-                Err(error) => broken = Some(error),
-            }
-        }
-        failures.extend(self.run_gc(valid).await);
-        NetworkError::from_failures(failures)?;
-        broken.map_or(Ok(()), Err)
-    }
-
-    async fn run_gc(&self, mut valid: HashSet<AttachmentKey>) -> Vec<PluginError> {
-        let state = self.watcher.state();
-        let Some(selected) = state.selected() else { return Vec::new() };
-        let Some(_paused) = self.active.pause(QUERY_TIMEOUT).await else {
-            debug!("pods are being connected all the time; skipping this CNI GC");
-            return Vec::new();
-        };
-        valid.extend(self.active.all());
-        let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
-        let valid: Vec<(String, String)> =
-            valid.map(|key| (key.container, key.interface)).collect();
-        // New pods wait meanwhile, so it must be short.
-        let timeout = self.deadline.min(QUERY_TIMEOUT);
-        Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
-    }
-
-    async fn del_stale(&self, entry: CachedResult) -> Result<Vec<PluginError>, NetworkError> {
-        let Some(list) = list_of(&entry) else { return Ok(Vec::new()) };
-        let conf = RuntimeConf {
-            container: entry.container.clone(),
-            netns: String::new(),
-            interface: entry.interface.clone(),
-            arguments: arguments::joined(&entry.arguments),
-            capabilities: entry.capabilities.clone(),
-        };
-        let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
-        if failures.is_empty() {
-            info!(container = %entry.container, network = %list.name, "released a stale CNI attachment");
-            self.active.remove(&AttachmentKey::from(&entry));
-            let cache = self.cache.clone();
-            let remove = move || cache.remove(&entry.network, &entry.container, &entry.interface);
-            blocking(Path::new("/"), remove).await??;
-        }
-        Ok(failures)
-    }
-
     async fn selected(&self) -> Result<SelectedConfig, NetworkError> {
         let state = self.watcher.state();
         // After a reload it may be of the old directory.
@@ -382,7 +322,7 @@ impl Network {
         state.selected().cloned().ok_or_else(reason)
     }
 
-    fn chain<'a>(&'a self, list: &'a NetworkConfigList) -> Chain<'a> {
+    pub(super) fn chain<'a>(&'a self, list: &'a NetworkConfigList) -> Chain<'a> {
         Chain { plugins: &self.plugins, list, timeout: self.deadline }
     }
 
@@ -428,7 +368,7 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> 
 }
 
 /// A cached configuration may be of either form; none where it cannot be parsed.
-fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
+pub(super) fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
     let text = entry.config.as_deref()?;
     NetworkConfigList::from_list(text).or_else(|_| NetworkConfigList::from_single(text)).ok()
 }
@@ -457,12 +397,12 @@ fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
 
 /// Whether plugins can still work in the namespace. The host's own, found through a reused pid,
 /// counts as none: DEL there would remove the host's interfaces.
-fn has_namespace(path: &Path) -> bool {
+pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }
 
 /// Runs work that touches the disk or the kernel on a blocking thread.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     about: &Path,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {
@@ -471,11 +411,11 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// The interface every Kubernetes runtime gives a pod.
-const INTERFACE: &str = "eth0";
+pub(super) const INTERFACE: &str = "eth0";
 /// The network that cri-dockerd and dockershim connect `lo` by.
 const LOOPBACK: &str = "cni-loopback";
 /// How long one VERSION or STATUS call may take.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod real_plugins;

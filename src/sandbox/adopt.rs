@@ -7,7 +7,7 @@
 //! network namespace.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -24,12 +24,12 @@ use crate::{
     error::chain,
     host::file::Durability,
     model::{
-        attachment::{Attachment, PodNetwork},
+        attachment::{Attachment, AttachmentIntent, PodNetwork},
         id::SandboxId,
         network::NetworkMode,
         record::{Observed, Process, SandboxRecord},
     },
-    network::service::Network,
+    network::{error::NetworkError, service::Network},
 };
 
 /// Adopts pods. Clones share everything.
@@ -98,6 +98,33 @@ impl Adopter {
         match cached {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
+        }
+    }
+
+    /// What releases the network of a pod whose network state is not known; none for a pod that CNI
+    /// did not connect.
+    ///
+    /// # Errors
+    /// There is no network configuration, so it cannot be released yet.
+    pub async fn find_intent(
+        &self,
+        pod: &SandboxRecord,
+    ) -> Result<Option<AttachmentIntent>, NetworkError> {
+        if pod.document.network != NetworkMode::Cni {
+            return Ok(None);
+        }
+        let network = self.pod_network(pod).await;
+        let cached = self.network.attachment_from_cache(network.clone()).await;
+        if let Some(intent) = cached.as_ref().and_then(Attachment::intent) {
+            return Ok(Some(intent.clone()));
+        }
+        match self.network.prepare(network.clone()).await {
+            // A pod with such an annotation was never connected, but must not stay for good.
+            Err(NetworkError::Argument(_)) => {
+                let annotations = BTreeMap::new();
+                Ok(Some(self.network.prepare(PodNetwork { annotations, ..network }).await?))
+            }
+            prepared => Ok(Some(prepared?)),
         }
     }
 

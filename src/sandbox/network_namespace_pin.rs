@@ -57,6 +57,23 @@ impl Sandboxes {
         self.unpin_user(id).await
     }
 
+    /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint knows, by
+    /// what CNI's cache has of it. Returns whether it did: a container under another name, or of
+    /// another engine, may still use them.
+    pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, SandboxError> {
+        match self.deps.engine.inspect_container(id.as_str()).await {
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(false),
+        }
+        if self.mount(id, |at| Ok(netns::is_used(at))).await? {
+            return Ok(false);
+        }
+        self.deps.network.detach_unknown(id, &self.pin_of(id)).await?;
+        self.unpin(id).await?;
+        Ok(true)
+    }
+
     /// [`Self::unpin`], but for a pod whose network is not released: the next DEL works in its namespace.
     pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let now = self.deps.store.snapshot();

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{error::SandboxError, pod_network::checkpoint, service::Sandboxes};
 use crate::{
+    container::pod_files::named_after_pods,
     error::chain,
     host::file::Durability,
     model::{
@@ -45,13 +46,7 @@ impl Sandboxes {
     /// has CNI plugins collect garbage. To be called when everything was inspected.
     pub async fn clean_up(&self) {
         self.deps.containers.restore_limits().await;
-        let snapshot = self.deps.store.snapshot();
-        for id in self.leftovers(&snapshot).await {
-            if let Err(error) = self.remove_leftover(&id).await {
-                let error = chain(&error);
-                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
-            }
-        }
+        self.remove_leftovers().await;
         self.sweep_edits().await;
         if self.mode == NetworkMode::Cni {
             self.collect_garbage().await;
@@ -66,44 +61,46 @@ impl Sandboxes {
             // A call that holds the lock makes or removes them itself.
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.store.snapshot();
-            if now.is_complete()
-                && is_unknown(&now, &id)
-                && let Err(error) = self.unpin(&id).await
-            {
-                let error = chain(&error);
-                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
-                left.insert(id);
+            if !now.is_complete() || !is_unknown(&now, &id) {
+                continue;
+            }
+            match self.release_unknown(&id).await {
+                Ok(true) => {}
+                Ok(false) => drop(left.insert(id)),
+                Err(error) => {
+                    tell_unclean(&id, &error);
+                    left.insert(id);
+                }
             }
         }
         // By their files the next try finds those that are left.
         self.deps.containers.sweep_edits(&left).await;
     }
 
-    /// Writes deleted checkpoints again and removes those of no pod: Docker may finish a removal
-    /// after the start that an earlier, killed process had begun.
+    /// Writes deleted checkpoints again and removes what is left of unknown pods: Docker may finish a
+    /// removal after the start that an earlier, killed process had begun.
     pub async fn reconcile_checkpoints(&self) {
         self.restore_checkpoints().await;
-        self.remove_obsolete().await;
+        self.remove_leftovers().await;
     }
 
-    async fn remove_obsolete(&self) {
+    async fn remove_leftovers(&self) {
         let now = self.deps.store.snapshot();
-        for id in now.obsolete_checkpoints().iter().filter(|_| now.is_complete()) {
+        if !now.is_complete() {
+            return;
+        }
+        for id in self.leftovers(&now).await {
             // A call that holds the lock removes it itself.
             let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
-            let now = self.deps.store.snapshot();
-            if now.obsolete_checkpoints().contains(id)
-                && let Err(error) = self.remove_leftover_locked(&now, id).await
-            {
-                let error = chain(&error);
-                warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
+            if let Err(error) = self.remove_leftover(&id).await {
+                tell_unclean(&id, &error);
             }
         }
     }
 
     /// Writes checkpoints again whose files were deleted. A pod with a call in progress is left to
     /// that call.
-    async fn restore_checkpoints(&self) {
+    pub async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
         let known = self.deps.store.snapshot();
         for id in known.sandboxes().iter().map(|sandbox| &sandbox.id) {
@@ -189,31 +186,23 @@ impl Sandboxes {
         Ok(Some(found))
     }
 
-    /// Sandboxes that Docker does not have, whose network is released, but whose files or pins exist.
+    /// Sandboxes that neither Docker nor a checkpoint knows, and of which files or pins exist.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.containers.files().owners().await;
         let pinned = self.deps.containers.oci_runtime_files().pinned().await;
+        let networks = named_after_pods(&self.netns_dir).await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
             .into_iter()
             .chain(pinned)
+            .chain(networks)
             .chain(obsolete)
             .filter(|id| is_unknown(snapshot, id))
             .collect()
     }
 
     async fn remove_leftover(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let _held = self.locks.write(id.as_str()).await;
-        self.remove_leftover_locked(&self.deps.store.snapshot(), id).await
-    }
-
-    async fn remove_leftover_locked(
-        &self,
-        now: &Snapshot,
-        id: &SandboxId,
-    ) -> Result<(), SandboxError> {
-        if is_unknown(now, id) {
-            self.unpin(id).await?;
+        if is_unknown(&self.deps.store.snapshot(), id) && self.release_unknown(id).await? {
             self.forget(id).await?;
             info!(sandbox = %id, "cleaned up after a pod sandbox that is gone from Docker");
         }
@@ -239,4 +228,9 @@ impl Sandboxes {
 
 fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
     snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).is_empty()
+}
+
+fn tell_unclean(id: &SandboxId, error: &SandboxError) {
+    let error = chain(error);
+    warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
 }

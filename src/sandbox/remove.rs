@@ -30,11 +30,14 @@ impl Sandboxes {
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,
-                None => self.unpin(id).await,
+                None => Ok(()),
             }
         };
         let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
         SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
+        if sandbox.is_none() {
+            self.release_unknown(id).await?;
+        }
         self.remove_pause(id).await?;
         self.forget(id).await?;
         self.deps.containers.saved_changes().remove_gone(&self.deps.store).await;

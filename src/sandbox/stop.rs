@@ -13,6 +13,7 @@ use crate::{
     model::{
         attachment::{Attachment, AttachmentIntent},
         id::SandboxId,
+        network::NetworkMode,
         record::{Process, SandboxRecord},
     },
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -30,17 +31,19 @@ impl Sandboxes {
         self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
-    /// The sandbox of this id. One that Docker no longer has is found while it has containers or a
-    /// checkpoint.
+    /// The sandbox of this id. One that Docker no longer has is found while it has containers, a
+    /// checkpoint, or a network that is not released.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
-        let has_leftovers = |id: &SandboxId| {
-            !snapshot.containers_of(id).is_empty() || snapshot.obsolete_checkpoints().contains(id)
-        };
-        Ok(SandboxId::try_from(id).ok().filter(has_leftovers))
+        let Ok(id) = SandboxId::try_from(id) else { return Ok(None) };
+        let has_leftovers = !snapshot.containers_of(&id).is_empty()
+            || snapshot.obsolete_checkpoints().contains(&id)
+            || self.is_pinned(&id).await
+            || self.deps.network.has_attachment(&id).await;
+        Ok(has_leftovers.then_some(id))
     }
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
@@ -65,6 +68,8 @@ impl Sandboxes {
             self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
             causes.extend([network, pause].into_iter().filter_map(Result::err));
+        } else if causes.is_empty() {
+            causes.extend(self.release_unknown(id).await.err());
         }
         SandboxError::gather(causes)?;
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
@@ -91,7 +96,11 @@ impl Sandboxes {
     /// moment ago may not be, and the plugins need it after the pause container has ended.
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
-        let attached = sandbox.attachment.as_ref().and_then(Attachment::intent).is_some();
+        let attached = match &sandbox.attachment {
+            Some(attachment) => attachment.intent().is_some(),
+            // Not known: it may be.
+            None => sandbox.document.network == NetworkMode::Cni,
+        };
         if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
@@ -103,10 +112,15 @@ impl Sandboxes {
         }
     }
 
-    /// Releases the CNI attachment, once.
+    /// Releases the CNI attachment, once. Of a pod that was adopted while there was no network
+    /// configuration nothing is known, which does not mean that there is nothing to release.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
-        if let Some(intent) = sandbox.attachment.as_ref().and_then(Attachment::intent) {
-            self.release_network(sandbox, intent).await?;
+        let intent = match &sandbox.attachment {
+            Some(attachment) => attachment.intent().cloned(),
+            None => self.adopter.find_intent(sandbox).await?,
+        };
+        if let Some(intent) = intent {
+            self.release_network(sandbox, &intent).await?;
         }
         self.unpin(&sandbox.id).await
     }

@@ -45,6 +45,8 @@ use crate::{
     },
 };
 
+mod unknown_pods;
+
 /// A process of dockbridge over a fake engine, with everything else below one directory.
 struct Node {
     docker: FakeDockerd,

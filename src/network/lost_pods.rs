@@ -1,0 +1,123 @@
+//! Releases the attachments of lost pods: of all whose namespace is gone, and of a pod that neither
+//! Docker nor a checkpoint knows.
+
+use std::{collections::HashSet, path::Path};
+
+use tracing::{debug, info};
+
+use super::{
+    arguments,
+    cni::{
+        cache::CachedResult,
+        chain::{Chain, RuntimeConf},
+        plugin_error::PluginError,
+    },
+    error::NetworkError,
+    gc::{self, AttachmentKey},
+    service::{INTERFACE, Network, QUERY_TIMEOUT, blocking, has_namespace, list_of},
+};
+use crate::{
+    host::error::HostError,
+    model::{attachment::AttachmentIntent, id::SandboxId},
+};
+
+impl Network {
+    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, GC for
+    /// plugins that support it. Attachments of other runtimes are not touched.
+    ///
+    /// # Errors
+    /// Plugins that failed; all were called.
+    pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
+        let cache = self.cache.clone();
+        let read = move || {
+            cache.remove_drafts();
+            cache.all()
+        };
+        let entries = blocking(Path::new("/"), read).await?;
+        let (stale, valid) =
+            gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
+        let mut failures = Vec::new();
+        let mut broken = None;
+        for entry in stale {
+            match self.del_cached(entry, None).await {
+                Ok(failed) => failures.extend(failed),
+                Err(error) => broken = Some(error),
+            }
+        }
+        failures.extend(self.run_gc(valid).await);
+        NetworkError::from_failures(failures)?;
+        broken.map_or(Ok(()), Err)
+    }
+
+    async fn run_gc(&self, mut valid: HashSet<AttachmentKey>) -> Vec<PluginError> {
+        let state = self.watcher.state();
+        let Some(selected) = state.selected() else { return Vec::new() };
+        let Some(_paused) = self.active.pause(QUERY_TIMEOUT).await else {
+            debug!("pods are being connected all the time; skipping this CNI GC");
+            return Vec::new();
+        };
+        valid.extend(self.active.all());
+        let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
+        let valid: Vec<(String, String)> =
+            valid.map(|key| (key.container, key.interface)).collect();
+        // New pods wait meanwhile, so it must be short.
+        let timeout = self.deadline.min(QUERY_TIMEOUT);
+        Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
+    }
+
+    /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
+    pub async fn has_attachment(&self, sandbox: &SandboxId) -> bool {
+        self.cached_of(sandbox).await.is_ok_and(|entries| !entries.is_empty())
+    }
+
+    /// Disconnects a pod that neither Docker nor a checkpoint knows, by what the cache has of it. DEL
+    /// works in the namespace at `namespace`, if it is there.
+    ///
+    /// # Errors
+    /// As [`Network::detach`].
+    pub async fn detach_unknown(
+        &self,
+        sandbox: &SandboxId,
+        namespace: &Path,
+    ) -> Result<(), NetworkError> {
+        for entry in self.cached_of(sandbox).await? {
+            let network = entry.network.clone();
+            let failures = self.del_cached(entry, Some(namespace)).await?;
+            self.forgive((sandbox, &network), namespace, failures).await?;
+        }
+        Ok(())
+    }
+
+    async fn cached_of(&self, sandbox: &SandboxId) -> Result<Vec<CachedResult>, HostError> {
+        let (cache, id) = (self.cache.clone(), sandbox.to_string());
+        let find = move || cache.find(&id, INTERFACE).into_iter().filter(gc::is_ours).collect();
+        blocking(Path::new("/"), find).await
+    }
+
+    /// Runs DEL as the cached ADD ran, and forgets the result if all plugins succeed.
+    async fn del_cached(
+        &self,
+        entry: CachedResult,
+        namespace: Option<&Path>,
+    ) -> Result<Vec<PluginError>, NetworkError> {
+        let Some(list) = list_of(&entry) else { return Ok(Vec::new()) };
+        let conf = RuntimeConf {
+            container: entry.container.clone(),
+            netns: namespace
+                .filter(|path| has_namespace(path))
+                .map_or_else(String::new, |path| path.display().to_string()),
+            interface: entry.interface.clone(),
+            arguments: arguments::joined(&entry.arguments),
+            capabilities: entry.capabilities.clone(),
+        };
+        let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
+        if failures.is_empty() {
+            info!(container = %entry.container, network = %list.name, "released a stale CNI attachment");
+            self.active.remove(&AttachmentKey::from(&entry));
+            let cache = self.cache.clone();
+            let remove = move || cache.remove(&entry.network, &entry.container, &entry.interface);
+            blocking(Path::new("/"), remove).await??;
+        }
+        Ok(failures)
+    }
+}
