@@ -14,7 +14,7 @@ mod span_export;
 mod start_check;
 mod watchdog;
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{convert::Infallible, future::Future, path::Path, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -91,10 +91,8 @@ pub async fn run_within(
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
     // Before the first DEL: an ADD of the predecessor would go on beside it.
     orphans::end_all().await;
+    make_run_dir(&settings.run_dir)?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
-    let run_dir = &settings.run_dir;
-    file::ensure_directory(run_dir, RUN_MODE)
-        .map_err(|source| AppError::RunDir { run_dir: run_dir.clone(), source })?;
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
@@ -156,6 +154,11 @@ pub async fn run_within(
     let _ = (&mut admin).await;
     info!("dockbridge has stopped; pods keep running");
     served
+}
+
+fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
+    file::ensure_directory(run_dir, RUN_MODE)
+        .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
 /// Waits a moment for Docker's first list, so that the first answer is no refusal.
