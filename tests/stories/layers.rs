@@ -104,9 +104,11 @@ fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
 
 /// The paths of the deepest files are too long for a call.
 fn nest(depth: usize, mebibytes: &str) -> String {
+    let ten = ["directory"; 10].join("/");
     format!(
-        "i=0; while [ $i -lt {depth} ]; do mkdir directory && cd directory || exit 1; i=$((i+1)); done; \
+        "i=0; while [ $i -lt {} ]; do mkdir -p {ten} && cd {ten} || exit 1; i=$((i+1)); done; \
          {} && touch /done && exec sleep 600",
+        depth / 10,
         write("big", mebibytes)
     )
 }
