@@ -102,11 +102,11 @@ fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
     )
 }
 
-/// The paths of the deepest files are too long for a call.
+/// In steps of ten: on the host the paths of the deepest are too long for a call.
 fn nest(depth: usize, mebibytes: &str) -> String {
-    let ten = ["directory"; 10].join("/");
+    let (step, steps) = (vec!["d"; 10].join("/"), depth / 10);
     format!(
-        "i=0; while [ $i -lt {} ]; do mkdir -p {ten} && cd {ten} || exit 1; i=$((i+1)); done; \
+        "i=0; while [ $i -lt {steps} ]; do mkdir -p {step} && cd {step} || exit 1; i=$((i+1)); done; \
          {} && touch /done && exec sleep 600",
         depth / 10,
         write("big", mebibytes)
@@ -114,7 +114,7 @@ fn nest(depth: usize, mebibytes: &str) -> String {
 }
 
 fn write(file: &str, mebibytes: &str) -> String {
-    format!("dd if=/dev/urandom of={file} bs=1M count={mebibytes} && sync")
+    format!("dd if=/dev/urandom of={file} bs=1M count={mebibytes}")
 }
 
 /// As the engine says, or the host's mount table.
