@@ -19,6 +19,7 @@ use crate::{
         document::ContainerDocument,
         engine::Transition,
         id::ContainerId,
+        network::DnsConfig,
         record::{Observed, Process, SandboxRecord, SandboxState},
     },
     store::{engine_call::EngineCall, settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -27,7 +28,8 @@ use crate::{
 
 impl Containers {
     /// Creates a container in a ready sandbox and returns its id. Asking again with the same
-    /// specification returns the same container as long as it has not been started.
+    /// specification returns the same container as long as it has not been started. `dns` is the
+    /// pod's as the request has it, for pods whose own is unknown.
     ///
     /// # Errors
     /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be
@@ -36,6 +38,7 @@ impl Containers {
         &self,
         sandbox: &str,
         spec: ContainerSpec,
+        dns: Option<DnsConfig>,
     ) -> Result<ContainerId, ContainerError> {
         let snapshot = self.store.synced(SYNC_TIMEOUT).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
@@ -46,7 +49,7 @@ impl Containers {
         let key = format!("{}\n{request}", sandbox.id);
         let service = self.clone();
         self.creating
-            .run(key, async move { service.create_in(&sandbox.id.to_string(), spec).await })
+            .run(key, async move { service.create_in(sandbox.id.as_str(), spec, dns).await })
             .await?
     }
 
@@ -54,10 +57,11 @@ impl Containers {
         &self,
         sandbox: &str,
         spec: ContainerSpec,
+        dns: Option<DnsConfig>,
     ) -> Result<ContainerId, ContainerError> {
         let _pod = self.locks.read(sandbox).await;
         let snapshot = self.store.inspected(sandbox).await?;
-        let sandbox = known_sandbox(&snapshot, sandbox)?;
+        let sandbox = known_sandbox(&snapshot, sandbox)?.completed(dns, spec.users);
         if sandbox.state() != SandboxState::Ready {
             return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
         }

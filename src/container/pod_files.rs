@@ -1,23 +1,18 @@
 //! `resolv.conf`, `hosts` and `hostname` of a pod, for containers to bind.
 //!
 //! Not every engine makes them for a sandbox without an engine network, so dockbridge does. They are
-//! complete before a container starts and are not rewritten later. They depend only on the
-//! specification and the pod's addresses: after the state directory was lost, the next create
-//! makes them again.
+//! complete before a container starts. They depend only on the specification and the pod's
+//! addresses: after the state directory was lost, the next create makes them again.
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use super::error::ContainerError;
 use crate::{
     host::file::{Durability, Readers, replace_for},
-    model::{
-        id::SandboxId,
-        network::{DnsConfig, NetworkMode},
-        record::SandboxRecord,
-    },
+    model::{id::SandboxId, network::NetworkMode, record::SandboxRecord},
     translate::plan::{
         etc_files::{hostname, hosts, resolv_conf},
         input::PodFiles,
@@ -41,22 +36,35 @@ impl PodFilesRoot {
     /// # Errors
     /// A file cannot be written.
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, ContainerError> {
-        let spec = &sandbox.document.spec;
-        let own_network = sandbox.document.network == NetworkMode::Cni;
+        let document = &sandbox.document;
+        let spec = &document.spec;
+        let own_network = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
-            None if own_network => Some(host_resolv_conf().await),
+            // Unknown: the engine mounts the pause's own file, as in the pod's other containers.
+            None if document.is_adopted => None,
+            None if own_network => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
         };
         let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
         // Engines before 28 make this one themselves, whatever the network.
         let hostname = own_network.then(|| hostname(spec, &sandbox.id));
         let (resolv_conf, hosts, hostname) = tokio::try_join!(
-            self.write(&sandbox.id, "resolv.conf", resolv_conf),
+            self.write(&sandbox.id, RESOLV_CONF, resolv_conf),
             self.write(&sandbox.id, "hosts", hosts),
             self.write(&sandbox.id, "hostname", hostname),
         )?;
         Ok(PodFiles { resolv_conf, hosts, hostname })
+    }
+
+    /// What a pod without DNS settings sees: the host's file at the time of its first container, or
+    /// an empty one.
+    async fn host_resolv_conf(&self, id: &SandboxId) -> String {
+        let first = self.root.join(id.as_str()).join(RESOLV_CONF);
+        match tokio::fs::read_to_string(first).await {
+            Ok(text) => text,
+            Err(_) => tokio::fs::read_to_string("/etc/resolv.conf").await.unwrap_or_default(),
+        }
     }
 
     /// The pods that have files.
@@ -78,7 +86,8 @@ impl PodFilesRoot {
         }
     }
 
-    /// Writes one file unless it is there: containers bind the inode, so it must not change.
+    /// Writes one file unless it is there with this text. Containers bind the inode, so another
+    /// text becomes another file: earlier builds gave adopted pods the host's `resolv.conf`.
     async fn write(
         &self,
         id: &SandboxId,
@@ -109,18 +118,84 @@ pub async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
 }
 
 fn write_once(path: &Path, text: &str) -> io::Result<()> {
-    if path.exists() {
+    if fs::read_to_string(path).is_ok_and(|held| held == text) {
         return Ok(());
     }
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
+        fs::create_dir_all(directory)?;
     }
     let bytes = text.as_bytes();
     replace_for(Readers::Everyone, path, bytes, Durability::Written).map_err(io::Error::other)
 }
 
-/// What a pod without DNS settings sees: the host's file, or an empty one.
-async fn host_resolv_conf() -> String {
-    let empty = || resolv_conf(&DnsConfig::default());
-    tokio::fs::read_to_string("/etc/resolv.conf").await.unwrap_or_else(|_| empty())
+const RESOLV_CONF: &str = "resolv.conf";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::{network::DnsConfig, time::Nanos};
+
+    fn pod(is_adopted: bool, dns: Option<DnsConfig>) -> Arc<SandboxRecord> {
+        let metadata = json!({ "name": "p", "namespace": "n", "uid": "u", "attempt": 0 });
+        let document = json!({
+            "version": 1, "network": "cni", "is_adopted": is_adopted,
+            "spec": { "metadata": metadata, "dns": dns },
+        });
+        Arc::new(SandboxRecord {
+            id: SandboxId::try_from("a".repeat(64)).unwrap(),
+            name: "k8s_POD_p_n_u_0".to_owned(),
+            document: Arc::new(serde_json::from_value(document).unwrap()),
+            created_at: Nanos(1),
+            process: None,
+            engine_addresses: Vec::new(),
+            attachment: None,
+        })
+    }
+
+    /// (adopted, the pod's own servers, the servers in the container's request, the expected ones).
+    #[tokio::test]
+    async fn unknown_dns_is_not_the_hosts() {
+        let dns = |server: &str| {
+            Some(DnsConfig { servers: vec![server.to_owned()], ..DnsConfig::default() })
+        };
+        let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let text = |server: &str| Some(format!("nameserver {server}\n"));
+        for (is_adopted, own, requested, expected) in [
+            (true, None, dns("10.0.0.1"), text("10.0.0.1")),
+            (true, None, None, None),
+            (false, None, dns("10.0.0.1"), Some(host)),
+            (false, dns("10.0.0.2"), dns("10.0.0.1"), text("10.0.0.2")),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let files = PodFilesRoot::new(folder.path().to_owned());
+            let pod = pod(is_adopted, own).completed(requested, None);
+            let mounted = files.ensure(&pod).await.unwrap().resolv_conf;
+            let seen = mounted.map(|path| fs::read_to_string(path).unwrap());
+            assert_eq!(seen, expected, "{is_adopted} {:?}", pod.document.spec.dns);
+        }
+    }
+
+    /// Earlier builds wrote the host's file for adopted pods.
+    #[tokio::test]
+    async fn a_wrong_file_is_replaced_and_a_right_one_is_kept() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let files = PodFilesRoot::new(folder.path().to_owned());
+        let pod = pod(true, None).completed(Some(DnsConfig::default()), None);
+        let path = folder.path().join(pod.id.as_str()).join(RESOLV_CONF);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "nameserver 192.0.2.1\n").unwrap();
+        let inode = || fs::metadata(&path).unwrap().ino();
+        let wrong = fs::File::open(&path).unwrap();
+        files.ensure(&pod).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        assert_ne!(inode(), wrong.metadata().unwrap().ino(), "running containers keep theirs");
+        let right = inode();
+        files.ensure(&pod).await.unwrap();
+        assert_eq!(inode(), right);
+    }
 }

@@ -29,6 +29,10 @@ pub struct SandboxDocument {
     /// shim; none where the engine cannot pass annotations.
     #[serde(default)]
     pub shim_group: Option<String>,
+    /// Rebuilt from labels and an inspect, because no readable document exists. The engine reports
+    /// neither DNS, ports nor ID mappings: where these are empty, they are unknown and not unset.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub is_adopted: bool,
 }
 
 /// The label [`crate::model::label::CONTAINER_DOCUMENT`].

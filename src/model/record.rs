@@ -7,9 +7,10 @@ use super::{
     attachment::Attachment,
     document::{ContainerDocument, SandboxDocument},
     id::{ContainerId, ImageId, SandboxId},
-    network::NetworkMode,
+    network::{DnsConfig, NetworkMode},
     resources::Resources,
     time::Nanos,
+    user_namespace::IdMappings,
 };
 
 /// A sandbox: Docker's facts joined with the checkpoint's.
@@ -63,6 +64,24 @@ impl SandboxRecord {
             (NetworkMode::Docker, _) => &self.engine_addresses,
             (NetworkMode::Cni, Some(attachment)) => attachment.addresses(),
         }
+    }
+
+    /// The pod as a container is created in it. What is unknown of an adopted pod comes from the
+    /// container's request, with which callers send the pod's DNS and ID mappings.
+    #[must_use]
+    pub fn completed(
+        self: Arc<Self>,
+        dns: Option<DnsConfig>,
+        users: Option<IdMappings>,
+    ) -> Arc<Self> {
+        if !self.document.is_adopted {
+            return self;
+        }
+        let mut record = Arc::unwrap_or_clone(self);
+        let spec = &mut Arc::make_mut(&mut record.document).spec;
+        spec.dns = dns;
+        spec.namespaces.users = users;
+        Arc::new(record)
     }
 
     /// Whether its process is the one that was connected, as far as anybody knows: started anew, as

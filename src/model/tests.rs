@@ -409,6 +409,7 @@ fn sandbox(network: NetworkMode) -> SandboxRecord {
             spec,
             network,
             shim_group: Some("group".to_owned()),
+            is_adopted: false,
         }),
         created_at: Nanos(1),
         process: Some(running()),

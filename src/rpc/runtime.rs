@@ -199,11 +199,10 @@ impl RuntimeService for RuntimeRpc {
         about(format_args!("{}/{name}", pod_name(request.sandbox_config.as_ref())));
         let sandbox =
             parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
-        let spec = parse::container::container_spec(
-            request.config.as_ref(),
-            request.sandbox_config.as_ref(),
-        );
-        let id = self.containers.create(&sandbox, spec.map_err(failed)?).await.map_err(failed)?;
+        let pod = request.sandbox_config.as_ref();
+        let spec = parse::container::container_spec(request.config.as_ref(), pod);
+        let (spec, dns) = (spec.map_err(failed)?, parse::sandbox::dns(pod).map_err(failed)?);
+        let id = self.containers.create(&sandbox, spec, dns).await.map_err(failed)?;
         Ok(Response::new(cri::CreateContainerResponse { container_id: id.into() }))
     }
 

@@ -80,7 +80,13 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
     Arc::new(SandboxRecord {
         id: SandboxId::try_from(ID).unwrap(),
         name: "k8s_POD_pod_ns_uid_0".to_owned(),
-        document: Arc::new(SandboxDocument { version: VERSION, spec, network, shim_group: None }),
+        document: Arc::new(SandboxDocument {
+            version: VERSION,
+            spec,
+            network,
+            shim_group: None,
+            is_adopted: false,
+        }),
         created_at: Nanos(1),
         process: Some(running(42)),
         engine_addresses: Vec::new(),

@@ -172,6 +172,9 @@ pub struct InspectHostConfig {
     /// OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub runtime: String,
+    /// Kernel parameters.
+    #[serde(deserialize_with = "nullable")]
+    pub sysctls: BTreeMap<String, String>,
     /// Annotations passed to the OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,

@@ -103,7 +103,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         });
         serde_json::from_value(spec).unwrap()
     };
-    let refused = node.containers.create(&sandbox, spec("early", &["CHOWN"])).await.unwrap_err();
+    let refused =
+        node.containers.create(&sandbox, spec("early", &["CHOWN"]), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unimplemented, "{refused}");
 
     node.docker.world(|world| world.info["Runtimes"][RUNTIME] = json!({ "path": "x" }));
@@ -113,8 +114,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         engine.runtimes.contains_key(RUNTIME).then_some(())
     };
     node.store.when(described).await;
-    let plain = node.containers.create(&sandbox, spec("plain", &[])).await.unwrap();
-    let id = node.containers.create(&sandbox, spec("main", &["CHOWN"])).await.unwrap();
+    let plain = node.containers.create(&sandbox, spec("plain", &[]), None).await.unwrap();
+    let id = node.containers.create(&sandbox, spec("main", &["CHOWN"]), None).await.unwrap();
     let created = node.docker.matching("POST /containers/create");
     let host = |at: usize| {
         let body: Value = serde_json::from_slice(&created[created.len() - at].body).unwrap();
@@ -173,7 +174,7 @@ impl Node {
             "image": image,
             "security": { "identity": { "user": user, "groups_policy": policy } },
         });
-        self.containers.create(&sandbox, serde_json::from_value(spec).unwrap()).await
+        self.containers.create(&sandbox, serde_json::from_value(spec).unwrap(), None).await
     }
 
     fn image(&self, files: &[(&str, &str)]) -> String {

@@ -19,7 +19,6 @@ use dockbridge::{
     model::{
         attachment::{Attachment, AttachmentIntent, PodNetwork},
         container::ContainerLogFormat,
-        document::SandboxDocument,
         id::SandboxId,
         network::NetworkMode,
         oci_edits::OciEdits,
@@ -153,7 +152,7 @@ impl Node {
         };
         let attachment = if released { Attachment::Released } else { Attachment::Adding(intent) };
         let document =
-            SandboxDocument { version: 1, spec, network: NetworkMode::Cni, shim_group: None };
+            serde_json::from_value(json!({"version": 1, "spec": spec, "network": "cni"})).unwrap();
         let checkpoint = SandboxCheckpoint {
             id: id.clone(),
             name: "k8s_POD_lost".to_owned(),

@@ -13,15 +13,18 @@ use dockbridge::wire::cri::{self, ContainerState as C, PodSandboxState as S};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::support::{
-    bridge,
-    engine::Engine,
-    failure::{Outcome, ensure, ensure_eq, fail},
-    http,
-    patience::Looks,
-    slow_proxy::{Mood, SlowProxy},
-    stage::Stage,
-    world::World,
+use crate::{
+    pods::until_exited,
+    support::{
+        bridge,
+        engine::Engine,
+        failure::{Outcome, ensure, ensure_eq, fail},
+        http,
+        patience::Looks,
+        slow_proxy::{Mood, SlowProxy},
+        stage::Stage,
+        world::World,
+    },
 };
 
 /// A connected pod with a host port, one in the host's network, one in Docker's, one whose pause has
@@ -34,6 +37,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let shim = Shim::new(&stage)?;
 
     let web = shim.pod("web", "none").await?;
+    shim.resolve(&web).await?;
     let address = shim.connect(&web, Some(18087)).await?;
     let serves = shim.container(&web, "web", "httpd -f -p 80 -h /www").await?;
     let ended = shim.container(&web, "ended", "echo bye; exit 3").await?;
@@ -81,6 +85,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     ensure_eq!((status.state(), status.exit_code), (C::ContainerExited, 3));
     ensure!(http::get("127.0.0.1:18087").await?.contains("dockbridge world"), "no answer");
     ensure_eq!(shim.starts().await?, before);
+    new_containers_are_like_the_others(&stage, &web).await?;
 
     // And again, from our own checkpoints.
     stage.cri = stage.bridge.crash().await?;
@@ -93,6 +98,40 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     ensure!(left.is_empty(), "cri-dockerd would go on listing {left:?}");
     no_rules(&[web, plain]).await?;
     stage.leaves_nothing().await
+}
+
+/// A restart of a container, and a debug container of a client that sends no DNS: DNS, sysctls, user,
+/// limit and log are those of the pod and of the request.
+async fn new_containers_are_like_the_others(stage: &Stage, web: &str) -> Outcome {
+    let mut pod = stage.recipes.pod("web");
+    for (name, dns) in [("web", Some(dns())), ("debug", None)] {
+        pod.dns_config = dns;
+        let line = "cat /etc/resolv.conf /proc/sys/net/ipv4/ip_local_port_range; id -u";
+        let mut restarted = stage.recipes.container(name, line);
+        if let Some(metadata) = &mut restarted.metadata {
+            metadata.attempt = 1;
+        }
+        let linux = restarted.linux.get_or_insert_default();
+        linux.resources.get_or_insert_default().memory_limit_in_bytes = 64 << 20;
+        let user = Some(cri::Int64Value { value: 1234 });
+        linux.security_context.get_or_insert_default().run_as_user = user;
+        let ids = stage.up(web, &pod, &[restarted]).await?;
+        let status = until_exited(&stage.cri, &ids[0]).await?;
+        let log = fs::read_to_string(&status.log_path)?;
+        let seen: Vec<&str> = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
+        ensure_eq!(seen.join("\n"), format!("{RESOLV_CONF}20000\t30000\n1234"), "{name}");
+        let memory = ["inspect", "-f", "{{.HostConfig.Memory}}", ids[0].as_str()];
+        ensure_eq!(stage.engine.docker(&memory).await?.trim(), "67108864");
+    }
+    Ok(())
+}
+
+fn dns() -> cri::DnsConfig {
+    cri::DnsConfig {
+        servers: vec!["10.96.0.10".to_owned()],
+        searches: vec!["ns.svc.cluster.local".to_owned(), "svc.cluster.local".to_owned()],
+        options: vec!["ndots:5".to_owned()],
+    }
 }
 
 /// Pods whose checkpoints and pins are lost are stopped before anything was inspected: their
@@ -182,6 +221,12 @@ impl Shim {
         Ok(id)
     }
 
+    /// cri-dockerd writes into Docker's own file.
+    async fn resolve(&self, pod: &str) -> Outcome {
+        let path = self.engine.docker(&["inspect", "-f", "{{.ResolvConfPath}}", pod]).await?;
+        Ok(fs::write(path.trim(), RESOLV_CONF)?)
+    }
+
     async fn container(&self, pod: &str, name: &str, line: &str) -> Outcome<String> {
         let full = format!("k8s_{name}_web_ns_uid-web_0");
         let labels = [
@@ -204,6 +249,9 @@ impl Shim {
     ) -> Outcome<String> {
         let mut words = vec!["run", "-d", "--name", name, "--network", network];
         labels.iter().for_each(|label| words.extend(["--label", label.as_str()]));
+        if network == "none" {
+            words.extend(["--sysctl", "net.ipv4.ip_local_port_range=20000 30000"]);
+        }
         words.extend([self.world.image.as_str(), "sh", "-c", line]);
         Ok(self.engine.docker(&words).await?.trim().to_owned())
     }
@@ -319,3 +367,5 @@ impl Shim {
 }
 
 const LOOPBACK: &str = "cni-loopback";
+const RESOLV_CONF: &str = "nameserver 10.96.0.10\nsearch ns.svc.cluster.local svc.cluster.local\n\
+                           options ndots:5\n";

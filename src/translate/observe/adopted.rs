@@ -1,6 +1,6 @@
 //! Documents for objects without a readable document of ours: made by cri-dockerd, or ours with
-//! the label damaged. They are made from labels, the name and the inspect; what is recorded nowhere
-//! (ports, DNS, environment) stays empty.
+//! the label damaged. They are made from labels, the name and the inspect. What is recorded nowhere
+//! (ports, DNS, ID mappings, environment) is unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -13,6 +13,7 @@ use crate::{
         label,
         name::{self, ParsedName, bare},
         network::NetworkMode,
+        oci_edits::RUNTIME,
         sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
         security::ContainerSecurity,
     },
@@ -39,7 +40,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
             host_ipc: host.ipc_mode == "host",
             users: None,
         },
-        sysctls: BTreeMap::new(),
+        sysctls: host.sysctls.clone(),
         security: SandboxSecurity {
             privileged: host.privileged,
             unknown: true,
@@ -50,7 +51,8 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
         handler: handler(host),
     };
     let shim_group = host.annotations.get(label::OCI_SHIM_GROUP).cloned();
-    Some(SandboxDocument { version: VERSION, spec, network: network_mode(host), shim_group })
+    let network = network_mode(host);
+    Some(SandboxDocument { version: VERSION, spec, network, shim_group, is_adopted: true })
 }
 
 /// The document of a container; none without its name, pod or image.
@@ -182,10 +184,11 @@ fn network_mode(host: &InspectHostConfig) -> NetworkMode {
     }
 }
 
-/// The runtime, unless it is the usual default, which callers name by the empty handler.
+/// The runtime, unless it is the usual default, which callers name by the empty handler. dockbridge
+/// puts its own in the place of that default only.
 fn handler(host: &InspectHostConfig) -> String {
     match host.runtime.as_str() {
-        "runc" | "io.containerd.runc.v2" => String::new(),
+        "runc" | "io.containerd.runc.v2" | RUNTIME => String::new(),
         other => other.to_owned(),
     }
 }

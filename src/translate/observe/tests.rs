@@ -269,6 +269,26 @@ fn labels_without_the_name_are_foreign() {
     }
 }
 
+/// What is unknown must not look like what was not asked for. dockbridge's own runtime stands in for
+/// the default handler only.
+#[test]
+fn a_pod_without_a_readable_document_is_adopted() {
+    let mut inspect = sandbox_inspect();
+    inspect["HostConfig"]["Runtime"] = json!("dockbridge");
+    inspect["HostConfig"]["Sysctls"] = json!({"net.ipv4.tcp_syncookies": "0"});
+    for (label, is_adopted) in [(None, false), (Some("{"), true), (Some(""), true)] {
+        if let Some(label) = label {
+            inspect["Config"]["Labels"][label::SANDBOX_DOCUMENT] = json!(label);
+        }
+        let Observed::Sandbox(record) = observe(inspect.clone()) else { panic!("no sandbox") };
+        assert_eq!(record.document.is_adopted, is_adopted, "{label:?}");
+        if is_adopted {
+            let spec = &record.document.spec;
+            assert_eq!((spec.handler.as_str(), spec.sysctls.len()), ("", 1));
+        }
+    }
+}
+
 /// The image of a container that cri-dockerd made brings a document with a log path of its own
 /// choosing. It cannot know the sandbox's id.
 #[test]

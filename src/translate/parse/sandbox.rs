@@ -7,7 +7,10 @@ use super::{
     network, resources, security, text,
 };
 use crate::{
-    model::sandbox::{PodMetadata, SandboxSpec},
+    model::{
+        network::DnsConfig,
+        sandbox::{PodMetadata, SandboxSpec},
+    },
     wire::cri,
 };
 
@@ -22,6 +25,15 @@ pub fn sandbox_spec(
     let config = config.ok_or_else(ParseError::missing).at("config")?;
     let handler = text::line(handler).at("runtime_handler")?;
     spec(config, handler).at("config")
+}
+
+/// DNS of the pod that a container's request is about.
+///
+/// # Errors
+/// Names the first field that is malformed.
+pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
+    let dns = config.and_then(|config| config.dns_config.as_ref());
+    dns.map(network::dns).transpose().at("dns_config").at("sandbox_config")
 }
 
 /// The directory of a pod's logs; none when the caller sets none.

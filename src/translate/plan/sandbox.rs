@@ -45,7 +45,8 @@ pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, 
     let annotates = input.engine.api >= ApiVersion::ANNOTATIONS;
     let shim_group =
         Some(input.shim_group.to_owned()).filter(|group| annotates && !group.is_empty());
-    let document = SandboxDocument { version: VERSION, spec, network, shim_group };
+    let document =
+        SandboxDocument { version: VERSION, spec, network, shim_group, is_adopted: false };
     oci_runtime::check_sandbox(&document, input.engine)?;
     let namespace = NetworkNamespace::of(&document, input.engine);
     let body = body(&document, namespace, input)?;

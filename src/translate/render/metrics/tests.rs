@@ -71,7 +71,13 @@ fn sandbox_record() -> SandboxRecord {
     SandboxRecord {
         id: SandboxId::try_from(POD).unwrap(),
         name: "k8s_POD_web_shop_uid_0".to_owned(),
-        document: Arc::new(SandboxDocument { version: VERSION, spec, network, shim_group: None }),
+        document: Arc::new(SandboxDocument {
+            version: VERSION,
+            spec,
+            network,
+            shim_group: None,
+            is_adopted: false,
+        }),
         created_at: Nanos(1),
         process: Some(started(100)),
         engine_addresses: Vec::new(),

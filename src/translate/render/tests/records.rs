@@ -63,6 +63,7 @@ pub(super) fn sandbox_record() -> SandboxRecord {
             spec,
             network: NetworkMode::Cni,
             shim_group: None,
+            is_adopted: false,
         }),
         created_at: Nanos(1_000_000_001),
         process: Some(running()),
