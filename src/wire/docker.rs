@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 pub use bollard::models::{
     ContainerCreateBody, ContainerUpdateBody, DeviceMapping, DeviceRequest, ExecConfig,
-    HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding, RestartPolicy,
-    RestartPolicyNameEnum,
+    HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding,
+    RestartPolicy, RestartPolicyNameEnum,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

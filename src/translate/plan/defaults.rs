@@ -9,7 +9,9 @@ use crate::{
         engine::{ApiVersion, EngineInfo},
         label::OCI_SHIM_GROUP,
     },
-    wire::docker::{HealthConfig, RestartPolicy, RestartPolicyNameEnum},
+    wire::docker::{
+        HealthConfig, HostConfigCgroupnsModeEnum, RestartPolicy, RestartPolicyNameEnum,
+    },
 };
 
 /// The OCI annotations that put a container into the pod's shim.
@@ -20,6 +22,19 @@ pub(super) fn annotations(
     let group = document.shim_group.clone()?;
     let known = engine.api >= ApiVersion::ANNOTATIONS;
     known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
+}
+
+/// Kubernetes' rule: the host's cgroup namespace on cgroup v1 and for privileged containers, otherwise
+/// a private one.
+pub(super) fn cgroup_namespace(
+    privileged: bool,
+    engine: &EngineInfo,
+) -> HostConfigCgroupnsModeEnum {
+    if privileged || engine.cgroup_version == 1 {
+        HostConfigCgroupnsModeEnum::HOST
+    } else {
+        HostConfigCgroupnsModeEnum::PRIVATE
+    }
 }
 
 /// Image health checks must not run: CRI has its own probes.

@@ -1,7 +1,8 @@
-//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges.
+//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges,
+//! and the cgroup namespace, which depends on privileges.
 //! A Localhost profile arrives as a name (AppArmor) or a path (seccomp), whose text the caller read.
 
-use super::{capabilities, error::PlanError, seccomp};
+use super::{capabilities, defaults::cgroup_namespace, error::PlanError, seccomp};
 use crate::{
     model::{
         engine::EngineInfo,
@@ -24,6 +25,7 @@ pub(super) fn confine_sandbox(
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
+    host.cgroupns_mode = Some(cgroup_namespace(security.privileged, engine));
     host.readonly_rootfs = Some(security.readonly_rootfs);
     host.userns_mode = userns_mode(engine);
     Ok(())
@@ -42,6 +44,7 @@ pub(super) fn confine_container(
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
+    host.cgroupns_mode = Some(cgroup_namespace(security.privileged, engine));
     host.readonly_rootfs = Some(security.readonly_rootfs);
     host.userns_mode = userns_mode(engine);
     host.cap_add = listed(&capabilities::added(&security.capabilities));

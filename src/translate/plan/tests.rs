@@ -167,6 +167,25 @@ fn names_the_engine_would_refuse_are_refused_here() {
     }
 }
 
+/// Kubernetes' rule, whatever the daemon's default is.
+#[test]
+fn the_cgroup_namespace_is_stated() {
+    for (cgroup_version, privileged, expected) in
+        [(1, false, "host"), (1, true, "host"), (2, false, "private"), (2, true, "host")]
+    {
+        let input = TestInput { cgroup_version, ..TestInput::default() };
+        let (mut pod, mut spec) = (pod(), workload());
+        pod.security.privileged = privileged;
+        spec.security.privileged = privileged;
+        let bodies =
+            [input.sandbox(pod.clone()).unwrap().body, input.container(pod, spec).unwrap().body];
+        for body in bodies {
+            let mode = body.host_config.unwrap().cgroupns_mode.unwrap();
+            assert_eq!(mode.to_string(), expected, "{cgroup_version} {privileged}");
+        }
+    }
+}
+
 #[test]
 fn shim_is_shared_only_where_annotations_exist() {
     for (api, group) in [(42, None), (43, Some("group-1".to_owned()))] {
