@@ -19,6 +19,7 @@ use crate::{
     engine::lock::EngineLocks,
     host::lock::Holder,
     model::{engine::EngineInfo, network::NetworkMode},
+    setup::command::daemon_flags,
 };
 
 /// What was found on a host.
@@ -81,6 +82,8 @@ fn local(
 ) -> Vec<Finding> {
     let mut findings = capability::examine(&settings.docker);
     if let Some(engine) = engine {
+        let flags = daemon_flags(&settings.docker);
+        findings.extend(flags.and_then(|flags| node::container_logs(engine, &flags)));
         findings.extend(node::disk(engine));
         findings.push(node::confinement(Modules::read(), engine));
     }

@@ -1,15 +1,19 @@
 //! What pods need of this host beside Docker and dockbridge: forwarding, space, open files, the
 //! time, and the security modules that Docker has to know of.
 
-use std::{fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use serde::Deserialize;
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
     host::{
         disk::{self, Size},
+        file,
         process::{self, Program},
     },
     model::engine::EngineInfo,
+    setup::dockerd::{DaemonFlags, USUAL_FILE},
 };
 
 /// How the kernel treats the packets of pods.
@@ -53,6 +57,33 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
         return warn(seen, advice);
     }
     Finding::ok(Subject::Forwarding, "the kernel forwards what pods send")
+}
+
+/// Whether dockerd's default log options let containers have logs that lose nothing.
+pub(super) fn container_logs(engine: &EngineInfo, flags: &DaemonFlags) -> Option<Finding> {
+    let path = flags.config_file.as_deref().unwrap_or(USUAL_FILE);
+    let text = file::read_text(Path::new(path), LONGEST_DAEMON_JSON).unwrap_or_default();
+    judge_logs(engine, flags, &text)
+}
+
+/// With that option Docker refuses the mode `blocking`, and only for containers with its own driver.
+fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, daemon_json: &str) -> Option<Finding> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "kebab-case", default)]
+    struct DaemonJson {
+        log_opts: BTreeMap<String, serde::de::IgnoredAny>,
+    }
+    let text = daemon_json.trim_start_matches('\u{feff}');
+    let file: DaemonJson = serde_json::from_str(text).unwrap_or_default();
+    let names = flags.log_options.iter().filter_map(|option| option.split('=').next());
+    let mut names = names.chain(file.log_opts.keys().map(String::as_str));
+    if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
+        return None;
+    }
+    let seen = "log-opts have max-buffer-size, with which Docker refuses blocking logs: it drops \
+                lines that a container writes faster than the disk";
+    let advice = "remove mode and max-buffer-size from log-opts in daemon.json, restart Docker";
+    Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
 /// Space and inodes where Docker keeps images and layers.
@@ -179,6 +210,10 @@ const PER_POD: u64 = 31;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// An option of Docker's log drivers.
+const BUFFER_SIZE: &str = "max-buffer-size";
+/// Far more than settings need.
+const LONGEST_DAEMON_JSON: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -244,5 +279,23 @@ mod tests {
         assert_eq!(judge_clock("yes").unwrap().severity, Severity::Ok);
         assert_eq!(judge_clock("no").unwrap().severity, Severity::Warn);
         assert!(judge_clock("").is_none());
+    }
+
+    #[test]
+    fn log_options_that_refuse_blocking_logs_are_named() {
+        let judged = |driver: &str, words: &[&str], text: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let engine = EngineInfo { log_driver: driver.to_owned(), ..info() };
+            judge_logs(&engine, &DaemonFlags::read(&words), text).is_some()
+        };
+        let file = r#"{"log-opts": {"mode": "non-blocking", "max-buffer-size": "4m"}}"#;
+        assert!(judged("json-file", &[], file));
+        assert!(judged("json-file", &[], &format!("\u{feff}{file}")));
+        assert!(judged("json-file", &["dockerd", "--log-opt", "max-buffer-size=4m"], ""));
+        assert!(judged("json-file", &["dockerd", "--log-opt=max-buffer-size=4m"], "{}"));
+        // Options of another driver are not for our containers.
+        assert!(!judged("local", &[], file));
+        assert!(!judged("json-file", &[], r#"{"log-opts": {"mode": "non-blocking"}}"#));
+        assert!(!judged("json-file", &["dockerd"], "no json"));
     }
 }

@@ -13,6 +13,7 @@ use super::{
     volumes::Volumes,
 };
 use crate::{
+    engine::error::EngineError,
     error::{Kind, chain},
     model::{
         container::ContainerSpec,
@@ -101,10 +102,11 @@ impl Containers {
             Resolution::Adopt(_) if self.awaits_adjustment(observed) => Resolution::Replace,
             resolution => resolution,
         };
-        let (engine, body) = (&self.engine, &plan.body);
         let creating = EngineCall::begin(Transition::Created);
-        let create = |name: String| async move { engine.create_container(&name, body).await };
-        let created = create_named((engine, &self.store), &plan.name, create, resolve).await?;
+        let to_create = &plan;
+        let create = |name: String| async move { self.create_logged(&name, to_create).await };
+        let engine = (&self.engine, &self.store);
+        let created = create_named(engine, &plan.name, create, resolve).await?;
         self.store.refresh_after(creating, &created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
@@ -115,6 +117,28 @@ impl Containers {
 }
 
 impl Containers {
+    /// Creates a container whose log is blocking. If the engine refuses the request, but not the same
+    /// with the daemon's log mode, that mode is the only one to be had.
+    async fn create_logged(&self, name: &str, plan: &ContainerPlan) -> Result<String, EngineError> {
+        let refused = match self.engine.create_container(name, &plan.body).await {
+            Err(error @ EngineError::Rejected { .. }) => error,
+            created => return created,
+        };
+        let Some(plan) = plan.with_daemons_log_mode() else { return Err(refused) };
+        let id = match self.engine.create_container(name, &plan.body).await {
+            Err(EngineError::Rejected { .. }) => return Err(refused),
+            created => created?,
+        };
+        let error = chain(&refused);
+        warn!(
+            container = id,
+            name,
+            error,
+            "docker refuses the log mode blocking; it drops lines that the container writes faster than the disk"
+        );
+        Ok(id)
+    }
+
     /// Gives mount sources the container's label; where that fails, removes the container.
     async fn relabelled(
         &self,

@@ -91,6 +91,11 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     Ok(is_done)
 }
 
+/// The flags of the dockerd behind `socket`; none where no dockerd of this host is.
+pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
+    find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
+}
+
 /// Who listens on the socket, if it is dockerd. Where systemd does, the only dockerd of the host is
 /// behind it.
 fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {

@@ -7,6 +7,8 @@ pub struct DaemonFlags {
     pub config_file: Option<String>,
     /// `--add-runtime` is given: with it, dockerd refuses `runtimes` in the file.
     pub adds_runtimes: bool,
+    /// `--log-opt`, each as `key=value`.
+    pub log_options: Vec<String>,
 }
 
 impl DaemonFlags {
@@ -19,11 +21,11 @@ impl DaemonFlags {
                 Some((name, value)) => (name, Some(value)),
                 None => (word.as_str(), None),
             };
+            let mut value =
+                || attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
             match name {
-                "--config-file" => {
-                    flags.config_file =
-                        attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
-                }
+                "--config-file" => flags.config_file = value(),
+                "--log-opt" => flags.log_options.extend(value()),
                 "--add-runtime" => flags.adds_runtimes = true,
                 _ => {}
             }

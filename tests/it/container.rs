@@ -189,6 +189,27 @@ impl Node {
 
 type Answer = Result<ContainerId, ContainerError>;
 
+/// With such a daemon no container can have a blocking log. Other refusals stay what they are.
+#[tokio::test]
+async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
+    let node = Node::start().await;
+    let image = node.image(&[]);
+    node.docker.world(|world| world.buffers_logs = true);
+    node.create(&image, RunAs::Image, GroupsPolicy::Merge).await.unwrap();
+    let created = node.docker.matching("POST /containers/create");
+    let mode = |at: usize| {
+        let body: Value = serde_json::from_slice(&created[created.len() - at].body).unwrap();
+        body["HostConfig"]["LogConfig"]["Config"]["mode"].clone()
+    };
+    assert_eq!((mode(2), mode(1)), (json!("blocking"), json!(null)));
+
+    let refusal = json!({ "message": "invalid mount" });
+    node.docker.inject(Rule::new("POST /containers/create", Fault::Answer(400, refusal)));
+    let refused = node.create(&image, RunAs::Uid(7), GroupsPolicy::Merge).await.unwrap_err();
+    assert!(refused.to_string().contains("invalid mount"), "{refused}");
+    assert_eq!(refused.kind(), Kind::InvalidArgument);
+}
+
 const PASSWD: (&str, &str) = ("/etc/passwd", "app:x:1000:1001::/:\n");
 
 #[tokio::test]

@@ -190,6 +190,7 @@ const STORIES: &[(&str, Story)] = stories![
     port_forward::of_dockbridge,
     logs::forms::as_they_come,
     logs::forms::with_another_driver,
+    logs::forms::with_the_daemons_options,
     logs::forms::as_links,
     logs::rotation::by_the_kubelet,
     logs::rotation::under_fire,

@@ -38,6 +38,18 @@ pub struct ContainerPlan {
     pub body: ContainerCreateBody,
 }
 
+impl ContainerPlan {
+    /// The plan with the daemon's log mode; none if it states no mode. A daemon with the default log
+    /// option `max-buffer-size` refuses every container whose mode is another than `non-blocking`, and
+    /// no value of a container's own takes that option away.
+    pub fn with_daemons_log_mode(&self) -> Option<Self> {
+        let mut plan = self.clone();
+        let host = plan.body.host_config.as_mut()?;
+        host.log_config.as_mut()?.config.as_mut()?.remove(BLOCKING.0)?;
+        Some(plan)
+    }
+}
+
 /// Plans a workload.
 ///
 /// # Errors
@@ -162,22 +174,27 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The engine's own log files. Everything that decides where a line goes is stated, so that the
-/// daemon's defaults do not matter: another driver would keep the log from us, `non-blocking` mode
-/// drops lines, and the daemon fills in its own options of the same driver, `compress` for one,
-/// which turns files we may still have to read into others.
+/// The engine's own log files. Everything that decides where a line goes is stated, because the daemon
+/// fills in its own options of the same driver: another driver would keep the log from us,
+/// `non-blocking` mode drops lines, and `compress` turns files we may still have to read into others.
+/// Attributes would repeat labels and variables in every line, and the CRI's form has no place for
+/// them.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,
         ContainerLogFormat::Docker => DOCKER_ROTATION,
     };
-    let options = [("max-size", size), ("max-file", files), ("compress", "false"), BLOCKING];
+    let rotation = [("max-size", size), ("max-file", files), ("compress", "false"), BLOCKING];
+    let attributes = ATTRIBUTES.iter().filter(|_| format == ContainerLogFormat::Cri);
+    let options = rotation.into_iter().chain(attributes.map(|key| (*key, "")));
     let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.into()) }
+    HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.collect()) }
 }
 
 /// A container that writes faster than the engine waits, and loses nothing.
 const BLOCKING: (&str, &str) = ("mode", "blocking");
+/// Options that add something to each line.
+const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
 /// Size of a file and number of files, where we read them: together what the reader may lag behind,
 /// also after a long absence, before a line is lost.
 const CRI_ROTATION: (&str, &str) = ("16m", "5");

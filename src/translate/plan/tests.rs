@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::input::{TestInput, image, pod, record, workload};
 use super::{
-    container,
+    container::{self, ContainerPlan},
     error::PlanError,
     etc_files,
     input::{ContainerInput, PodFiles},
@@ -183,6 +183,30 @@ fn the_cgroup_namespace_is_stated() {
             let mode = body.host_config.unwrap().cgroupns_mode.unwrap();
             assert_eq!(mode.to_string(), expected, "{cgroup_version} {privileged}");
         }
+    }
+}
+
+/// The daemon fills in its own options of the same driver.
+#[test]
+fn every_option_of_a_log_is_stated() {
+    for linked_log in [false, true] {
+        let input = TestInput { linked_log, ..TestInput::default() };
+        let plan = input.container(pod(), workload()).unwrap();
+        let options = |plan: &ContainerPlan| {
+            let log = plan.body.host_config.clone().unwrap().log_config.unwrap();
+            log.config.unwrap()
+        };
+        let stated = options(&plan);
+        for key in ["max-size", "max-file", "compress", "mode"] {
+            assert!(stated.contains_key(key), "{key}");
+        }
+        for key in ["labels", "labels-regex", "env", "env-regex", "tag"] {
+            assert_eq!(stated.get(key).is_some_and(String::is_empty), !linked_log, "{key}");
+        }
+        let daemons = plan.with_daemons_log_mode().unwrap();
+        assert_eq!(options(&daemons).len(), stated.len() - 1);
+        assert_eq!(options(&daemons).get("mode"), None);
+        assert_eq!(daemons.with_daemons_log_mode(), None);
     }
 }
 

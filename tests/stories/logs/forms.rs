@@ -3,9 +3,13 @@
 
 use std::{fs, time::Duration};
 
+use tokio::process::Command;
+
 use super::{Scene, until_exited};
 use crate::support::{
+    bridge,
     cri_log::CriLog,
+    engine::Engine,
     failure::{Outcome, ensure, ensure_eq, fail},
     patience::Looks,
     proxy::Proxy,
@@ -92,6 +96,36 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
     scene.clear().await?;
     drop(proxy);
     Ok(fs::remove_file(socket)?)
+}
+
+/// Default options of the daemon: one with which Docker refuses blocking logs, and some that would repeat
+/// labels and variables in each line.
+pub(crate) async fn with_the_daemons_options(world: World) -> Outcome {
+    let options = ["mode=non-blocking", "max-buffer-size=4m", "labels-regex=.*", "env-regex=.*"];
+    let flags = options.iter().flat_map(|option| ["--log-opt", option]);
+    let restart: Vec<&str> = ["restart"].into_iter().chain(flags).collect();
+    let engine = Engine::of(world.clone());
+    engine.control(&restart).await?;
+    let outcome = written_all_the_same(&world).await;
+    engine.control(&["restart"]).await?;
+    outcome
+}
+
+async fn written_all_the_same(world: &World) -> Outcome {
+    let stage = Stage::cni(world, "daemons_options").await?;
+    let mut check = Command::new(bridge::program());
+    let told = check.arg("check").args(stage.bridge.command()).output().await?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    ensure!(told.contains("max-buffer-size"), "the check does not name it:\n{told}");
+    let scene = Scene::on(stage).await?;
+    let (id, log) = scene.add("main", "seq 1 1000", false).await?;
+    until_exited(&scene.stage.cri, &id).await?;
+    let wanted: String = (1..=1000).map(|number| format!("{number}\n")).collect();
+    ensure!(log.text("stdout")? == wanted, "{} bytes", log.text("stdout")?.len());
+    let engines = scene.stage.engine.docker(&["inspect", "-f", "{{.LogPath}}", &id]).await?;
+    let engines = fs::read_to_string(engines)?;
+    ensure!(!engines.contains("attrs"), "{engines}");
+    scene.clear().await
 }
 
 async fn until_text(log: &CriLog, end: &str) -> Outcome {

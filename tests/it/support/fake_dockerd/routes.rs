@@ -181,6 +181,12 @@ fn create(world: &mut World, request: &Recorded) -> Answer {
         );
         return refuse(409, &text);
     }
+    if world.buffers_logs && body["HostConfig"]["LogConfig"]["Config"]["mode"] == "blocking" {
+        return refuse(
+            400,
+            "logger: max-buffer-size option is only supported with 'mode=non-blocking'",
+        );
+    }
     let id = world.add_container(name, body);
     Answer::Json(201, json!({ "Id": id, "Warnings": [] }))
 }

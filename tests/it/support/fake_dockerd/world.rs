@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) attached: Script,
     /// `/info`, changed at will.
     pub(crate) info: Value,
+    /// The daemon has the default log option `max-buffer-size`.
+    pub(crate) buffers_logs: bool,
     /// Release, for `/version`.
     pub(crate) release: String,
     /// Pid of every container started from now on: this process, so that it exists.
@@ -101,6 +103,7 @@ impl World {
             scripts: BTreeMap::new(),
             attached: Script::of([]),
             info,
+            buffers_logs: false,
             release: "26.1.5".to_owned(),
             pid: std::process::id(),
             root,
