@@ -72,7 +72,8 @@ impl Resources {
             (0, memory) if before > 0 && together >= before => {
                 memory.saturating_add(together.saturating_sub(before))
             }
-            (0, _) if together == UNLIMITED => UNLIMITED,
+            // Lifting the memory limit lifted that of swap: nobody asked for unlimited swap.
+            (0, _) if together == UNLIMITED && before != UNLIMITED => UNLIMITED,
             (stated, _) => stated,
         }
     }

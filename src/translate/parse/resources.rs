@@ -1,5 +1,6 @@
 //! Limits. In CRI zero and empty mean "not set". Only values outside the kernel's range are refused
-//! here; the engine refuses what it bounds itself (minimum memory, CPUs that exist).
+//! here. What limits mean beside each other is checked when they are merged with those in force; the
+//! engine refuses what it bounds itself (minimum memory, CPUs that exist).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::{
     text,
 };
 use crate::{
-    model::resources::{HugepageLimit, PodResources, Resources, SWAP_MAX, UNLIMITED},
+    model::resources::{HugepageLimit, PodResources, Resources, UNLIMITED},
     wire::cri,
 };
 
@@ -54,40 +55,21 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
         pairs.iter().try_for_each(check)?;
         Ok(pairs)
     });
-    let (memory, swap) = (given.memory_limit_in_bytes, given.memory_swap_limit_in_bytes);
-    if memory > 0 && (1..memory).contains(&swap) {
-        let reason = format!("{swap} is less than the memory limit, which it includes");
-        return Err(ParseError::invalid(reason)).at("memory_swap_limit_in_bytes");
-    }
-    let read = Resources {
+    Ok(Resources {
         cpu_period: cpu_period(given.cpu_period).at("cpu_period")?,
         cpu_quota: cpu_quota(given.cpu_quota).at("cpu_quota")?,
         cpu_shares: cpu_shares(given.cpu_shares).at("cpu_shares")?,
-        memory_limit: at_least(UNLIMITED, memory).at("memory_limit_in_bytes")?,
-        memory_swap_limit: at_least(UNLIMITED, swap).at("memory_swap_limit_in_bytes")?,
+        memory_limit: at_least(UNLIMITED, given.memory_limit_in_bytes)
+            .at("memory_limit_in_bytes")?,
+        memory_swap_limit: at_least(UNLIMITED, given.memory_swap_limit_in_bytes)
+            .at("memory_swap_limit_in_bytes")?,
         oom_score_adj: oom_score(given.oom_score_adj).at("oom_score_adj")?,
         cpuset_cpus: cpu_list(&given.cpuset_cpus).at("cpuset_cpus")?,
         cpuset_mems: cpu_list(&given.cpuset_mems).at("cpuset_mems")?,
         hugepage_limits: text::each(&given.hugepage_limits, hugepages).at("hugepage_limits")?,
         unified: unified.at("unified")?,
         ..Resources::default()
-    };
-    check_swap(&read).at("unified").map(|()| read)
-}
-
-/// Swap has two fields.
-fn check_swap(read: &Resources) -> Result<(), ParseError> {
-    let (memory, together) = (read.memory_limit, read.memory_swap_limit);
-    let Some(alone) = read.unified.get(SWAP_MAX).filter(|_| together != 0) else { return Ok(()) };
-    let agree = match together {
-        UNLIMITED => alone == "max",
-        _ => alone.parse() == Ok(together.saturating_sub(memory)),
-    };
-    if agree {
-        return Ok(());
-    }
-    let reason = format!("{alone} disagrees with memory_swap_limit_in_bytes");
-    Err(ParseError::invalid(reason)).at(format_args!("[{SWAP_MAX:?}]"))
+    })
 }
 
 fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {

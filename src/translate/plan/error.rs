@@ -164,6 +164,26 @@ pub enum PlanError {
         /// The requested limit, in bytes.
         together: i64,
     },
+    /// The limit of memory and swap together includes memory.
+    #[error(
+        "linux.resources.memory_swap_limit_in_bytes: {together} is less than the memory limit \
+         {memory}, which it includes"
+    )]
+    SwapBelowMemory {
+        /// The limit of both, in bytes.
+        together: i64,
+        /// The memory limit it is to be beside, in bytes.
+        memory: i64,
+    },
+    /// CRI has two fields for swap.
+    #[error(
+        "linux.resources.unified[\"memory.swap.max\"]: {alone} disagrees with \
+         memory_swap_limit_in_bytes"
+    )]
+    SwapDisagrees {
+        /// The value of the key.
+        alone: String,
+    },
     /// A key of cgroup v2, on a host with v1.
     #[error(
         "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
@@ -232,6 +252,8 @@ impl PlanError {
             | Self::NoMountSource { .. }
             | Self::CdiConflict { .. }
             | Self::SwapWithoutMemory { .. }
+            | Self::SwapBelowMemory { .. }
+            | Self::SwapDisagrees { .. }
             | Self::RecursiveReadOnly { .. }
             | Self::Document { .. } => Kind::InvalidArgument,
         }

@@ -14,11 +14,12 @@ pub(super) fn limit(
     limits: &Resources,
     oom_floor: i64,
 ) -> Result<(), PlanError> {
+    check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);
     host.cpu_quota = stated(limits.cpu_quota);
     host.cpu_shares = stated(limits.cpu_shares);
     host.memory = stated(limits.memory_limit);
-    host.memory_swap = memory_swap(limits)?;
+    host.memory_swap = memory_swap(limits);
     host.cpuset_cpus = Some(limits.cpuset_cpus.clone()).filter(|cpus| !cpus.is_empty());
     host.cpuset_mems = Some(limits.cpuset_mems.clone()).filter(|mems| !mems.is_empty());
     host.oom_score_adj = Some(oom_score_adj(limits.oom_score_adj, oom_floor));
@@ -35,27 +36,43 @@ pub(super) fn stated(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
-/// Memory and swap together. Unset, the engine would allow as much swap as memory; Kubernetes
-/// means none. Kubelet states swap through this field on cgroup v1 and through
-/// `memory.swap.max` (swap alone) on v2.
-pub(super) fn memory_swap(limits: &Resources) -> Result<Option<i64>, PlanError> {
-    let memory = limits.memory_limit;
-    if memory <= 0 {
-        return match (memory, limits.memory_swap_limit) {
-            (UNLIMITED, _) | (_, UNLIMITED) => Ok(Some(UNLIMITED)),
-            (_, 0) => Ok(None),
+/// Refuses swap that contradicts the memory limit beside it. `merged` are the limits that will be in
+/// force, of which `asked` are new.
+pub(super) fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
+    let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);
+    if !matches!(together, 0 | UNLIMITED) {
+        if memory <= 0 {
             // How much of it is swap is unknown.
-            (_, together) => Err(PlanError::SwapWithoutMemory { together }),
-        };
+            return Err(PlanError::SwapWithoutMemory { together });
+        }
+        if together < memory {
+            return Err(PlanError::SwapBelowMemory { together, memory });
+        }
     }
-    let swap_alone = limits.unified.get(SWAP_MAX).map(String::as_str);
-    Ok(match (limits.memory_swap_limit, swap_alone) {
-        (UNLIMITED, _) | (0, Some("max")) => Some(UNLIMITED),
+    let Some(alone) = asked.unified.get(SWAP_MAX) else { return Ok(()) };
+    let agree = match asked.memory_swap_limit {
+        0 => true,
+        UNLIMITED => alone == "max",
+        together => alone.parse() == Ok(together.saturating_sub(memory)),
+    };
+    if agree { Ok(()) } else { Err(PlanError::SwapDisagrees { alone: alone.clone() }) }
+}
+
+/// Memory and swap together, of limits that passed [`check_swap`]. Unset, the engine would allow as
+/// much swap as memory; Kubernetes means none. Kubelet states swap through this field on cgroup v1
+/// and through `memory.swap.max` (swap alone) on v2.
+pub(super) fn memory_swap(limits: &Resources) -> Option<i64> {
+    let (memory, together) = (limits.memory_limit, limits.memory_swap_limit);
+    if memory <= 0 {
+        return (memory == UNLIMITED || together == UNLIMITED).then_some(UNLIMITED);
+    }
+    Some(match (together, limits.unified.get(SWAP_MAX).map(String::as_str)) {
+        (0, Some("max")) => UNLIMITED,
         (0, Some(swap)) => {
             let swap = swap.trim().parse::<i64>().unwrap_or(0).max(0);
-            Some(memory.saturating_add(swap))
+            memory.saturating_add(swap)
         }
-        // The engine refuses less than the memory limit.
-        (together, _) => Some(together.max(memory)),
+        (0, None) => memory,
+        (together, _) => together,
     })
 }

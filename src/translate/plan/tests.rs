@@ -292,7 +292,6 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
         (0, 0, None, None),
         (0, -1, None, Some(-1)),
         (100, 0, None, Some(100)),
-        (100, 50, None, Some(100)),
         (100, 150, None, Some(150)),
         (100, -1, None, Some(-1)),
         (100, 0, Some("0"), Some(100)),
@@ -304,9 +303,13 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
         let planned = swap(memory, together, unified).unwrap();
         assert_eq!(planned, expected, "{memory} {together} {unified:?}");
     }
-    let refused = swap(0, 100, None).unwrap_err();
-    assert_eq!(refused.kind(), Kind::InvalidArgument);
-    assert!(refused.to_string().contains("memory_swap_limit_in_bytes"), "{refused}");
+    for (memory, together, unified) in
+        [(0, 100, None), (100, 50, None), (100, -2, None), (100, 150, Some("20"))]
+    {
+        let refused = swap(memory, together, unified).unwrap_err();
+        assert_eq!(refused.kind(), Kind::InvalidArgument);
+        assert!(refused.to_string().contains("memory_swap_limit_in_bytes"), "{refused}");
+    }
 }
 
 /// The engine refuses a private bind of anything around or inside its data root.

@@ -3,7 +3,7 @@
 use super::{
     cgroup_files::{CgroupFile, cgroup_files},
     error::PlanError,
-    resources::{memory_swap, stated},
+    resources::{check_swap, memory_swap, stated},
 };
 use crate::{
     model::{
@@ -42,7 +42,8 @@ pub fn update(
     let memory = requested.memory_limit != 0
         || requested.memory_swap_limit != 0
         || (requested.unified.contains_key(SWAP_MAX) && after.memory_limit > 0);
-    let swap = memory_swap(after)?;
+    check_swap(requested, after)?;
+    let swap = memory_swap(after);
     let body = ContainerUpdateBody {
         cpu_period: stated(requested.cpu_period),
         cpu_quota: stated(requested.cpu_quota),
