@@ -162,7 +162,7 @@ async fn plain_is_running(cri: &Cri, id: &str, config: &cri::ContainerConfig) ->
     let listed = cri.containers().await?;
     let item = listed.iter().find(|item| item.id == id).cloned().unwrap_or_default();
     ensure_eq!(item.state(), cri::ContainerState::ContainerRunning);
-    ensure_eq!(item.image_ref, status.image_ref);
+    ensure_eq!(item.image_ref, status.image_id);
     ensure_eq!(item.image_id, status.image_id);
     Ok(())
 }

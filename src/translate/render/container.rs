@@ -57,8 +57,9 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
     }
 }
 
-/// One item of ListContainers; agrees with [`status`] but for the image's name, which a list
-/// gives as it was requested.
+/// One item of ListContainers. `image_ref` is the image id: kubelets up to 1.28, which do not know
+/// `image_id`, compare it with the ids of images to find those in use. The image's name is the
+/// requested one.
 pub fn item(record: &ContainerRecord) -> cri::Container {
     let document = &record.document;
     let spec = &document.spec;
@@ -68,7 +69,7 @@ pub fn item(record: &ContainerRecord) -> cri::Container {
         pod_sandbox_id: document.sandbox.to_string(),
         metadata: Some(metadata(&spec.metadata)),
         image: Some(image_spec(spec, image.to_owned())),
-        image_ref: image_ref(record),
+        image_ref: document.image_id.to_string(),
         state: state(&record.process).into(),
         created_at: time::created_at(record.created_at),
         labels: spec.labels.clone(),

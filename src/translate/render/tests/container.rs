@@ -53,6 +53,15 @@ fn a_container_status_has_the_fields_of_the_request() {
     assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
 }
 
+/// Kubelets up to 1.28 know one field, and compare it with the ids of images: an image in use would
+/// seem unused.
+#[test]
+fn an_older_kubelet_reads_the_image_id_from_a_list() {
+    let item = container::item(&container_record(running()));
+    assert_eq!(item.image_ref, image_id().as_str());
+    assert_eq!(item.image_id, item.image_ref);
+}
+
 /// As of a container that another program made.
 #[test]
 fn an_unknown_user_is_unset() {

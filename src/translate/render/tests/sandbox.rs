@@ -76,8 +76,8 @@ fn a_list_and_a_status_agree() {
     let record = container_record(exited());
     let (status, item) = (status_of(&record, None), container::item(&record));
     assert_eq!(
-        (status.id, status.metadata, status.state, status.created_at, status.image_ref),
-        (item.id, item.metadata, item.state, item.created_at, item.image_ref)
+        (status.id, status.metadata, status.state, status.created_at),
+        (item.id, item.metadata, item.state, item.created_at)
     );
     assert_eq!(
         (status.labels, status.annotations, status.image_id, status.image),
