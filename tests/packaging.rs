@@ -238,3 +238,33 @@ fn read(words: &[String]) -> Resolved {
     assert_eq!(invocation.command, Command::Serve, "{words:?}");
     resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
+
+/// The variables go to systemd's service as they are written; as shell, `a, b` would run `b` as root.
+#[test]
+fn the_package_does_not_run_the_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let settings = format!("DOCKBRIDGE_PINNED_IMAGES=a, touch {}\n", path("ran").display());
+    fs::write(path("default"), settings).unwrap();
+    let script = fs::read_to_string("packaging/deb/dockbridge.postinst").unwrap();
+    let begin = script.find("not_ready() {").unwrap();
+    let end = begin + script[begin..].find("\n}\n").unwrap() + 3;
+    let function = script[begin..end]
+        .replace("/etc/default/dockbridge", path("default").to_str().unwrap())
+        .replace("timeout 60 dockbridge", env!("CARGO_BIN_EXE_dockbridge"));
+    let program = format!("systemctl() {{ return 1; }}\n{function}\nnot_ready\n");
+    let docker = path("missing.sock");
+    let command = |program: &str| {
+        let output = std::process::Command::new("sh")
+            .args(["-c", program])
+            .env("DOCKBRIDGE_DOCKER", &docker)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(command(&program).contains("FAIL"), "the check did not run");
+    assert!(!path("ran").exists());
+    fs::write(path("default"), "DOCKBRIDGE_LISTEN=nonsense here\n").unwrap();
+    let told = command(&program);
+    assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
+}

@@ -106,6 +106,8 @@ pub struct Invocation {
     pub values: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
+    /// The file named by `--environment-file`.
+    pub environment_file: Option<PathBuf>,
     /// About flags that have no effect here.
     pub warnings: Vec<String>,
 }
@@ -144,8 +146,9 @@ impl CommandLine {
         if self.flags.has_empty_network_plugin {
             warnings.push(EMPTY_NETWORK_PLUGIN.to_owned());
         }
-        let Flags { config, values, .. } = self.flags;
-        Invocation { command: command.unwrap_or_default(), values, config, warnings }
+        let Flags { config, environment_file, values, .. } = self.flags;
+        let command = command.unwrap_or_default();
+        Invocation { command, values, config, environment_file, warnings }
     }
 }
 

@@ -21,7 +21,8 @@ use crate::{
     bug_report,
     check::command as check,
     config::{
-        resolve::Resolved,
+        environment_file,
+        resolve::{Resolved, unknown_variable},
         source::{ConfigSource, Variables},
     },
     engine::lock::EngineLocks,
@@ -40,7 +41,7 @@ pub fn execute(
     environment: &dyn Fn(&str) -> Option<String>,
     out: &mut (impl Write + Send),
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let Invocation { command, values, config, mut warnings } = invocation;
+    let Invocation { command, values, config, environment_file, mut warnings } = invocation;
     if command == Command::Version {
         writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
@@ -48,7 +49,10 @@ pub fn execute(
     if command != Command::Serve {
         hangups::release()?;
     }
-    let variables = Variables::read(environment);
+    let file = environment_file.map(|path| environment_file::read(&path)).transpose()?;
+    let file = file.unwrap_or_default();
+    warnings.extend(file.keys().filter_map(|name| unknown_variable(name)));
+    let variables = Variables::read(&|name| file.get(name).cloned().or_else(|| environment(name)));
     let source = ConfigSource { flags: values, config, variables };
     if let Some((path, with_environment)) = reload_request(&command) {
         let body = if with_environment { source.variables.to_json() } else { String::new() };

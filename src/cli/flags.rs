@@ -16,6 +16,8 @@ use crate::config::{
 pub struct Flags {
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
+    /// The file named by `--environment-file`.
+    pub environment_file: Option<PathBuf>,
     /// The values typed, ours first.
     pub values: Vec<RawValue>,
     /// `--network-plugin` was given without a name.
@@ -33,6 +35,17 @@ impl Args for Flags {
                     .value_parser(value_parser!(PathBuf))
                     .help(
                         "Read settings from this TOML file; its keys are the names of these flags",
+                    )
+                    .global(true),
+            )
+            .arg(
+                Arg::new(ENVIRONMENT_FILE)
+                    .long(ENVIRONMENT_FILE)
+                    .value_name("FILE")
+                    .value_parser(value_parser!(PathBuf))
+                    .help(
+                        "Read DOCKBRIDGE_* variables from this file, by the rules of systemd's \
+                         EnvironmentFile; they win over the environment",
                     )
                     .global(true),
             )
@@ -62,7 +75,8 @@ impl FromArgMatches for Flags {
             "docker".clone_into(&mut value.text);
         }
         let config = matches.get_one(CONFIG).cloned();
-        Ok(Self { config, values, has_empty_network_plugin })
+        let environment_file = matches.get_one(ENVIRONMENT_FILE).cloned();
+        Ok(Self { config, environment_file, values, has_empty_network_plugin })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -88,5 +102,6 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
 }
 
 const CONFIG: &str = "config";
+const ENVIRONMENT_FILE: &str = "environment-file";
 /// cri-dockerd's flag whose empty value means the engine's bridge.
 const NETWORK_PLUGIN: &str = "network-plugin";

@@ -11,6 +11,7 @@
 //! `docs/configuration.md`. Flag, variable and file key follow.
 
 pub mod diff;
+pub mod environment_file;
 pub mod error;
 pub mod file;
 #[cfg(any(test, feature = "fuzz"))]

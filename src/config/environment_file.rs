@@ -1,0 +1,126 @@
+//! Files in the syntax of systemd's `EnvironmentFile=`. It looks like shell and is not: a value ends
+//! with its line and may have blanks in it, `$` and backticks mean nothing, and there are no commands.
+
+use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
+
+use super::error::ConfigError;
+use crate::host::file;
+
+/// The variables of the file, the last of a repeated one.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
+    let text = file::read_text(path, LONGEST)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    Ok(parse(&text))
+}
+
+/// As systemd 254 and newer reads it: a comment ends with its line.
+pub(super) fn parse(text: &str) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    let mut reader = Reader(text.chars().peekable());
+    while let Some(first) = reader.0.find(|c| !c.is_ascii_whitespace()) {
+        if matches!(first, '#' | ';') {
+            reader.0.by_ref().find(|c| is_newline(*c));
+        } else if let Some(name) = reader.name(first) {
+            variables.insert(name, reader.value());
+        }
+    }
+    variables
+}
+
+struct Reader<'a>(Peekable<Chars<'a>>);
+
+impl Reader<'_> {
+    /// The name up to its `=`; none in a line without one.
+    fn name(&mut self, first: char) -> Option<String> {
+        let mut name = String::from(first);
+        loop {
+            match self.0.next()? {
+                '=' => return Some(name.trim_end().to_owned()),
+                c if is_newline(c) => return None,
+                c => name.push(c),
+            }
+        }
+    }
+
+    /// Quoted parts, with the blanks between them left out, and a plain rest.
+    fn value(&mut self) -> String {
+        let mut value = String::new();
+        loop {
+            match self.0.peek() {
+                Some('\'') => value.extend(self.0.by_ref().skip(1).take_while(|c| *c != '\'')),
+                Some('"') => self.double_quoted(&mut value),
+                Some(' ' | '\t') => drop(self.0.next()),
+                _ => return self.plain(value),
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, value: &mut String) {
+        self.0.next();
+        while let Some(c) = self.0.next().filter(|c| *c != '"') {
+            match (c, if c == '\\' { self.0.next() } else { None }) {
+                (_, Some('\n')) => {}
+                ('\\', Some(escaped)) if !r#""\`$"#.contains(escaped) => value.extend([c, escaped]),
+                (_, Some(escaped)) => value.push(escaped),
+                (c, None) => value.push(c),
+            }
+        }
+    }
+
+    /// The rest of a line without the blanks at its end. A backslash makes the next character a part of
+    /// the value, and joins lines.
+    fn plain(&mut self, mut value: String) -> String {
+        let mut end = value.len();
+        while let Some(c) = self.0.next().filter(|c| !is_newline(*c)) {
+            match c {
+                '\\' => value.extend(self.0.next().filter(|c| !is_newline(*c))),
+                c => value.push(c),
+            }
+            if !matches!(c, ' ' | '\t') {
+                end = value.len();
+            }
+        }
+        value.truncate(end);
+        value
+    }
+}
+
+const fn is_newline(c: char) -> bool {
+    matches!(c, '\n' | '\r')
+}
+
+/// Far more than settings need.
+const LONGEST: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_that_systemd_gives_to_the_service() {
+        for (text, expected) in [
+            ("A=a, b\n", "a, b"),
+            ("A=a b # c\n", "a b # c"),
+            ("  A =  a b  \t\n", "a b"),
+            ("A=$(touch /x) `y` $z; w", "$(touch /x) `y` $z; w"),
+            ("A='a  \"b\" \\\n $c '\n", "a  \"b\" \\\n $c "),
+            ("A=\"a \\\"b\\\" \\$c \\d \\\ne\"", "a \"b\" $c \\d e"),
+            ("A='a' \"b\"  c d \n", "abc d"),
+            ("A=a\"b\"'c'\n", "a\"b\"'c'"),
+            ("A=a\\ \\\nb\\\\\n", "a b\\"),
+            ("A=x\nA=y\r\n", "y"),
+            ("A=\n", ""),
+            ("A=b\\", "b"),
+            ("A='b", "b"),
+            ("# A=x\\\nA=y\n;A=z\n", "y"),
+            ("no assignment\nA=b=c", "b=c"),
+        ] {
+            assert_eq!(parse(text).get("A").map(String::as_str), Some(expected), "{text:?}");
+        }
+        assert_eq!(parse("export A=b\n").get("A"), None);
+        assert_eq!(parse("A"), BTreeMap::new());
+    }
+}
