@@ -1,7 +1,8 @@
 //! Does kubelet's configuration fit the engine and this server?
 //!
-//! Facts come from the flags of the kubelet that runs and from its configuration file. Without
-//! either, this host has no kubelet, which is no fault.
+//! Facts come from the flags of the kubelet that runs, its configuration file, and the files that
+//! `--config-dir` adds to it. Without a process and a file, this host has no kubelet, which is no
+//! fault.
 
 use std::{
     fs, io,
@@ -48,23 +49,69 @@ pub(super) struct Config {
     pub(super) max_pods: Option<u32>,
 }
 
+impl Config {
+    /// These settings where `over` has none of its own.
+    fn with(self, over: Self) -> Self {
+        Self {
+            cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),
+            container_runtime_endpoint: over
+                .container_runtime_endpoint
+                .or(self.container_runtime_endpoint),
+            fail_cgroup_v1: over.fail_cgroup_v1.or(self.fail_cgroup_v1),
+            max_pods: over.max_pods.or(self.max_pods),
+        }
+    }
+
+    /// The driver; an empty one is none, as everywhere in kubelet's configuration.
+    fn driver(&self) -> &str {
+        self.cgroup_driver.as_deref().filter(|driver| !driver.is_empty()).unwrap_or("cgroupfs")
+    }
+}
+
 /// Looks for a kubelet; none when there is neither a process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = spawn_blocking(running).await.unwrap_or_default();
-    let path = option(&words, "--config").unwrap_or(CONFIG);
-    let place = PathBuf::from(path);
-    let text = spawn_blocking(move || file::read_text(&place, LONGEST_CONFIG)).await;
-    let text = text.unwrap_or_else(|panic| Err(panic.into()));
-    let config = match text {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            pid?;
-            Ok(Config::default())
-        }
-        Err(error) => Err(format!("{path}: {error}")),
-        Ok(text) => parse(&text).map_err(|error| format!("{path}: {error}")),
-    };
+    let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));
+    if pid.is_none() && !path.exists() {
+        return None;
+    }
+    let directory = option(&words, "--config-dir").map(PathBuf::from);
+    let read = move || read_files(&path, directory.as_deref());
+    let config = spawn_blocking(read).await.unwrap_or_else(|panic| Err(panic.to_string()));
     let config = config.map(|config| with_flags(config, &words));
     Some(Kubelet { pid, version: version().await, config })
+}
+
+/// The configuration file, which may be missing, and over it the `.conf` files of a directory and the
+/// directories below it, in the order of their paths.
+fn read_files(path: &Path, directory: Option<&Path>) -> Result<Config, String> {
+    let mut config = Config::default();
+    let mut added = Vec::new();
+    if let Some(directory) = directory {
+        drop_ins(directory, &mut added).map_err(|e| format!("{}: {e}", directory.display()))?;
+        added.sort();
+    }
+    for file in std::iter::once(path.to_owned()).chain(added) {
+        let text = match file::read_text(&file, LONGEST_CONFIG) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && file == path => continue,
+            text => text.map_err(|error| error.to_string()),
+        };
+        let read = text.and_then(|text| parse(&text));
+        config = config.with(read.map_err(|error| format!("{}: {error}", file.display()))?);
+    }
+    Ok(config)
+}
+
+fn drop_ins(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            drop_ins(&entry.path(), found)?;
+        } else if entry.path().extension().is_some_and(|end| end == "conf") {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// The pid and the command line of the kubelet that runs.
@@ -83,15 +130,15 @@ fn parse(text: &str) -> Result<Config, String> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// A flag wins over the file.
-fn with_flags(mut config: Config, words: &[String]) -> Config {
+/// A flag wins over the files.
+fn with_flags(config: Config, words: &[String]) -> Config {
     let value = |name| option(words, name).map(str::to_owned);
-    config.cgroup_driver = value("--cgroup-driver").or(config.cgroup_driver);
-    config.container_runtime_endpoint =
-        value("--container-runtime-endpoint").or(config.container_runtime_endpoint);
-    config.max_pods =
-        option(words, "--max-pods").and_then(|text| text.parse().ok()).or(config.max_pods);
-    config
+    config.with(Config {
+        cgroup_driver: value("--cgroup-driver"),
+        container_runtime_endpoint: value("--container-runtime-endpoint"),
+        max_pods: option(words, "--max-pods").and_then(|text| text.parse().ok()),
+        fail_cgroup_v1: None,
+    })
 }
 
 /// The value of a flag, written `--name=value` or `--name value`.
@@ -151,7 +198,7 @@ pub(super) fn judge(
         findings.extend(driver(kubelet, config, engine));
         findings.extend(cgroup_version(kubelet, config, engine));
     }
-    findings.extend(endpoint(config, socket));
+    findings.extend(endpoint(kubelet, config, socket));
     if findings.is_empty() {
         findings.push(Finding::ok(Subject::Kubelet, fitting(kubelet, config)));
     }
@@ -165,7 +212,7 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
         CgroupDriver::Systemd => "systemd",
         CgroupDriver::None => return None,
     };
-    let own = config.cgroup_driver.as_deref().unwrap_or("cgroupfs");
+    let own = config.driver();
     let asks = kubelet.version.is_some_and(|version| version >= ASKS_FOR_DRIVER);
     if own == engines || asks {
         return None;
@@ -181,9 +228,11 @@ fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Op
     (refuses && engine.cgroup_version == 1).then(|| Finding::fail(Subject::Kubelet, seen, advice))
 }
 
-/// Without an endpoint kubelet takes containerd's.
-fn endpoint(config: &Config, socket: Option<&Path>) -> Option<Finding> {
-    let endpoint = config.container_runtime_endpoint.as_deref().unwrap_or(CONTAINERD);
+/// Without an endpoint kubelet takes containerd's. kubeadm writes an empty one into the file and gives
+/// kubelet the flag, which is unknown while kubelet does not run.
+fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option<Finding> {
+    let stated = config.container_runtime_endpoint.as_deref().filter(|stated| !stated.is_empty());
+    let endpoint = stated.or(kubelet.pid.map(|_| CONTAINERD))?;
     let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
     let socket = socket?;
     if file::is_same(path, socket) {
@@ -199,7 +248,7 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
         .version
         .map_or("of unknown version".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let runs = kubelet.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
-    let driver = config.cgroup_driver.as_deref().unwrap_or("cgroupfs");
+    let driver = config.driver();
     format!("{release} ({runs}), cgroup driver {driver}")
 }
 
@@ -269,6 +318,55 @@ mod tests {
         let elsewhere = judged(Config { container_runtime_endpoint: None, ..fitting }, new, 2);
         assert!(elsewhere[0].seen.contains("containerd.sock"), "{elsewhere:?}");
         assert!(elsewhere[0].advice.contains("unix:///run/d.sock"), "{elsewhere:?}");
+    }
+
+    /// Empty and null are the same as absent in Go.
+    #[test]
+    fn an_empty_setting_is_no_setting() {
+        let socket = Path::new("/run/d.sock");
+        let seen = |pid, text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let config = Ok(with_flags(parse(text).unwrap(), &words));
+            let kubelet = Kubelet { pid, version: Some((1, 30)), config };
+            let engine = EngineInfo { cgroup_driver: CgroupDriver::Cgroupfs, ..info() };
+            let found = judge(Some(&kubelet), Some(&engine), Some(socket));
+            (found[0].severity, found[0].seen.clone())
+        };
+        for empty in ["''", "null"] {
+            let file = format!("containerRuntimeEndpoint: {empty}\ncgroupDriver: {empty}\n");
+            assert_eq!(seen(None, &file, &[]).0, Severity::Ok, "its flags are unknown");
+            let (severity, text) = seen(Some(7), &file, &[]);
+            assert_eq!(severity, Severity::Warn);
+            assert!(text.contains("containerd.sock"), "{text}");
+            let flag = "--container-runtime-endpoint=unix:///run/d.sock";
+            assert_eq!(seen(Some(7), &file, &[flag]).0, Severity::Ok);
+        }
+    }
+
+    /// As kubelet merges them: the file, then the directory's files by their paths.
+    #[test]
+    fn drop_ins_win_over_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("d/20")).unwrap();
+        let write = |name: &str, text: &str| fs::write(at(name), text).unwrap();
+        write("config.yaml", "cgroupDriver: cgroupfs\nmaxPods: 1\nfailCgroupV1: true\n");
+        write("d/10-first.conf", "cgroupDriver: systemd\nmaxPods: 2\n");
+        write("d/20/nested.conf", "maxPods: 3\ncontainerRuntimeEndpoint: unix:///run/d.sock\n");
+        write("d/90-ignored.yaml", "maxPods: 9\n");
+        let config = read_files(&at("config.yaml"), Some(&at("d"))).unwrap();
+        let expected = Config {
+            cgroup_driver: Some("systemd".to_owned()),
+            container_runtime_endpoint: Some("unix:///run/d.sock".to_owned()),
+            fail_cgroup_v1: Some(true),
+            max_pods: Some(3),
+        };
+        assert_eq!(config, expected);
+        assert_eq!(read_files(&at("none"), None), Ok(Config::default()));
+        write("d/30-wrong.conf", "maxPods: many\n");
+        let reason = read_files(&at("none"), Some(&at("d"))).unwrap_err();
+        assert!(reason.contains("30-wrong.conf"), "{reason}");
+        assert!(read_files(&at("none"), Some(&at("missing"))).is_err());
     }
 
     #[test]
