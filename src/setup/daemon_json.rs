@@ -98,6 +98,7 @@ pub fn with_runtimes(text: &str) -> Option<String> {
 }
 
 fn parse(text: &str) -> Result<Members, DaemonJsonError> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     // The engine takes an empty file for one without settings.
     let text = if text.trim().is_empty() { "{}" } else { text };
     serde_json::from_str(text).map_err(DaemonJsonError::Syntax)
@@ -169,6 +170,8 @@ impl<'de> Deserialize<'de> for Members {
 
 /// How the file is written: we write like it.
 struct Layout {
+    /// Docker skips it.
+    has_byte_order_mark: bool,
     indent: String,
     newline: &'static str,
     ends_with_newline: bool,
@@ -180,12 +183,14 @@ impl Layout {
         let first = text.lines().skip(1).find(|line| line.trim_start().starts_with('"'));
         let indent = first.map_or(INDENT, |line| line.split('"').next().unwrap_or_default());
         let ends_with_newline = text.trim().is_empty() || text.ends_with('\n');
-        Self { indent: indent.to_owned(), newline, ends_with_newline }
+        let has_byte_order_mark = text.starts_with(BYTE_ORDER_MARK);
+        Self { has_byte_order_mark, indent: indent.to_owned(), newline, ends_with_newline }
     }
 
     fn file(&self, object: &str) -> String {
+        let mark = if self.has_byte_order_mark { BYTE_ORDER_MARK } else { "" };
         let end = if self.ends_with_newline { self.newline } else { "" };
-        format!("{object}{end}")
+        format!("{mark}{object}{end}")
     }
 }
 
@@ -210,6 +215,7 @@ pub const PROGRAM: &str = "dockbridge-runtime";
 const DEFAULT_BELOW: &str = "runc";
 /// The flag of `dockbridge-runtime` that names another.
 const BELOW_FLAG: &str = "--dockbridge-runtime";
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 const RUNTIMES: &str = "runtimes";
 const DEFAULT_RUNTIME: &str = "default-runtime";
 const INDENT: &str = "    ";

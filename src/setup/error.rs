@@ -12,11 +12,11 @@ use crate::host::error::HostError;
 /// Why the text of `daemon.json` is not changed.
 #[derive(Debug, Error)]
 pub enum DaemonJsonError {
-    /// JSON is UTF-8.
-    #[error("not UTF-8, so it is no JSON")]
+    /// Docker also reads UTF-16 with a byte order mark.
+    #[error("not UTF-8: convert it first")]
     NotText,
     /// No JSON object.
-    #[error("not a JSON object, so Docker refuses it too: {0}")]
+    #[error("not a JSON object: {0}")]
     Syntax(serde_json::Error),
     /// `runtimes` is no object.
     #[error("\"runtimes\" is not an object: {0}")]

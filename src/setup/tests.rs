@@ -52,6 +52,20 @@ fn our_entry_comes_and_goes() {
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));
 }
 
+/// Editors of Windows write it, and Docker skips it.
+#[test]
+fn a_byte_order_mark_stays() {
+    let before = "\u{feff}{\n    \"debug\": true\n}\n";
+    let after = with_entry(before, &ours()).unwrap().unwrap();
+    assert!(after.starts_with("\u{feff}{\n    \"debug\": true,\n"), "{after}");
+    assert_eq!(without_entry(&after).unwrap().as_deref(), Some(before));
+    assert!(with_runtimes("\u{feff}{}").unwrap().starts_with("\u{feff}{"));
+    let only_mark = with_entry("\u{feff}", &ours()).unwrap().unwrap();
+    assert!(only_mark.starts_with("\u{feff}{"), "{only_mark}");
+    let refused = with_entry("\u{feff}[]", &ours()).unwrap_err().to_string();
+    assert!(!refused.contains("Docker"), "{refused}");
+}
+
 /// Docker is down.
 #[test]
 fn what_an_engine_that_is_away_will_do_is_told() {
