@@ -105,7 +105,8 @@ const UNREACHABLE: &str =
 const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the namespaces and files \
                          of pods, which an engine in a virtual machine or container does not show";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json";
-const HOST_WARNING: &str = "the engine says this of its host; limits of this kind have no effect";
+const HOST_WARNING: &str = "Docker says this about its host and settings (docker info); limits of which \
+                            it says \"No … support\" have no effect";
 const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped volumes, mount options \
                           or ambient capabilities are refused; `dockbridge setup` registers it";
 const OLD_API: &str = "not possible: needs Docker 24.0 or newer";

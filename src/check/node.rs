@@ -102,7 +102,7 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
         return Finding::ok(Subject::Disk, seen);
     }
     let seen = format!("{seen}, {inodes} % of the inodes; kubelet evicts pods below 15 % and 5 %");
-    let advice = "docker image prune, or give Docker a larger disk (data-root)";
+    let advice = "docker image prune --all, or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
 }
 
@@ -156,7 +156,7 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
         }
         Modules { selinux: true, .. } if !engine.has_selinux() => {
             let seen = "SELinux is on, and Docker does not use it: containers have no labels";
-            warn(seen, "set \"selinux-enabled\": true in /etc/docker/daemon.json")
+            warn(seen, "set \"selinux-enabled\": true in daemon.json, then restart Docker")
         }
         Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),
         Modules { selinux: true, .. } => Finding::ok(Subject::Confinement, "SELinux"),
