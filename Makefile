@@ -262,6 +262,7 @@ arm64: toolchain ## Compile for arm64 without linking, if `rustup target add aar
 	else echo "no standard library for arm64 is installed: not compiled for it"; fi
 
 .PHONY: deny
-deny: toolchain ## Licences, sources and duplicates of the dependencies, if cargo-deny is there
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; \
-	else echo "cargo-deny is not installed: dependencies not checked"; fi
+deny: toolchain ## Check the dependencies for advisories, licences, sources and duplicates; needs cargo-deny and network
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+	  echo "cargo-deny is missing, so dependencies cannot be checked: cargo install --locked cargo-deny" >&2; exit 1; }
+	$(CARGO) deny check advisories bans licenses sources

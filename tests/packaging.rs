@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
 };
 
@@ -267,4 +268,30 @@ fn the_package_does_not_run_the_settings() {
     fs::write(path("default"), "DOCKBRIDGE_LISTEN=nonsense here\n").unwrap();
     let told = command(&program);
     assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
+}
+
+/// A check that was not made must not look like one that passed.
+#[test]
+fn dependencies_are_checked_or_the_target_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cargo, calls) = (directory.path().join("cargo"), directory.path().join("calls"));
+    for (has_deny, passes) in [(false, false), (true, true)] {
+        let version = if has_deny { "exit 0" } else { "exit 101" };
+        let script = format!(
+            "#!/bin/sh\n[ \"$*\" != 'deny --version' ] || {version}\necho \"$*\" >>'{}'\n",
+            calls.display()
+        );
+        fs::write(&cargo, script).unwrap();
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        let made = std::process::Command::new("make")
+            .args(["deny", &format!("CARGO={}", cargo.display())])
+            .env_remove("MAKEFLAGS")
+            .output()
+            .unwrap();
+        assert_eq!(made.status.success(), passes, "{made:?}");
+    }
+    let calls = fs::read_to_string(&calls).unwrap();
+    for checked in ["advisories", "bans", "licenses", "sources"] {
+        assert!(calls.contains(checked), "{checked} is not in {calls}");
+    }
 }
