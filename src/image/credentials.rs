@@ -13,7 +13,7 @@ use crate::{
         file::read_if_present,
         process::{ProcessExit, Program, run},
     },
-    model::image::Credentials,
+    model::{image::Credentials, reference::registry_of},
     wire::nullable::nullable,
 };
 
@@ -43,7 +43,7 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
 /// The credentials for a registry in a configuration's text.
 pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
-    let (address, entry) = config.auths.into_iter().find(|(key, _)| domain_of(key) == domain)?;
+    let (address, entry) = config.auths.into_iter().find(|(key, _)| registry_of(key) == domain)?;
     let entry = entry.unwrap_or_default();
     let (username, password) = entry.user()?;
     Some(Credentials {
@@ -59,7 +59,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
 /// one for all. Names with a path separator are ignored.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
-    let own = config.cred_helpers.into_iter().find(|(key, _)| domain_of(key) == domain);
+    let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);
     let name = own.map_or(config.creds_store, |(_, name)| name.unwrap_or_default());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     (!name.is_empty() && name.bytes().all(plain)).then_some(name)
@@ -160,16 +160,6 @@ impl RegistryAuth {
         let proves = token || !username.is_empty();
         // Old clients pad the password with zero bytes.
         proves.then(|| (username.to_owned(), password.trim_end_matches('\0').to_owned()))
-    }
-}
-
-/// The registry a key is for. Keys are host names, or addresses as `https://host/v1/`; the
-/// default registry goes by its index's name.
-fn domain_of(key: &str) -> &str {
-    let key = key.split_once("://").map_or(key, |(_, rest)| rest);
-    match key.split('/').next().unwrap_or(key) {
-        "index.docker.io" => DEFAULT_DOMAIN,
-        domain => domain,
     }
 }
 

@@ -129,6 +129,16 @@ impl fmt::Display for ImageReference {
     }
 }
 
+/// The registry that an address of credentials is for: a host name, or `https://host/v1/`. The default
+/// registry has three host names.
+pub fn registry_of(address: &str) -> &str {
+    let place = address.split_once("://").map_or(address, |(_, rest)| rest);
+    match place.split('/').next().unwrap_or(place) {
+        INDEX_DOMAIN | "registry-1.docker.io" => DEFAULT_DOMAIN,
+        domain => domain,
+    }
+}
+
 /// Whether the text is a whole image id (a digest, or 64 hexadecimal digits alone), which by the
 /// grammar could also be read as a name.
 pub fn names_id(text: &str) -> bool {

@@ -12,12 +12,13 @@ use super::{
 use crate::{
     model::{
         image::{Credentials, PullRequest},
-        reference::ImageReference,
+        reference::{ImageReference, registry_of},
     },
     wire::cri,
 };
 
-/// What to pull, always with a tag or digest, and the credentials.
+/// What to pull, always with a tag or digest, and the credentials, unless they are for another registry
+/// than the image's: the engine would send them to the image's all the same.
 ///
 /// # Errors
 /// Refuses what is no reference, and an `auth` that cannot be decoded.
@@ -29,10 +30,10 @@ pub fn pull_request(
     let reference = ImageReference::parse(&name)
         .map_err(|error| ParseError::invalid(error.to_string()))
         .at("image.image")?;
-    Ok(PullRequest {
-        reference: reference.with_default_tag(),
-        credentials: auth.map(credentials).transpose().at("auth")?.flatten(),
-    })
+    let credentials = auth.map(credentials).transpose().at("auth")?.flatten();
+    let is_for = |address: &str| address.is_empty() || registry_of(address) == reference.domain();
+    let credentials = credentials.filter(|given| is_for(&given.server_address));
+    Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
 /// The name of an image, an id or a reference, without the prefix statuses of old put before it.

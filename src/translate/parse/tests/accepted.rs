@@ -244,9 +244,35 @@ fn a_pull_always_carries_a_tag_or_digest() {
     assert_eq!(image::image_name(Some(&spec("docker://abc"))).unwrap(), "abc");
 }
 
+/// The engine sends credentials to the image's registry, whatever address they come with.
+#[test]
+fn credentials_for_another_registry_are_not_used() {
+    for (image, address, used) in [
+        ("registry.test/app", "", true),
+        ("registry.test/app", "registry.test", true),
+        ("registry.test:5000/app", "https://registry.test:5000/v2/", true),
+        ("registry.test:5000/app", "registry.test", false),
+        ("evil.test/app", "https://registry.test", false),
+        ("evil.test/registry.test/app", "registry.test", false),
+        ("busybox", "https://index.docker.io/v1/", true),
+        ("docker.io/library/busybox", "registry-1.docker.io", true),
+        ("busybox", "registry.test", false),
+        ("registry.test/app", "docker.io", false),
+    ] {
+        let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
+        let auth = cri::AuthConfig {
+            username: "u".to_owned(),
+            server_address: address.to_owned(),
+            ..Default::default()
+        };
+        let request = image::pull_request(Some(&spec), Some(&auth)).unwrap();
+        assert_eq!(request.credentials.is_some(), used, "{image} {address}");
+    }
+}
+
 #[test]
 fn credentials_come_in_every_form() {
-    let image = cri::ImageSpec { image: "busybox".to_owned(), ..cri::ImageSpec::default() };
+    let image = cri::ImageSpec { image: "a.io/busybox".to_owned(), ..cri::ImageSpec::default() };
     let read =
         |auth: cri::AuthConfig| image::pull_request(Some(&image), Some(&auth)).unwrap().credentials;
     let auth = |auth: &str| cri::AuthConfig { auth: auth.to_owned(), ..Default::default() };
