@@ -1,4 +1,4 @@
-//! Streamed lists: the items of one answer in as many messages as they need.
+//! Lists: the items of one answer in one message, or streamed in as many as they need.
 //!
 //! A list of a full node may be larger than the message a client accepts. The items are fixed before
 //! the first chunk is sent. When dockbridge ends, the stream ends with an error: a list that was cut
@@ -41,6 +41,22 @@ where
     Response::new(messages.boxed())
 }
 
+/// Answers with a whole list.
+///
+/// # Errors
+/// The list is larger than a message may be. The text names the call without that limit.
+pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status> {
+    let size = list.encoded_len();
+    if size <= LARGEST_MESSAGE {
+        return Ok(Response::new(list));
+    }
+    let text = format!(
+        "the list has {size} bytes and a message at most {LARGEST_MESSAGE}: call {streamed}, or \
+         list with a filter"
+    );
+    Err(status(Kind::ResourceExhausted, text))
+}
+
 /// Items in groups that are neither too many nor too large, in their order; never an empty one.
 #[derive(Debug)]
 pub(super) struct Chunks<I: Iterator> {
@@ -69,6 +85,8 @@ impl<I: Iterator<Item: Message>> Iterator for Chunks<I> {
     }
 }
 
+/// Kubelet refuses answers beyond this, and sends none beyond it.
+pub(super) const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// Items of a message.
 pub(super) const MOST_ITEMS: usize = 500;
 /// Bytes of a message's items; one item may be larger.

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
-use super::{chunks::chunks, layer::about, status::failed};
+use super::{
+    chunks::{chunks, whole},
+    layer::about,
+    status::failed,
+};
 use crate::{
     host::clock,
     image::service::Images,
@@ -51,7 +55,7 @@ impl ImageService for ImageRpc {
         request: Request<cri::ListImagesRequest>,
     ) -> Result<Response<cri::ListImagesResponse>, Status> {
         let images = self.listed(request.get_ref().filter.as_ref()).await?.collect();
-        Ok(Response::new(cri::ListImagesResponse { images }))
+        whole(cri::ListImagesResponse { images }, "StreamImages")
     }
 
     async fn stream_images(

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use tracing::warn;
 
 use super::{
-    chunks::chunks,
+    chunks::{chunks, whole},
     encoded_lists::EncodedLists,
     events::{Events, pod, view},
     layer::about,
@@ -177,7 +177,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ListPodSandboxRequest>,
     ) -> Result<Response<cri::ListPodSandboxResponse>, Status> {
         let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
-        Ok(Response::new(cri::ListPodSandboxResponse { items }))
+        whole(cri::ListPodSandboxResponse { items }, "StreamPodSandboxes")
     }
 
     async fn stream_pod_sandboxes(
@@ -253,7 +253,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ListContainersRequest>,
     ) -> Result<Response<cri::ListContainersResponse>, Status> {
         let containers = self.listed_containers(request.get_ref().filter.as_ref()).await?;
-        Ok(Response::new(cri::ListContainersResponse { containers }))
+        whole(cri::ListContainersResponse { containers }, "StreamContainers")
     }
 
     async fn stream_containers(
@@ -371,7 +371,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ListContainerStatsRequest>,
     ) -> Result<Response<cri::ListContainerStatsResponse>, Status> {
         let stats = self.listed_container_stats(request.get_ref().filter.as_ref()).await?.collect();
-        Ok(Response::new(cri::ListContainerStatsResponse { stats }))
+        whole(cri::ListContainerStatsResponse { stats }, "StreamContainerStats")
     }
 
     async fn stream_container_stats(
@@ -400,7 +400,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ListPodSandboxStatsRequest>,
     ) -> Result<Response<cri::ListPodSandboxStatsResponse>, Status> {
         let stats = self.listed_sandbox_stats(request.get_ref().filter.as_ref()).await?.collect();
-        Ok(Response::new(cri::ListPodSandboxStatsResponse { stats }))
+        whole(cri::ListPodSandboxStatsResponse { stats }, "StreamPodSandboxStats")
     }
 
     async fn stream_pod_sandbox_stats(
@@ -426,7 +426,7 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::ListPodSandboxMetricsRequest>,
     ) -> Result<Response<cri::ListPodSandboxMetricsResponse>, Status> {
         let pod_metrics = self.listed_metrics().await?.collect();
-        Ok(Response::new(cri::ListPodSandboxMetricsResponse { pod_metrics }))
+        whole(cri::ListPodSandboxMetricsResponse { pod_metrics }, "StreamPodSandboxMetrics")
     }
 
     async fn stream_pod_sandbox_metrics(

@@ -8,7 +8,10 @@ use tonic::transport::Server;
 use tower::{Layer, util::MapRequestLayer};
 use tracing::{debug, warn};
 
-use super::{connection::Connection, image::ImageRpc, layer::Guard, runtime::RuntimeRpc, v1alpha2};
+use super::{
+    chunks::LARGEST_MESSAGE, connection::Connection, image::ImageRpc, layer::Guard,
+    runtime::RuntimeRpc, v1alpha2,
+};
 use crate::error::chain;
 use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
@@ -110,8 +113,6 @@ fn connections(
     })
 }
 
-/// Kubelet refuses answers beyond this, and sends none beyond it.
-pub const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// Before a connection is tried again that could not be taken.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long running calls may take after the stop signal.

@@ -6,7 +6,7 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::{Chunks, MOST_BYTES, MOST_ITEMS, chunks};
+use super::{Chunks, LARGEST_MESSAGE, MOST_BYTES, MOST_ITEMS, chunks, whole};
 use crate::wire::cri;
 
 /// An image whose message takes about this many bytes.
@@ -71,4 +71,15 @@ async fn a_list_that_is_cut_ends_with_an_error() {
     let cut = stream.next().await.unwrap().unwrap_err();
     assert_eq!(cut.code(), Code::Unavailable);
     assert!(stream.next().await.is_none());
+}
+
+/// As containerd's code for an answer that is too large. Kubelet would refuse it anyway.
+#[test]
+fn a_list_that_fits_no_message_names_the_call_that_streams_it() {
+    let list = |bytes| cri::ListImagesResponse { images: vec![image(0, bytes)] };
+    let overhead = list(LARGEST_MESSAGE).encoded_len() - LARGEST_MESSAGE;
+    whole(list(LARGEST_MESSAGE - overhead), "StreamImages").unwrap();
+    let refused = whole(list(LARGEST_MESSAGE - overhead + 1), "StreamImages").unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("StreamImages"), "{refused}");
 }
