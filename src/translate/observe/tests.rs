@@ -137,7 +137,9 @@ fn every_state_of_an_inspect_becomes_a_process() {
         ("exited", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
         ("exited", set, set, 3, false, exited(at, at, 3, ExitReason::Error)),
         ("exited", set, set, 137, true, exited(at, at, 137, ExitReason::OomKilled)),
+        // Decision 0022: the engine's word counts for every process of the container.
         ("exited", set, set, 0, true, exited(at, at, 0, ExitReason::OomKilled)),
+        ("exited", set, set, 143, true, exited(at, at, 143, ExitReason::OomKilled)),
         ("exited", set, set, i64::MAX, false, exited(at, at, i32::MAX, ExitReason::Error)),
         ("dead", set, set, 1, false, exited(at, at, 1, ExitReason::Error)),
         ("removing", zero, zero, 0, false, cannot_run(0)),
