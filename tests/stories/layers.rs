@@ -108,7 +108,6 @@ fn nest(depth: usize, mebibytes: &str) -> String {
     format!(
         "i=0; while [ $i -lt {steps} ]; do mkdir -p {step} && cd {step} || exit 1; i=$((i+1)); done; \
          {} && touch /done && exec sleep 600",
-        depth / 10,
         write("big", mebibytes)
     )
 }
