@@ -84,11 +84,10 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
         None => Err("the pod has no network any more".to_owned()),
     };
-    let result = match socket {
-        Ok(socket) => relay::run(socket, (reader, &mut writer), &mut error).await,
-        Err(reason) => Err(reason),
+    let reason = match socket {
+        Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error).await,
+        Err(reason) => reason,
     };
-    let Err(reason) = result else { return };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
     // kubelet's message, which has the sandbox for the pod; its uid is not known here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);

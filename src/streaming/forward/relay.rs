@@ -11,10 +11,11 @@ use tokio::{
     },
     time::timeout,
 };
+use tracing::debug;
 
 use crate::streaming::channel::{Reader, Writer};
 
-/// What became of the direction to the client.
+/// How the direction to the client ended.
 enum Down {
     /// The pod has sent everything.
     Ended,
@@ -24,18 +25,17 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or either side has gone for good; what came from the
-/// client until then is delivered. Tells the error
-/// stream that all went well as soon as the pod has sent everything: older clients wait for
-/// that before they end their own direction.
+/// Copies until both directions have ended, or either side is gone for good. What the client has sent
+/// until then is delivered. Ends the error stream as soon as the pod has sent everything: older
+/// clients wait for that before they end their own direction.
 ///
-/// # Errors
-/// The connection in the pod failed, with this message.
+/// A connection that breaks in the pod, for example by a TCP reset, ends like one that was closed.
+/// Any text on the error stream would make kubectl end the whole port-forward.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
     error: &mut Writer,
-) -> Result<(), String> {
+) {
     let (from_pod, to_pod) = socket.into_split();
     let up = up(reader, to_pod);
     tokio::pin!(up);
@@ -56,9 +56,13 @@ pub(super) async fn run(
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }
-            return Ok(());
+            return;
         }
-        Down::Broken(reason) => return Err(format!("cannot read from the pod: {reason}")),
+        Down::Broken(reason) => {
+            debug!(%reason, "a forwarded connection broke in the pod");
+            // It takes nothing more from the client, either.
+            client_has_ended = true;
+        }
         Down::Ended => {}
     }
     let _ = writer.finish().await;
@@ -70,7 +74,6 @@ pub(super) async fn run(
             () = writer.gone() => drop(timeout(LAST_INPUT, up).await),
         }
     }
-    Ok(())
 }
 
 /// From the client to the pod, until either ends it. That the pod takes nothing more shows in

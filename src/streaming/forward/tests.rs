@@ -190,6 +190,27 @@ async fn connections_stand_for_themselves() {
     }
 }
 
+/// The client stays, and does not end its direction: it need not, to be rid of the connection.
+#[tokio::test]
+async fn a_connection_that_the_pod_resets_ends_alone_and_without_an_error() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    client.pair(5, port).await;
+    let mut pod = listener.accept().await.unwrap().0;
+    let mut other = listener.accept().await.unwrap().0;
+    client.data(3, b"unread", false).await;
+    pod.write_all(b"before").await.unwrap();
+    while pod.peek(&mut [0; 8]).await.unwrap() < 6 {}
+    // Closed with unread bytes, it sends a reset.
+    drop(pod);
+    assert_eq!(client.until_the_end_of([1, 3]).await[0], "");
+    client.data(7, b"question", true).await;
+    assert_eq!(read_all(&mut other).await, "question");
+    drop(other);
+    assert_eq!(client.until_the_end_of([5, 7]).await, ["", ""]);
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_closes_what_it_had_open() {
     let (listener, port) = listener("127.0.0.1:0").await;
