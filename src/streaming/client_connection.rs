@@ -17,7 +17,7 @@ use bytes::{Buf, Bytes};
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use crate::host::socket;
@@ -36,13 +36,21 @@ pub struct DisconnectWatch(Arc<SocketState>);
 #[derive(Debug)]
 struct SocketState {
     stream: TcpStream,
+    read: AtomicU64,
     written: AtomicU64,
 }
 
 impl ClientConnection {
     /// The connection behind `stream`, of which `ahead` was read already.
     pub fn new(stream: TcpStream, ahead: Bytes) -> Self {
-        Self { ahead, line: Arc::new(SocketState { stream, written: AtomicU64::new(0) }) }
+        Self {
+            ahead,
+            line: Arc::new(SocketState {
+                stream,
+                read: AtomicU64::new(0),
+                written: AtomicU64::new(0),
+            }),
+        }
     }
 
     /// A watch over it.
@@ -57,6 +65,27 @@ impl DisconnectWatch {
         // Priority stands for "closed for reading" without "there is something to read"; an
         // error of the socket is an end as well.
         drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
+    }
+
+    /// Resolves when no byte went in either direction for as long as `time_limit`.
+    pub async fn idle(&self, time_limit: Duration) {
+        let (mut before, mut since) = (self.moved(), Instant::now());
+        while since.elapsed() < time_limit {
+            sleep(time_limit / IDLE_CHECKS).await;
+            let now = self.moved();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.0.read.load(Ordering::Acquire) + self.taken()
+    }
+
+    /// Closes the connection. Its users see that the client has left.
+    pub fn close(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 
     /// Bytes that have reached the client's side. It grows as long as the client reads.
@@ -94,7 +123,10 @@ impl AsyncRead for ClientConnection {
         loop {
             ready!(self.line.stream.poll_read_ready(context))?;
             match self.line.stream.try_read_buf(buffer) {
-                Ok(_) => return Poll::Ready(Ok(())),
+                Ok(count) => {
+                    self.line.read.fetch_add(count as u64, Ordering::AcqRel);
+                    return Poll::Ready(Ok(()));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -138,11 +170,20 @@ impl AsyncWrite for ClientConnection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The socket is shared with the watch; ending one direction concerns all its handles.
-        let socket = self.line.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
-        Poll::Ready(socket.and_then(|socket| socket.shutdown(Shutdown::Write)))
+        Poll::Ready(self.line.shutdown(Shutdown::Write))
     }
 }
+
+impl SocketState {
+    /// The socket is shared with the watches. Closing a direction concerns all its handles.
+    fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
+        socket.and_then(|socket| socket.shutdown(how))
+    }
+}
+
+/// How often a connection is looked at within the time that it may be idle.
+const IDLE_CHECKS: u32 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,21 @@
 //! One HTTP request: a token is redeemed, a protocol agreed upon, and the stream begins on a task
 //! of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::{
-    dispatch, ports,
+    client_connection::DisconnectWatch,
+    dispatch,
+    places::Places,
+    ports,
     service::{PendingStream, Streaming},
     upgrade::{Protocol, negotiate},
 };
@@ -22,14 +25,14 @@ use crate::model::stream::ForwardSpec;
 #[derive(Debug)]
 pub(super) struct HttpHandler {
     streaming: Streaming,
-    places: Arc<Semaphore>,
+    places: Places,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
 impl HttpHandler {
     pub(super) fn new(streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) -> Self {
-        Self { streaming, places: Arc::new(Semaphore::new(MOST_STREAMS)), tracker, stop }
+        Self { streaming, places: Places::default(), tracker, stop }
     }
 
     /// The answer to a request.
@@ -39,13 +42,14 @@ impl HttpHandler {
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
             return answer;
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams\n");
-            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return answer;
-        };
         let Some(promise) = self.redeem(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND, "no such token, or it was used already\n");
+        };
+        let is_command = matches!(promise, PendingStream::Exec(_));
+        let Some(place) = self.places.take(promise.about(), is_command) else {
+            let about = promise.about();
+            info!(kind = promise.name(), about, "refused a stream: too many are open");
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");
         };
         let agreed = negotiate(&request, promise.purpose());
         let upgrade = match agreed {
@@ -82,8 +86,10 @@ impl HttpHandler {
         let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
         async move {
             let Some(wire) = dispatch::taken_over(connection).await else { return };
-            let _open = streaming.metrics.begin(promise.name(), promise.about());
+            let (watch, about) = (wire.watch(), promise.about());
+            let _open = streaming.metrics.begin(promise.name(), about.clone());
             tokio::select! {
+                never = close_when_idle(&watch, &about) => match never {},
                 () = dispatch::serve(wire, promise, dialect, &streaming, &stop) => {}
                 () = cut_off(&stop) => debug!("stream ended: dockbridge is stopping"),
             }
@@ -105,6 +111,14 @@ fn complete(
         }
         (promise, _) => Some(promise),
     }
+}
+
+/// A stream whose client connection is closed ends as if the client had left.
+async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
+    watch.idle(IDLE_TIMEOUT).await;
+    info!(about, "closed a stream: nothing was sent on it for {IDLE_TIMEOUT:?}");
+    watch.close();
+    pending().await
 }
 
 /// Streams that end by themselves have some time for it.
@@ -129,7 +143,7 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     answer
 }
 
-/// Streams at once: a node's pods, each watched and probed by several.
-const MOST_STREAMS: usize = 1_000;
+/// How long a stream may be idle. containerd's default, and kubelet's for its own connections.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// How long after the stop the last stream is cut off: longer than the streams' own timeout.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

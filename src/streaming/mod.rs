@@ -16,6 +16,7 @@ pub mod forward;
 pub(crate) mod fuzz;
 mod http_handler;
 pub mod metrics;
+mod places;
 mod ports;
 pub mod server;
 pub mod service;

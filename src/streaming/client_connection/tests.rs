@@ -33,3 +33,26 @@ async fn what_the_client_takes_is_seen_and_that_it_takes_nothing() {
     }
     assert!(read > 0 && watch.taken() > before);
 }
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_moves_is_idle_and_can_be_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let mut wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());
+    let watch = wire.watch();
+    for _ in 0..2 {
+        let before = watch.moved();
+        theirs.write_all(b"x").await.unwrap();
+        wire.read_exact(&mut [0]).await.unwrap();
+        assert_eq!(watch.moved(), before + 1, "from the client");
+        wire.write_all(b"y").await.unwrap();
+        theirs.read_exact(&mut [0]).await.unwrap();
+        while watch.moved() < before + 2 {
+            tokio::task::yield_now().await;
+        }
+    }
+    watch.idle(Duration::from_millis(10)).await;
+    watch.close();
+    assert_eq!(wire.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
+}

@@ -1,0 +1,92 @@
+//! How many streams may be open at once: in all, for each container or pod, and of each kind.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The open streams of a server. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Mutex<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Of those, the ones that must leave places for commands.
+    idlers: usize,
+    by_target: HashMap<String, usize>,
+}
+
+/// The place of one stream. Dropped, it is free again.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    target: String,
+    is_command: bool,
+}
+
+impl Places {
+    /// A place for a stream to this container or pod; none if too many are taken.
+    pub(super) fn take(&self, target: String, is_command: bool) -> Option<Place> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_target = taken.by_target.get(&target).copied().unwrap_or_default();
+        let is_full = taken.all >= MOST_STREAMS
+            || of_target >= MOST_OF_A_TARGET
+            || (!is_command && taken.idlers >= MOST_STREAMS - RESERVED_FOR_COMMANDS);
+        if is_full {
+            return None;
+        }
+        taken.all += 1;
+        taken.idlers += usize::from(!is_command);
+        taken.by_target.insert(target.clone(), of_target + 1);
+        Some(Place { places: self.clone(), target, is_command })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.all -= 1;
+        taken.idlers -= usize::from(!self.is_command);
+        if let Some(count) = taken.by_target.get_mut(&self.target) {
+            *count -= 1;
+            if *count == 0 {
+                taken.by_target.remove(&self.target);
+            }
+        }
+    }
+}
+
+/// Streams at once: a node's pods, each watched by several users.
+const MOST_STREAMS: usize = 1_000;
+/// Streams to one container or pod at once.
+const MOST_OF_A_TARGET: usize = 250;
+/// Streams that only exec can open. Port-forwards and attachments stay open for hours.
+const RESERVED_FOR_COMMANDS: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_target_takes_every_place_and_commands_keep_a_reserve() {
+        let places = Places::default();
+        let take = |target: &str, is_command, count: usize| -> Vec<Place> {
+            (0..count).map_while(|_| places.take(target.to_owned(), is_command)).collect()
+        };
+        let mut held = Vec::new();
+        for (pod, most) in [("a", 250), ("b", 250), ("c", 250), ("d", 50), ("e", 0)] {
+            let forwards = take(pod, false, 1_000);
+            assert_eq!(forwards.len(), most, "{pod}");
+            held.extend(forwards);
+        }
+        let commands = [take("a", true, 1), take("x", true, 1_000)];
+        assert_eq!(commands.each_ref().map(Vec::len), [0, 200]);
+        held.truncate(10);
+        drop(commands);
+        assert_eq!(take("a", false, 1_000).len(), 240);
+        drop(held);
+        assert_eq!(places.0.lock().unwrap().all, 0);
+        assert!(places.0.lock().unwrap().by_target.is_empty());
+    }
+}
