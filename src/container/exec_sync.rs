@@ -2,16 +2,15 @@
 //!
 //! The command runs on a task of its own, so that one whose caller has left or whose time is up
 //! is killed with everything it began, whether or not a caller waits.
-//! What a command leaves running on purpose after its own end is its container's affair. Such a
-//! child that holds the output open delays the answer, on engines from 26 by two seconds: so long
-//! the engine waits for the output before it reports how the command itself ended.
+//! What a command leaves running on purpose after its own end is its container's affair. A child that
+//! keeps the output open delays the answer, on engines from 26 by two seconds: they wait that long for
+//! the output before they report the exit code.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::{
-    pin,
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
@@ -21,13 +20,13 @@ use tracing::{Instrument as _, debug, info, warn};
 use super::{error::ContainerError, metrics::ContainerMetrics, service::Containers};
 use crate::{
     concurrency::single_flight::Lost,
-    engine::{client::Engine, error::EngineError, exec::Ending, hijack::Output},
+    engine::{client::Engine, hijack::Output},
     error::Kind,
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
+        follow::{Sink, follow},
         process::Exec,
-        refusal,
     },
     model::{
         exec::{ExecOutcome, ExecSyncSpec},
@@ -63,14 +62,13 @@ impl Containers {
         let gone = CancellationToken::new();
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
-        let late = |left| ContainerError::TimedOut { id, limit, left: Some(Arc::from(left)) };
         let (engine, stopping, command_records) =
             (self.engine.clone(), self.leaving.clone(), self.command_records.clone());
         let run = Run { engine, container, spec, until, stopping, command_records };
-        let (answer, outcome) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
-        let caller =
-            Caller { begun, answer, gone, since: Instant::now(), metrics: self.metrics.clone() };
+        let (begun, reply, metrics) = (Some(begun), Some(reply), self.metrics.clone());
+        let caller = Caller { begun, reply, gone, since: Instant::now(), metrics };
         let in_progress = self.metrics.in_progress.clone();
         self.tracker.spawn(
             async move {
@@ -83,13 +81,9 @@ impl Containers {
         let Some(until) = until else { return outcome.await.map_err(|_| Lost)? };
         // An error drops the sender, and is in the answer.
         if timeout_at(until, begins).await.is_err() {
-            return Err(ContainerError::EngineTimedOut { cause: Box::new(late(NOT_BEGUN)) });
+            return Err(late(id, limit));
         }
-        let time_limit = until.checked_add(KILL_TIMEOUT).unwrap_or(until);
-        match timeout_at(time_limit, outcome).await {
-            Ok(outcome) => outcome.map_err(|_| Lost)?,
-            Err(_) => Err(late(BEING_ENDED)),
-        }
+        outcome.await.map_err(|_| Lost)?
     }
 
     /// Ends what commands of a killed dockbridge left. The store is synced. One whose container
@@ -167,21 +161,35 @@ struct Run {
     command_records: CommandRecords,
 }
 
+/// Why a command is ended before its own end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    /// Its time is up.
+    DeadlineExceeded,
+    /// The caller has left.
+    Cancelled,
+    /// dockbridge ends.
+    Stopping,
+}
+
 /// The caller that waits for it.
 struct Caller {
     /// Whether the engine has begun it.
-    begun: oneshot::Sender<()>,
-    answer: oneshot::Sender<Result<ExecOutcome, ContainerError>>,
+    begun: Option<oneshot::Sender<()>>,
+    /// Taken by the answer.
+    reply: Option<oneshot::Sender<Result<ExecOutcome, ContainerError>>>,
     gone: CancellationToken,
     since: Instant,
     metrics: ContainerMetrics,
 }
 
 impl Caller {
-    /// Sends the result; a caller that has gone does not get it.
-    fn answer_with(self, outcome: Result<ExecOutcome, ContainerError>) {
+    /// Sends the result. It is dropped if the caller has gone.
+    fn answer(&mut self, outcome: Result<ExecOutcome, ContainerError>) {
         self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
-        let _ = self.answer.send(outcome);
+        // Nobody waits for the start any more.
+        self.begun = None;
+        let _ = self.reply.take().map(|reply| reply.send(outcome));
     }
 }
 
@@ -194,7 +202,7 @@ impl Run {
         let making = Exec::make_marked(&self.engine, &self.container, command, variable).await;
         let exec = match making {
             Ok(exec) => exec,
-            Err(error) => return caller.answer_with(Err(error.into())),
+            Err(error) => return caller.answer(Err(error.into())),
         };
         command_record.write(exec.id()).await;
         // Never abandoned halfway: what the engine may have started must be known to be ended. Started
@@ -203,15 +211,14 @@ impl Run {
             Ok(connection) => connection,
             Err(error) => {
                 let may_begin_yet = error.may_begin_yet();
-                caller.answer_with(Err(error.into()));
+                caller.answer(Err(error.into()));
                 if !may_begin_yet || self.end_late(&exec).await {
                     command_record.done().await;
                 }
                 return;
             }
         };
-        let (begun, _) = oneshot::channel();
-        let _ = std::mem::replace(&mut caller.begun, begun).send(());
+        let _ = caller.begun.take().map(|begun| begun.send(()));
         // Nothing is kept of the connection but `output`: while it is open and not read, the
         // engine cannot deliver the output and does not report the end.
         let (output, _) = connection.split();
@@ -220,38 +227,77 @@ impl Run {
         }
     }
 
-    /// Reads its output and answers; returns whether nothing is left of it that should not be.
-    async fn read_and_answer(&self, exec: &Exec, output: Output, caller: Caller) -> bool {
-        let up = async {
-            match self.until {
-                Some(until) => sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
+    /// Follows the command to its end and answers. Returns whether nothing is left of it that should
+    /// not be.
+    async fn read_and_answer(&self, exec: &Exec, output: Output, mut caller: Caller) -> bool {
         let gone = caller.gone.clone();
-        let why = tokio::select! {
+        let mut collecting = Box::pin(collect(exec, output));
+        let end = tokio::select! {
             biased;
-            outcome = collect(exec, output) => {
-                let (failed, begun) = (outcome.is_err(), !is_never_begun(&outcome));
-                // What became of it is not known, and may not be for long.
-                caller.answer_with(outcome);
-                return match begun {
-                    true => !failed || self.end(exec).await.is_none(),
-                    false => self.end_unbegun(exec).await,
-                };
-            }
-            () = gone.cancelled() => ContainerError::Abandoned { id: self.id() },
-            () = up => {
-                let left = self.end(exec).await;
-                let (limit, ended) = (self.spec.timeout.unwrap_or_default(), left.is_none());
-                caller.answer_with(Err(ContainerError::TimedOut { id: self.id(), limit, left }));
-                return ended;
-            }
-            () = self.stopped() => ContainerError::Stopping { id: self.id() },
+            outcome = &mut collecting => return self.ended(exec, outcome, caller).await,
+            () = gone.cancelled() => Interruption::Cancelled,
+            () = self.time_is_up() => Interruption::DeadlineExceeded,
+            () = self.stopped() => Interruption::Stopping,
         };
-        let ended = self.end(exec).await.is_none();
-        caller.answer_with(Err(why));
-        ended
+        if end == Interruption::DeadlineExceeded && !exec.runs().await {
+            // The command is over, or the engine has not started it. Only the engine is late.
+            let outcome = tokio::select! {
+                biased;
+                outcome = &mut collecting => return self.ended(exec, outcome, caller).await,
+                () = exec.running() => None,
+                () = sleep(ENGINE_GRACE) => Some(()),
+            };
+            caller.answer(Err(late(self.id(), self.limit())));
+            drop(collecting);
+            return match outcome {
+                None => self.end(exec).await.is_none(),
+                Some(()) => self.end_late(exec).await,
+            };
+        }
+        drop(collecting);
+        let (id, limit) = (self.id(), self.limit());
+        let mut ending = pin!(self.end(exec));
+        let ended = timeout(KILL_TIMEOUT, &mut ending).await;
+        caller.answer(Err(match end {
+            Interruption::Cancelled => ContainerError::Abandoned { id },
+            Interruption::Stopping => ContainerError::Stopping { id },
+            Interruption::DeadlineExceeded => {
+                let left =
+                    ended.as_ref().map_or_else(|_| Some(Arc::from(BEING_ENDED)), Clone::clone);
+                ContainerError::TimedOut { id, limit, left }
+            }
+        }));
+        match ended {
+            Ok(left) => left.is_none(),
+            Err(_) => ending.await.is_none(),
+        }
+    }
+
+    /// Answers with the outcome. If that is an error, the command may still run and is killed.
+    async fn ended(
+        &self,
+        exec: &Exec,
+        outcome: Result<ExecOutcome, ContainerError>,
+        mut caller: Caller,
+    ) -> bool {
+        let failed = outcome.is_err();
+        let begun = !matches!(outcome, Err(ContainerError::Exec(ExecError::NeverBegun { .. })));
+        caller.answer(outcome);
+        match begun {
+            true => !failed || self.end(exec).await.is_none(),
+            false => self.end_unbegun(exec).await,
+        }
+    }
+
+    async fn time_is_up(&self) {
+        match self.until {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.spec.timeout.unwrap_or_default()
     }
 
     /// Waits for a command whose start was given up, and ends it if it starts; returns whether it no
@@ -259,7 +305,7 @@ impl Run {
     async fn end_late(&self, exec: &Exec) -> bool {
         let id = self.container.id.as_str();
         let watched = tokio::select! {
-            watched = exec.end_late() => watched,
+            watched = exec.kill_when_started() => watched,
             // The next dockbridge finds its record.
             () = self.stopping.cancelled() => return false,
         };
@@ -309,7 +355,7 @@ impl Run {
                 }
                 Err(error) if error.may_pass() && Instant::now() < until => {
                     warn!(container = id, %error, "cannot kill a command yet; retrying");
-                    sleep(USUAL).await;
+                    sleep(KILL_AGAIN).await;
                 }
                 Err(error) => {
                     warn!(container = id, %error, "cannot kill a command; it keeps running");
@@ -324,44 +370,20 @@ impl Run {
     }
 }
 
-/// Listens until all output has come, or until the main process has ended and what holds its
-/// output open is somebody it left behind; then asks how it ended.
-async fn collect(exec: &Exec, mut output: Output) -> Result<ExecOutcome, ContainerError> {
+/// Reads the output to its end and returns how the command ended.
+async fn collect(exec: &Exec, output: Output) -> Result<ExecOutcome, ContainerError> {
     let mut collected = Collected::default();
-    {
-        let ended = async {
-            // Most are over by then, and finding their process would be for nothing.
-            sleep(USUAL).await;
-            exec.ended().await;
-        };
-        pin!(ended);
-        loop {
-            tokio::select! {
-                piece = output.next() => match piece {
-                    Some(piece) => collected.take(piece?),
-                    None => break,
-                },
-                () = &mut ended => {
-                    collected.remainder(&mut output).await?;
-                    break;
-                }
-            }
-        }
-    }
-    drop(output);
+    let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
         debug!(bytes = collected.dropped, "command output truncated: more than an answer can hold");
     }
-    let exit_code = match exec.ending().await? {
-        Ending::Exited(code) => code,
-        Ending::NeverBegun(Some(code)) if refusal::is_of_the_command(&collected.stdout) => code,
-        Ending::NeverBegun(_) => return Err(exec.never_begun(&collected.stdout).into()),
-    };
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
-const fn is_never_begun(outcome: &Result<ExecOutcome, ContainerError>) -> bool {
-    matches!(outcome, Err(ContainerError::Exec(ExecError::NeverBegun { .. })))
+/// The error of a command that the engine has not started, or not reported as finished, in its time.
+fn late(id: String, limit: Duration) -> ContainerError {
+    let late = ContainerError::TimedOut { id, limit, left: Some(Arc::from(NOT_BEGUN)) };
+    ContainerError::EngineTimedOut { cause: Box::new(late) }
 }
 
 /// Output as far as it is kept.
@@ -372,29 +394,16 @@ struct Collected {
     dropped: usize,
 }
 
-impl Collected {
-    fn take(&mut self, (source, bytes): (Source, Bytes)) {
-        let space = MOST_OUTPUT.saturating_sub(self.stdout.len() + self.stderr.len());
-        let kept = bytes.len().min(space);
-        let into = match source {
-            Source::Stdout => &mut self.stdout,
-            Source::Stderr => &mut self.stderr,
+impl Sink for Collected {
+    async fn take(&mut self, source: Source, bytes: Bytes) {
+        let (into, other) = match source {
+            Source::Stdout => (&mut self.stdout, self.stderr.len()),
+            Source::Stderr => (&mut self.stderr, self.stdout.len()),
         };
+        let space = MOST_OUTPUT - other.max(LEAST_OUTPUT);
+        let kept = bytes.len().min(space.saturating_sub(into.len()));
         into.extend_from_slice(bytes.get(..kept).unwrap_or_default());
         self.dropped += bytes.len() - kept;
-    }
-
-    /// What the main process wrote before it ended is under way still; what others write goes
-    /// on and on.
-    async fn remainder(&mut self, output: &mut Output) -> Result<(), EngineError> {
-        let until = Instant::now() + LONGEST_REMAINDER;
-        while Instant::now() < until {
-            match timeout(QUIET, output.next()).await {
-                Ok(Some(piece)) => self.take(piece?),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -402,31 +411,31 @@ impl Collected {
 /// answer needs a little.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
-/// Time left after the timeout while the engine has not started it.
-const NOT_BEGUN: &str =
-    "and the docker engine has not started it in that time; it is killed if it starts later";
+/// Bytes that each output can always use, so that a flood on one does not hide the other.
+const LEAST_OUTPUT: usize = 1024 * 1024;
 
-/// Time left after the timeout and after the time to kill it.
+/// Added to the error if the engine is late, not the command.
+const NOT_BEGUN: &str = "and the docker engine has not started it in that time, or not reported its \
+                         end; it is killed if it starts later";
+
+/// Added to the error if killing the command takes long.
 const BEING_ENDED: &str = "and killing it takes longer";
-
-/// Within this a command that is asked a question has answered.
-const USUAL: Duration = Duration::from_millis(100);
-
-/// Silence that long after the end of the main process: all it wrote has come.
-const QUIET: Duration = Duration::from_millis(250);
-
-/// A child left behind that writes without a pause is not listened to for longer.
-const LONGEST_REMAINDER: Duration = Duration::from_secs(1);
 
 /// How long a command may run on when dockbridge ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a command is tried to be ended, attempt after attempt: a node whose processes cannot
-/// be killed for so long has other troubles.
+/// Pause between two attempts to kill a command.
+const KILL_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long to keep trying to kill a command. A node that cannot kill a process in this time has bigger
+/// problems.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
 /// How long the engine may take to start a command whose caller has gone.
 const BEGUN_SINCE: Duration = Duration::from_secs(10);
 
-/// How long the answer waits beyond the limit for the killing to be done.
+/// How long an answer waits for the command to be killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How long the engine may take to report a command that was over when its time was up.
+const ENGINE_GRACE: Duration = Duration::from_secs(10);

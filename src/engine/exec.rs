@@ -52,9 +52,14 @@ pub struct ExecState {
 }
 
 impl ExecState {
+    /// Whether it was started and has ended.
+    pub fn has_ended(self) -> bool {
+        !self.running && self.exit_code.is_some()
+    }
+
     /// How it ended, once it has.
     pub fn ending(self) -> Option<Ending> {
-        let code = self.exit_code.filter(|_| !self.running)?;
+        let code = self.exit_code.filter(|_| self.has_ended())?;
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
@@ -166,7 +171,8 @@ fn narrow(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-1)
 }
 
-/// The keys that would end a terminal's connection. The engine has some if none are given
-/// (ctrl-p ctrl-q, which holds back every ctrl-p of a shell's user), so these are keys that nobody
-/// types.
-pub(super) const DETACH_KEYS: &str = "ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@";
+/// The key sequence that ends a terminal's connection. The engine cannot be told to have none: without
+/// one it uses ctrl-p ctrl-q. It holds the first key back until the next key is typed, so the sequence
+/// begins with NUL (ctrl-space), which programs use as a prefix or to mark a place: neither shows before
+/// the next key. The rest is a sequence that nobody types.
+pub(super) const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";

@@ -42,6 +42,15 @@ pub enum ExecError {
         /// Full id.
         container: String,
     },
+    /// The output ended, and the process did not.
+    #[error(
+        "the docker engine closed the connection and the streams; a process in container {container} keeps \
+         running"
+    )]
+    ConnectionLost {
+        /// Full id.
+        container: String,
+    },
     /// Its process is not visible in our `/proc`, so it cannot be killed.
     #[error(
         "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
@@ -96,7 +105,9 @@ impl ExecError {
         match self {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } => Kind::Internal,
-            Self::Forgotten { .. } | Self::NeverBegun { .. } => Kind::Unavailable,
+            Self::Forgotten { .. } | Self::NeverBegun { .. } | Self::ConnectionLost { .. } => {
+                Kind::Unavailable
+            }
             Self::HiddenProcess { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,
         }

@@ -11,8 +11,9 @@
 
 pub mod command_records;
 pub mod error;
+pub mod follow;
 pub mod process;
-pub mod refusal;
+mod refusal;
 
 mod process_lookup;
 mod process_tree;

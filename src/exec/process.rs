@@ -1,6 +1,6 @@
 //! One process started in a running container.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OnceCell, Semaphore},
@@ -10,7 +10,9 @@ use tracing::{debug, warn};
 
 use super::{
     error::ExecError,
+    follow::Process,
     process_lookup::{FoundProcess, KILL_TIMEOUT, Lookup, ProcessFinder, Signalled, beside},
+    refusal,
 };
 use crate::{
     engine::{
@@ -97,116 +99,47 @@ impl Exec {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// For an exec whose start was given up before the engine answered: kills it should it begin after
-    /// all. Returns when it has ended or can no longer begin.
+    /// Waits until an exec whose start was given up begins, and kills it. Returns when it has ended or
+    /// can no longer begin.
     ///
     /// # Errors
     /// As [`Self::kill`]; the engine does not answer for a very long time.
-    pub async fn end_late(&self) -> Result<(), ExecError> {
-        let until = Instant::now() + LATEST_BEGINNING;
-        let mut pause = SOON;
-        loop {
-            match self.inspect().await {
-                Ok(ExecState { running: true, .. }) => return self.kill().await,
-                Ok(state) if state.ending().is_some() => return Ok(()),
-                // The engine was restarted, perhaps when the process had begun; or its container
-                // has gone, and took it along.
-                Err(error) if error.is_forgotten() => return self.kill().await,
-                Ok(_) if Instant::now() < until => {}
-                Err(error) if Instant::now() < until => {
-                    debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
-                }
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error),
+    pub async fn kill_when_started(&self) -> Result<(), ExecError> {
+        let begins = self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
+            Ok(state) if state.running => Some(Ok(true)),
+            Ok(state) if state.ending().is_some() => Some(Ok(false)),
+            // The engine was restarted, perhaps when the process had begun; or its container
+            // is gone, and the process with it.
+            Err(ExecError::Forgotten { .. }) => Some(Ok(true)),
+            Ok(_) => (passed > LATEST_BEGINNING).then_some(Ok(false)),
+            Err(error) => (passed > LATEST_BEGINNING).then_some(Err(error)),
+        });
+        if begins.await? { self.kill().await } else { Ok(()) }
+    }
+
+    /// Whether the main process runs now, by the process table and not by the engine. Also true if
+    /// it cannot be seen from here.
+    pub async fn runs(&self) -> bool {
+        match self.shared.lookup.get() {
+            Some(Lookup::Found(found)) => found.held.lives(),
+            Some(lookup) => matches!(lookup, Lookup::Hidden),
+            // The engine has not said which process it is.
+            None => {
+                let finder = self.shared.finder.clone();
+                beside(move || finder.main_runs()).await.unwrap_or(true)
             }
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_WATCH_PAUSE);
         }
     }
 
-    /// Resolves when the main process has ended, even if others hold its pipes. Where it cannot be
-    /// seen the engine is asked again and again; while it does not answer, nothing is known.
-    pub async fn ended(&self) {
-        if let Lookup::Found(found) = self.lookup().await {
-            found.held.ended().await;
-            return;
-        }
-        let mut pause = FIRST_PAUSE;
-        while self.goes_on().await.unwrap_or(true) {
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_PAUSE);
+    /// Resolves when the engine has started the main process and it still runs.
+    pub async fn running(&self) {
+        if !matches!(self.lookup().await, Lookup::Found(found) if found.held.lives()) {
+            std::future::pending::<()>().await;
         }
     }
 
-    /// How the main process ended, for one whose output has ended or who has; waits until it has.
-    ///
-    /// # Errors
-    /// The engine fails, does not say, or was restarted.
-    pub async fn ending(&self) -> Result<Ending, ExecError> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let state = self.inspect_started().await?;
-            if let Some(ending) = state.ending() {
-                return Ok(ending);
-            }
-            if pause > SOON {
-                if let Some(ending) = state.conclusion() {
-                    return Ok(ending);
-                }
-                break;
-            }
-            sleep(pause).await;
-            pause *= 2;
-        }
-        // Its output has ended and it goes on. From its end the engine is a blink behind.
-        self.ended_or_lost().await?;
-        let until = Instant::now() + ENGINE_DELAY;
-        pause = FIRST_PAUSE;
-        while Instant::now() < until {
-            if let Some(ending) = self.inspect_started().await?.ending() {
-                return Ok(ending);
-            }
-            sleep(pause).await;
-            pause = longer(pause, LONGEST_PAUSE);
-        }
-        Err(self.no_exit_code())
-    }
-
-    /// Resolves when the main process has ended, for one whose output has ended already. An engine
-    /// that ends takes the output along and not the process, so it is asked from time to time.
-    ///
-    /// # Errors
-    /// The engine has been away for a while, or was restarted and knows of no such exec.
-    pub async fn ended_or_lost(&self) -> Result<(), ExecError> {
-        let mut ended = pin!(self.ended());
-        let mut pause = SOON;
-        let mut away: Option<Instant> = None;
-        loop {
-            let asking = async {
-                sleep(pause).await;
-                self.inspect_started().await
-            };
-            let state = tokio::select! {
-                () = &mut ended => return Ok(()),
-                state = asking => state,
-            };
-            match state {
-                Ok(state) if state.conclusion().is_some() => return Ok(()),
-                Ok(_) => away = None,
-                Err(error @ ExecError::Forgotten { .. }) => return Err(error),
-                Err(error)
-                    if away.get_or_insert_with(Instant::now).elapsed() > AWAY_BEFORE_WARNING =>
-                {
-                    return Err(error);
-                }
-                Err(_) => {}
-            }
-            pause = longer(pause, LONGEST_WATCH_PAUSE);
-        }
-    }
-
-    /// Kills it and everything it brought forth; returns when none of them is left and the
-    /// engine, if it answers, agrees that it is over. One that has ended already is fine.
+    /// Kills the process and all its descendants. Returns once none is left and the engine, if
+    /// reachable, reports the exec as finished.
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
@@ -215,8 +148,11 @@ impl Exec {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Lookup::Found(found)) => Some(found),
             Ok(Lookup::Ended) => None,
-            Ok(Lookup::Hidden) if self.goes_on().await == Some(false) => None,
-            Ok(Lookup::Hidden) => return Err(self.hidden_process()),
+            Ok(Lookup::Hidden) => match self.inspect().await {
+                Ok(state) if state.has_ended() => None,
+                Err(error) if error.is_forgotten() => None,
+                _ => return Err(self.hidden_process()),
+            },
             // The engine does not say which process it is; what bears the marker is known.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
@@ -229,13 +165,12 @@ impl Exec {
             }
         };
         end_all(&self.shared.finder, main).await?;
-        let over = async {
-            let mut pause = FIRST_PAUSE;
-            while self.goes_on().await == Some(true) {
-                sleep(pause).await;
-                pause = longer(pause, LONGEST_PAUSE);
+        let over = self.poll(LONGEST_PAUSE, |answer, _| match answer {
+            Ok(state) => state.has_ended().then_some(()),
+            Err(error) => {
+                (error.is_absence() || matches!(error, ExecError::Forgotten { .. })).then_some(())
             }
-        };
+        });
         timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
@@ -246,12 +181,6 @@ impl Exec {
     /// [`ExecError::Unkillable`] when some of it does not end.
     pub async fn kill_unbegun(&self) -> Result<(), ExecError> {
         end_all(&self.shared.finder, None).await.map(drop)
-    }
-
-    /// The error for one that never began; `said` stood where its output would.
-    pub fn never_begun(&self, said: &[u8]) -> ExecError {
-        let said = String::from_utf8_lossy(said).trim().to_owned();
-        ExecError::NeverBegun { container: self.shared.finder.container.clone(), said }
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
@@ -295,7 +224,23 @@ impl Exec {
                     debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
                 }
             }
-            sleep(until_next_look(begun.elapsed())).await;
+            sleep(until_next_look(begun.elapsed()).min(LONGEST_PAUSE)).await;
+        }
+    }
+
+    /// Inspects the exec at growing intervals until `decide` returns something. `decide` also gets the
+    /// time that has passed since the first inspect.
+    async fn poll<T>(
+        &self,
+        longest_pause: Duration,
+        mut decide: impl FnMut(Result<ExecState, ExecError>, Duration) -> Option<T> + Send,
+    ) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(decision) = decide(self.inspect_started().await, begun.elapsed()) {
+                return decision;
+            }
+            sleep(until_next_look(begun.elapsed()).min(longest_pause)).await;
         }
     }
 
@@ -314,16 +259,6 @@ impl Exec {
         })
     }
 
-    /// Whether it runs, as the engine reports it; without an answer it does. None when the engine
-    /// cannot be reached.
-    async fn goes_on(&self) -> Option<bool> {
-        match self.inspect().await {
-            Ok(state) => Some(state.running || state.exit_code.is_none()),
-            Err(error) if error.is_absence() => None,
-            Err(error) => Some(!error.is_forgotten()),
-        }
-    }
-
     fn hidden_process(&self) -> ExecError {
         let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
         ExecError::HiddenProcess { exec, container }
@@ -333,6 +268,59 @@ impl Exec {
         ExecError::NoExitCode {
             exec: self.shared.id.clone(),
             container: self.shared.finder.container.clone(),
+        }
+    }
+}
+
+impl Process for Exec {
+    type Report = Ending;
+    type Outcome = i32;
+
+    async fn reported(&self) -> Ending {
+        // Most are over by then, and then finding their process is not worth it.
+        sleep(USUAL_DURATION).await;
+        if let Lookup::Found(found) = self.lookup().await {
+            found.held.ended().await;
+        }
+        self.poll(LONGEST_PAUSE, |answer, _| answer.ok()?.ending()).await
+    }
+
+    async fn answered(&self) {
+        self.poll(LONGEST_PAUSE, |answer, _| answer.ok().map(drop)).await;
+    }
+
+    async fn concluded(&self) -> Result<Ending, ExecError> {
+        let mut main_has_ended = false;
+        loop {
+            let asked = self.poll(LONGEST_PAUSE, |answer, passed| match answer {
+                Ok(state) if state.conclusion().is_some() || !main_has_ended => Some(Ok(state)),
+                Ok(_) => (passed > ENGINE_DELAY).then(|| Err(self.no_exit_code())),
+                Err(error) if error.is_absence() && passed < AWAY_BEFORE_ERROR => None,
+                Err(error) => Some(Err(error)),
+            });
+            let state = asked.await?;
+            if let Some(ending) = state.conclusion() {
+                return Ok(ending);
+            }
+            // The engine closes the output of no process that runs.
+            if let Ok(Lookup::Found(found)) = timeout(LOOKUP_TIMEOUT, self.lookup()).await
+                && found.held.lives()
+            {
+                let container = self.shared.finder.container.clone();
+                return Err(ExecError::ConnectionLost { container });
+            }
+            main_has_ended = true;
+        }
+    }
+
+    fn outcome(&self, ending: Ending, said: &[u8]) -> Result<i32, ExecError> {
+        match ending {
+            Ending::Exited(code) => Ok(code),
+            Ending::NeverBegun(Some(code)) if refusal::is_of_the_command(said) => Ok(code),
+            Ending::NeverBegun(_) => Err(ExecError::NeverBegun {
+                container: self.shared.finder.container.clone(),
+                said: String::from_utf8_lossy(said).trim().to_owned(),
+            }),
         }
     }
 }
@@ -363,7 +351,7 @@ pub(super) async fn end_all(
             return Err(finder.unkillable());
         }
         sleep(pause).await;
-        pause = longer(pause, LONGEST_SCAN_PAUSE);
+        pause = (pause * 2).min(LONGEST_SCAN_PAUSE);
     }
 }
 
@@ -386,14 +374,11 @@ async fn signal(
     }
 }
 
-/// How long after the last look the process of an exec that is being started is looked for again. An
-/// engine that dies takes the pid along, and then its terminal cannot be hung up.
+/// The pause after an inspect when so much time has passed since the first one. The process of an exec
+/// that is being started must be found soon: an engine that dies takes the pid along, and then its
+/// terminal cannot be hung up.
 pub(super) fn until_next_look(passed: Duration) -> Duration {
-    (passed / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE)
-}
-
-fn longer(pause: Duration, longest: Duration) -> Duration {
-    (pause * 2).min(longest)
+    (passed / 4).max(FIRST_PAUSE)
 }
 
 /// Limit of process lookups that run at the same time, for all execs.
@@ -402,8 +387,8 @@ static STRIKES: Semaphore = Semaphore::const_new(4);
 /// Most ends are known to the engine at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// For so long an end is awaited by asking; then it is worth finding the process.
-const SOON: Duration = Duration::from_millis(64);
+/// Most commands take less, for example those of probes.
+const USUAL_DURATION: Duration = Duration::from_millis(100);
 
 /// How rarely the engine is asked at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -418,8 +403,9 @@ const UNCLEAR_SCANS: u32 = 20;
 /// The longest pause between scans.
 const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 
-/// How long the engine may take to notice an end: it waits for open pipes for some seconds.
-const ENGINE_DELAY: Duration = Duration::from_secs(20);
+/// How long the engine may take to report the end of a process whose output it has closed. It waits
+/// for containerd.
+const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
 /// How often a kill is tried at least before a process counts as unkillable: some seconds on an idle
 /// machine.
@@ -428,8 +414,8 @@ const LEAST_TRIES: u32 = 20;
 /// How long the engine may take to report the pid of a process that must be killed.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the engine may be away before that is logged.
-const AWAY_BEFORE_WARNING: Duration = Duration::from_secs(10);
+/// How long the engine may be away before the outcome of a command counts as lost.
+const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 
 /// How rarely the engine is asked at most about one that may take for ever.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);

@@ -163,6 +163,17 @@ impl ProcessFinder {
         }
     }
 
+    /// Whether the main process runs, as far as the process table shows: a process with the marker
+    /// that has the same parent as the container's own main process, containerd's shim. Processes that
+    /// a command left behind have other parents. Also true if the container cannot be seen.
+    pub(super) fn main_runs(&self) -> bool {
+        let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
+        let Ok(all) = self.members(None) else { return true };
+        all.into_iter().filter(|one| one.who != init.who && one.parent == init.parent).any(|one| {
+            one.lives && self.candidate(one, None, &mut 0).is_some_and(|found| found.marked)
+        })
+    }
+
     fn candidate(
         &self,
         process: Process,

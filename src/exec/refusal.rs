@@ -7,7 +7,7 @@
 
 /// Whether it is the container's fault that nothing was begun: its program, or its folder, is
 /// missing or forbidden. All else passes, or is the node's.
-pub fn is_of_the_command(said: &[u8]) -> bool {
+pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
     match reason.strip_prefix(RUNC_SAYS) {

@@ -53,7 +53,6 @@ fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
         looks += 1;
     }
     assert!(looks < 40, "{looks} in the first second");
-    assert_eq!(until_next_look(Duration::from_secs(600)), Duration::from_millis(250));
 }
 
 #[test]

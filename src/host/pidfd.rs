@@ -78,9 +78,14 @@ impl ProcessHandle {
         {
             return;
         }
-        while self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.lives) {
+        while self.lives() {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Whether it has not ended yet.
+    pub fn lives(&self) -> bool {
+        self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.lives)
     }
 
     fn is_same(&self) -> bool {

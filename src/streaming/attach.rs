@@ -3,24 +3,26 @@
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     command::{
         client::Client,
         outcome::Outcome,
-        session::{InputEnd, Process, SessionEnd, copy},
+        session::{InputEnd, SessionEnd, Terminal, copy},
     },
     service::Streaming,
 };
 use crate::{
     error::chain,
+    exec::{error::ExecError, follow::Process},
     model::{
         engine::EngineHealth,
         id::ContainerId,
         stream::{AttachSpec, Streams, TerminalSize},
     },
+    store::snapshot::Snapshot,
 };
 
 /// Connects the client until the container ends or the client leaves; none in the latter case.
@@ -49,7 +51,7 @@ pub(super) async fn run(
         never = note_loss(streaming, lost) => match never {},
     };
     match end {
-        SessionEnd::Ended => Some(Outcome::Success),
+        SessionEnd::Ended(()) => Some(Outcome::Success),
         SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
         SessionEnd::Broken(reason) => Some(failure(&reason)),
         SessionEnd::ClientGone => None,
@@ -65,38 +67,51 @@ struct Main<'a> {
 }
 
 impl Process for Main<'_> {
-    async fn ended(&self) {
-        let id = self.id.as_str();
-        let store = &self.streaming.store;
-        store
-            .wait(Duration::MAX, |now| {
-                let runs = now.container(id).is_some_and(|found| found.process.is_running());
-                (!runs).then_some(())
-            })
-            .await;
+    type Report = ();
+    type Outcome = ();
+
+    async fn reported(&self) {
+        let ended = |now: &Snapshot| (!runs(now, self.id)).then_some(());
+        self.streaming.store.wait(Duration::MAX, ended).await;
     }
 
-    /// The output of a process that goes on may end: it has closed it, or the engine has let go of
-    /// us after the last input. But an engine that ends closes all it has open at once, the stream
-    /// of events, too.
-    async fn concluded(&self) -> Result<(), String> {
-        if timeout(END_LAG, self.ended()).await.is_ok() || !self.lost.is_cancelled() {
-            return Ok(());
+    async fn answered(&self) {
+        while self.streaming.store.refresh_container(self.id.as_str()).await.is_err() {
+            sleep(ASK_AGAIN).await;
         }
-        let gone = |_| {
-            format!(
-                "the docker engine closed the connection and the streams; container {} keeps running",
-                self.id
-            )
-        };
-        timeout(LONGER_END_LAG, self.ended()).await.map_err(gone)
     }
 
+    /// The output of a process that still runs ends if the engine has let go of it after the last
+    /// input. But an engine that ends closes all connections, the stream of events included.
+    async fn concluded(&self) -> Result<(), ExecError> {
+        tokio::select! {
+            biased;
+            () = self.reported() => return Ok(()),
+            () = self.lost.cancelled() => {}
+            asked = self.streaming.store.refresh_container(self.id.as_str()) => {
+                if asked.is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        Err(ExecError::ConnectionLost { container: self.id.as_str().to_owned() })
+    }
+
+    fn outcome(&self, (): (), _: &[u8]) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+impl Terminal for Main<'_> {
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.streaming.engine.resize_container(self.id.as_str(), size).await {
             tracing::debug!(container = %self.id, %error, "cannot resize the terminal; it keeps its size");
         }
     }
+}
+
+fn runs(now: &Snapshot, container: &ContainerId) -> bool {
+    now.container(container.as_str()).is_some_and(|found| found.process.is_running())
 }
 
 async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible {
@@ -106,10 +121,8 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
     pending().await
 }
 
-/// How much later than its streams the end of a container, or of the engine, may be noticed.
-const END_LAG: Duration = Duration::from_secs(1);
-/// The same of a container while the engine is slow.
-const LONGER_END_LAG: Duration = Duration::from_secs(4);
+/// Pause between two attempts to reach the engine.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 fn failure(reason: &str) -> Outcome {
     Outcome::Failure(format!("error attaching to container: {reason}"))

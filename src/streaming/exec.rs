@@ -7,12 +7,11 @@ use super::{
     command::{
         client::Client,
         outcome::Outcome,
-        session::{InputEnd, Process, SessionEnd, copy},
+        session::{InputEnd, SessionEnd, Terminal, copy},
     },
     service::Streaming,
 };
 use crate::{
-    engine::exec::Ending,
     error::chain,
     exec::process::Exec,
     model::stream::{ExecSpec, TerminalSize},
@@ -41,7 +40,7 @@ pub(super) async fn run(
         Ok(hijacked) => hijacked,
         Err(error) => {
             if error.may_begin_yet() {
-                tokio::spawn(end_late(exec));
+                tokio::spawn(kill_when_started(exec));
             }
             return Some(failure(&chain(&error)));
         }
@@ -59,23 +58,15 @@ pub(super) async fn run(
         _ => {}
     }
     match end {
-        SessionEnd::Ended => Some(outcome(&exec).await),
+        SessionEnd::Ended(0) => Some(Outcome::Success),
+        SessionEnd::Ended(code) => Some(Outcome::Exit(code)),
         SessionEnd::Broken(reason) => Some(failure(&reason)),
         SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
         SessionEnd::ClientGone => None,
     }
 }
 
-impl Process for Exec {
-    async fn ended(&self) {
-        self.ended().await;
-    }
-
-    async fn concluded(&self) -> Result<(), String> {
-        // It may go on without its output.
-        self.ended_or_lost().await.map_err(|error| chain(&error))
-    }
-
+impl Terminal for Exec {
     async fn resize(&self, size: TerminalSize) {
         if let Err(error) = self.resize(size).await {
             debug!(%error, "cannot resize the terminal; it keeps its size");
@@ -84,22 +75,12 @@ impl Process for Exec {
 }
 
 /// Kills a process that begins after its client got an error.
-async fn end_late(exec: Exec) {
-    if let Err(error) = exec.end_late().await {
+async fn kill_when_started(exec: Exec) {
+    if let Err(error) = exec.kill_when_started().await {
         warn!(
             error = chain(&error),
             "an exec command may have started after its deadline and may still be running"
         );
-    }
-}
-
-async fn outcome(exec: &Exec) -> Outcome {
-    match exec.ending().await {
-        Ok(Ending::Exited(0)) => Outcome::Success,
-        // The client has read the reason already.
-        Ok(Ending::Exited(code) | Ending::NeverBegun(Some(code))) => Outcome::Exit(code),
-        Ok(Ending::NeverBegun(None)) => failure(&chain(&exec.never_begun(&[]))),
-        Err(error) => failure(&chain(&error)),
     }
 }
 

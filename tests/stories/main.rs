@@ -151,6 +151,7 @@ const STORIES: &[(&str, Story)] = stories![
     execs::the_engine_is_killed,
     execs::a_thousand_out_of_time,
     stalls::of_the_engine,
+    stalls::at_the_end_of_commands,
     stalls::of_containerd,
     stalls::over_a_crash,
     streams::exec::in_every_way,

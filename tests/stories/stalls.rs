@@ -3,6 +3,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
+use dockbridge::wire::cri;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -13,7 +14,7 @@ use tonic::Code;
 use crate::execs::{Set, until};
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq},
-    remote::{SPDY, Session, Wish, exec_request},
+    remote::{Ended, SPDY, Session, WEBSOCKET, Wish, exec_request},
     upgrade::Place,
     world::World,
 };
@@ -28,11 +29,27 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     set.clear().await
 }
 
+/// The engine stands still in the moment in which commands end: no output and no exit code is lost,
+/// also when a child keeps the output open or the command's time is up meanwhile.
+pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
+    let set = Set::up(&world, "stalls_at_ends").await?;
+    for (child, rest, timeout) in [("", 400, 0), ("sleep 4321 & ", 400, 1), ("", 2000, 1)] {
+        let rest = Duration::from_millis(rest);
+        let (answer, streamed) = set.ends_in_a_stall(child, rest, timeout).await?;
+        ensure_eq!((answer.stdout.len(), answer.exit_code), (40_000, 3), "{child:?} {rest:?}");
+        for ended in streamed {
+            ensure_eq!((ended.stdout.len(), ended.code()?), (40_000, 3), "{child:?} {rest:?}");
+        }
+    }
+    set.clear().await
+}
+
 /// Its containerd does, so that the engine takes a command and does not begin it.
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
     let code = stalls(&set, containerd(&world)?, Duration::from_millis(1500)).await?;
-    ensure_eq!(code, Some(Code::DeadlineExceeded));
+    // The command did not run in its second: that is no failed probe, either.
+    ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
 
@@ -85,6 +102,50 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
+    /// An ExecSync and a stream of each kind. Their processes are known to dockbridge when the engine
+    /// is stopped; then they end.
+    async fn ends_in_a_stall(
+        &self,
+        child: &str,
+        rest: Duration,
+        timeout: i64,
+    ) -> Outcome<(cri::ExecSyncResponse, Vec<Ended>)> {
+        let line = format!(
+            "{child}until [ -e /tmp/end ]; do sleep 0.01; done; head -c 40000 /dev/zero; exit 3"
+        );
+        let init = ["inspect", "-f", "{{.State.Pid}}", &self.container];
+        let init = self.stage.engine.docker(&init).await?;
+        let sign = PathBuf::from(format!("/proc/{init}/root/tmp/end"));
+        let _ = fs::remove_file(&sign);
+        fs::create_dir_all(format!("/proc/{init}/root/tmp"))?;
+        let call = self.run(&line, timeout);
+        let streams = async {
+            let open =
+                |way| Session::shell(&self.stage.cri, way, &self.container, &line, Wish::Output);
+            let (mut one, mut two) = (open(SPDY).await?, open(WEBSOCKET).await?);
+            let (one, two) = tokio::join!(one.collect(), two.collect());
+            Outcome::Ok(vec![one?, two?])
+        };
+        let stalls = async {
+            until(|| Ok(self.alive("tmp/end")?.len() == 3)).await?;
+            sleep(Duration::from_millis(300)).await;
+            let engine = Pid::from_raw(self.stage.engine.pid()?);
+            kill(engine, Signal::SIGSTOP)?;
+            let stalled = async {
+                fs::write(&sign, "")?;
+                until(|| Ok(self.alive("tmp/end")?.is_empty())).await?;
+                sleep(rest).await;
+                Outcome::Ok(())
+            };
+            let stalled = stalled.await;
+            kill(engine, Signal::SIGCONT)?;
+            stalled
+        };
+        let (answer, streamed, stalled) = tokio::join!(call, streams, stalls);
+        stalled?;
+        Ok((answer?, streamed?))
+    }
+
     /// The parent of the container's main process.
     async fn shim(&self) -> Outcome<Pid> {
         let pid = ["inspect", "-f", "{{.State.Pid}}", &self.container];

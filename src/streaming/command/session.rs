@@ -5,25 +5,22 @@
 
 use std::{future::Future, pin::pin, time::Duration};
 
+use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{client::Client, size::Sizes};
 use crate::{
-    engine::hijack::{Hijacked, Input, Output},
+    engine::hijack::{Hijacked, Input},
     error::chain,
+    exec::follow::{Process, Sink, follow},
     model::stream::{Source, TerminalSize},
     streaming::channel::{Reader, Writer},
 };
 
-/// Whose streams are copied.
-pub trait Process {
-    /// Resolves when the main process has ended, even if others hold its output.
-    fn ended(&self) -> impl Future<Output = ()> + Send;
-    /// Resolves when nothing more is to be expected after its output has ended: or that was no end
-    /// but the engine's that broke off, and why it is thought so.
-    fn concluded(&self) -> impl Future<Output = Result<(), String>> + Send;
-    /// Sets the size of its terminal; a failure is ignored.
+/// A process that may have a terminal.
+pub trait Terminal: Process {
+    /// Sets the size of the terminal; a failure is ignored.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = ()> + Send;
 }
 
@@ -36,11 +33,11 @@ pub enum InputEnd {
     Stays,
 }
 
-/// How it came to an end.
+/// How a session ended.
 #[derive(Debug)]
-pub enum SessionEnd {
+pub enum SessionEnd<Outcome> {
     /// The process has ended and its output is delivered.
-    Ended,
+    Ended(Outcome),
     /// The client left. Of its input everything that arrived is delivered.
     ClientGone,
     /// We are being stopped.
@@ -50,24 +47,27 @@ pub enum SessionEnd {
 }
 
 /// Copies until the process ends, the client leaves, or a while after `stop`.
-pub async fn copy<P: Process>(
+pub async fn copy<P: Terminal>(
     client: &mut Client,
     hijacked: Hijacked,
     process: &P,
     input_end: InputEnd,
     stop: &CancellationToken,
-) -> SessionEnd {
+) -> SessionEnd<P::Outcome> {
     let (output, mut input) = hijacked.split();
     let (sizes, stdin) = (client.sizes.take(), client.stdin.take());
-    let outputs = Outputs { stdout: &mut client.stdout, stderr: &mut client.stderr };
-    let mut delivering = pin!(deliver(output, outputs, process));
+    let mut outputs = Outputs { stdout: &mut client.stdout, stderr: &mut client.stderr };
+    let mut delivering = pin!(follow(process, output, &mut outputs));
     let mut feeding = pin!(feed(stdin, &mut input, input_end));
-    let mut sizing = pin!(follow(sizes, process));
+    let mut sizing = pin!(resize(sizes, process));
     let mut stopping = pin!(stopping(stop));
     let mut fed = false;
     let end = loop {
         tokio::select! {
-            end = &mut delivering => break end,
+            outcome = &mut delivering => break match outcome {
+                Ok(outcome) => SessionEnd::Ended(outcome),
+                Err(error) => SessionEnd::Broken(chain(&error)),
+            },
             () = client.line.gone() => break SessionEnd::ClientGone,
             () = &mut stopping => break SessionEnd::Stopping,
             () = &mut feeding, if !fed => fed = true,
@@ -86,8 +86,8 @@ struct Outputs<'a> {
     stderr: &'a mut Option<Writer>,
 }
 
-impl Outputs<'_> {
-    async fn put(&mut self, source: Source, bytes: bytes::Bytes) {
+impl Sink for Outputs<'_> {
+    async fn take(&mut self, source: Source, bytes: Bytes) {
         let taker = match source {
             Source::Stdout => &mut *self.stdout,
             Source::Stderr => &mut *self.stderr,
@@ -98,44 +98,6 @@ impl Outputs<'_> {
             *taker = None;
         }
     }
-}
-
-/// Once the process has ended, what it left in the pipes is delivered; a child that keeps them
-/// open is not waited for.
-async fn deliver<P: Process>(
-    mut output: Output,
-    mut outputs: Outputs<'_>,
-    process: &P,
-) -> SessionEnd {
-    let mut ended = pin!(process.ended());
-    let mut left: Option<usize> = None;
-    loop {
-        let piece = tokio::select! {
-            biased;
-            piece = output.next() => piece,
-            () = &mut ended, if left.is_none() => {
-                left = Some(LAST_OUTPUT);
-                continue;
-            }
-            () = sleep(LAST_SILENCE), if left.is_some() => return SessionEnd::Ended,
-        };
-        let (source, bytes) = match piece {
-            None => break,
-            Some(Ok(piece)) => piece,
-            Some(Err(error)) => return SessionEnd::Broken(chain(&error)),
-        };
-        if let Some(left) = &mut left {
-            *left = left.saturating_sub(bytes.len());
-        }
-        outputs.put(source, bytes).await;
-        if left == Some(0) {
-            return SessionEnd::Ended;
-        }
-    }
-    if left.is_some() {
-        return SessionEnd::Ended;
-    }
-    process.concluded().await.map_or_else(SessionEnd::Broken, |()| SessionEnd::Ended)
 }
 
 /// A process that reads no more costs the client nothing: what still comes is discarded.
@@ -152,7 +114,7 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
 }
 
 /// Never ends: sizes decide nothing.
-async fn follow(sizes: Option<Sizes>, process: &impl Process) {
+async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
         while let Some(size) = sizes.next().await {
             process.resize(size).await;
@@ -168,10 +130,5 @@ async fn stopping(stop: &CancellationToken) {
 
 /// How long what a client sent before it left may take to reach the process.
 const LAST_INPUT: Duration = Duration::from_secs(10);
-/// How long the output may be silent before a process that has ended is taken to have said
-/// everything, though somebody holds its pipes.
-const LAST_SILENCE: Duration = Duration::from_millis(250);
-/// More than all pipes and sockets on the way can hold, in bytes.
-const LAST_OUTPUT: usize = 8 << 20;
 /// How long streams may go on when we are stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -132,6 +132,28 @@ async fn a_child_that_keeps_the_output_open_holds_up_no_answer() {
     assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"x"[..], 4));
 }
 
+/// The engine has reported the end and stands still before it has sent the output.
+#[tokio::test]
+async fn silence_of_an_engine_that_does_not_answer_is_no_end_of_the_output() {
+    let (docker, bridge, id) = set().await;
+    let stall = Duration::from_millis(800);
+    let steps = [Step::End(4), Step::Pause(stall), Step::Out(b"late".to_vec())];
+    script(&docker, Script::of(steps));
+    docker.inject(Rule::new("GET /exec/*/json", Fault::Late(stall * 2)).after(2));
+    let answer = run(&bridge, &id, &["x"], 20).await.unwrap();
+    assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"late"[..], 4));
+}
+
+#[tokio::test]
+async fn a_flood_of_output_leaves_room_for_errors() {
+    let (docker, bridge, id) = set().await;
+    let (out, err) = (vec![b'o'; 24 << 20], b"the reason".to_vec());
+    script(&docker, Script::of([Step::Out(out), Step::Err(err)]));
+    let answer = run(&bridge, &id, &["x"], 0).await.unwrap();
+    assert_eq!(answer.stderr, b"the reason");
+    assert!(answer.stdout.len() > 14 << 20, "{}", answer.stdout.len());
+}
+
 #[tokio::test]
 async fn output_is_truncated_to_what_an_answer_holds() {
     let (docker, bridge, id) = set().await;

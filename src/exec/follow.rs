@@ -1,0 +1,126 @@
+//! The state machine of a process whose output is read. ExecSync, streamed exec and attach share it.
+//!
+//! ```text
+//!           the engine reports the end           QUIET_ANSWERS answers and no byte
+//! Running ──────────────────────────▶ Reported ──────────────────────────────────▶ outcome
+//!    └─ the output ends: ask the engine ─▶ outcome ◀─ the output ends ─┘
+//! ```
+//!
+//! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, two seconds later if
+//! another process holds the output open. 20.10 reports the end before these two seconds, so silence
+//! can shorten them. Silence alone proves nothing: an engine that is stopped is silent, too. So it is
+//! counted in answers of the engine, and only after the engine has reported the end. The connection is
+//! never closed earlier, because Docker then records exit code 126 by itself.
+
+use std::{future::Future, pin::pin, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::error::ExecError;
+use crate::{engine::hijack::Output, model::stream::Source};
+
+/// A process in a container, as far as the engine tells of it.
+pub trait Process {
+    /// What the engine reports when the process has ended.
+    type Report: Send;
+    /// How the process ended, for the caller.
+    type Outcome;
+    /// Resolves when the engine reports that the main process has ended.
+    fn reported(&self) -> impl Future<Output = Self::Report> + Send;
+    /// Resolves when the engine has answered a question that was asked now.
+    fn answered(&self) -> impl Future<Output = ()> + Send;
+    /// Asks for the report after the output has ended.
+    ///
+    /// # Errors
+    /// The process still runs, so the connection was lost. Or the engine does not answer.
+    fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
+    /// Turns the report into the outcome. `said` is the beginning of standard output.
+    ///
+    /// # Errors
+    /// The process was never started.
+    fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
+}
+
+/// Takes the output of a process.
+pub trait Sink {
+    /// Takes one piece. Nothing more is read until it returns.
+    fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
+}
+
+/// What the engine has said so far.
+enum State<Report> {
+    Running,
+    Reported { report: Report, answers: u32 },
+}
+
+/// What happens next.
+enum Event<Report> {
+    Output(Source, Bytes),
+    OutputEnded,
+    Reported(Report),
+    Answered,
+}
+
+/// Reads all output of a process into `sink` and returns how the process ended.
+///
+/// # Errors
+/// The connection to the engine failed, the process was never started, or the engine does not say
+/// how it ended.
+pub async fn follow<P: Process>(
+    process: &P,
+    mut output: Output,
+    sink: &mut impl Sink,
+) -> Result<P::Outcome, ExecError> {
+    let (mut reported, mut said) = (pin!(process.reported()), Vec::new());
+    let mut state = State::Running;
+    let report = loop {
+        let event = tokio::select! {
+            biased;
+            piece = output.next() => match piece.transpose()? {
+                Some((source, bytes)) => Event::Output(source, bytes),
+                None => Event::OutputEnded,
+            },
+            report = &mut reported, if matches!(state, State::Running) => Event::Reported(report),
+            () = quiet(process), if !matches!(state, State::Running) => Event::Answered,
+        };
+        state = match (state, event) {
+            (state, Event::Output(source, bytes)) => {
+                if source == Source::Stdout && said.len() < LONGEST_REFUSAL {
+                    said.extend_from_slice(bytes.get(..LONGEST_REFUSAL).unwrap_or(&bytes));
+                }
+                sink.take(source, bytes).await;
+                match state {
+                    State::Running => State::Running,
+                    State::Reported { report, .. } => State::Reported { report, answers: 0 },
+                }
+            }
+            (State::Running, Event::OutputEnded) => break process.concluded().await?,
+            (State::Reported { report, .. }, Event::OutputEnded) => break report,
+            (_, Event::Reported(report)) => State::Reported { report, answers: 0 },
+            (State::Reported { report, answers }, Event::Answered) => {
+                if answers + 1 == QUIET_ANSWERS {
+                    break report;
+                }
+                State::Reported { report, answers: answers + 1 }
+            }
+            (State::Running, Event::Answered) => State::Running,
+        };
+    };
+    process.outcome(report, &said)
+}
+
+/// A pause, and then an answer of the engine.
+async fn quiet<P: Process>(process: &P) {
+    sleep(QUIET_PAUSE).await;
+    process.answered().await;
+}
+
+/// So many answers without a byte of output: the engine runs and has nothing more to send.
+const QUIET_ANSWERS: u32 = 5;
+
+/// The pause before each of these answers. It must be long enough for the engine to move a piece of output.
+const QUIET_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes kept of the output. An engine that cannot start a command writes the reason there.
+const LONGEST_REFUSAL: usize = 16 * 1024;
