@@ -249,6 +249,9 @@ impl Shim {
     ) -> Outcome<String> {
         let mut words = vec!["run", "-d", "--name", name, "--network", network];
         labels.iter().for_each(|label| words.extend(["--label", label.as_str()]));
+        if !network.starts_with("container:") {
+            words.extend(["--ipc", "shareable"]);
+        }
         if network == "none" {
             words.extend(["--sysctl", "net.ipv4.ip_local_port_range=20000 30000"]);
         }
