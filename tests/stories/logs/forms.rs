@@ -77,8 +77,7 @@ async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
 /// engine is asked, and the log is the same, rotated too.
 pub(crate) async fn with_another_driver(world: World) -> Outcome {
     let socket = world.root.join("tmp/other-driver.sock");
-    let words = ("\"json-file\"", "\"local\"    ");
-    let proxy = Proxy::changing(&socket, &world.docker, Some(words))?;
+    let proxy = Proxy::changing(&socket, &world.docker, use_local_driver)?;
     let scene = Scene::on(Stage::behind(&world, "other_driver", proxy.socket()).await?).await?;
     let line =
         "seq 1 20000; seq 1 10 >&2; until [ -e /go ]; do usleep 10000; done; seq 20001 40000";
@@ -159,4 +158,15 @@ pub(crate) async fn as_links(world: World) -> Outcome {
     scene.clear().await?;
     ensure!(log.path().symlink_metadata().is_err(), "the link stays behind");
     Ok(())
+}
+
+/// Gives the container the driver `local`, without options.
+fn use_local_driver(request: &mut [u8]) {
+    let begin = b"\"LogConfig\":{\"Type\":\"json-file\",\"Config\":{";
+    let Some(at) = request.windows(begin.len()).position(|found| found == begin) else { return };
+    let rest = &mut request[at..];
+    let Some(end) = rest.windows(2).position(|found| found == b"}}") else { return };
+    let local = b"\"LogConfig\":{\"Type\":\"local\"}";
+    rest[..end + 2].fill(b' ');
+    rest[..local.len()].copy_from_slice(local);
 }

@@ -25,8 +25,8 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// A word, and what the engine reads instead.
-pub(crate) type Words = (&'static str, &'static str);
+/// Changes a request. Its length stays, because the request says how long it is.
+pub(crate) type Change = fn(&mut [u8]);
 
 /// Bytes a client sent in one go.
 #[derive(Debug)]
@@ -38,14 +38,14 @@ struct Chunk {
 impl Proxy {
     /// Listens at `socket` for the engine at `engine`.
     pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
-        Self::changing(socket, engine, None)
+        Self::changing(socket, engine, |_| {})
     }
 
-    /// Likewise, and changes a word in what is asked into another of the same length.
-    pub(crate) fn changing(socket: &Path, engine: &Path, words: Option<Words>) -> Outcome<Self> {
+    /// Likewise, and changes requests.
+    pub(crate) fn changing(socket: &Path, engine: &Path, change: Change) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&seen), words));
+        let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&seen), change));
         Ok(Self { socket: socket.to_owned(), seen, task })
     }
 
@@ -95,7 +95,7 @@ async fn serve(
     listener: UnixListener,
     engine: PathBuf,
     seen: Arc<Mutex<Vec<Chunk>>>,
-    words: Option<Words>,
+    change: Change,
 ) {
     for connection in 0.. {
         let Ok((client, _)) = listener.accept().await else { break };
@@ -104,7 +104,7 @@ async fn serve(
         let (mut from_server, to_server) = server.into_split();
         let seen = Arc::clone(&seen);
         tokio::spawn(upwards(from_client, to_server, move |bytes| {
-            words.into_iter().for_each(|words| change(bytes, words));
+            change(bytes);
             let chunk = Chunk { connection, bytes: bytes.to_vec() };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
         }));
@@ -128,13 +128,6 @@ async fn upwards(
         }
     }
     server.shutdown().await.unwrap_or_default();
-}
-
-fn change(bytes: &mut [u8], (was, is): Words) {
-    assert_eq!(was.len(), is.len(), "the request says how long it is");
-    while let Some(at) = bytes.windows(was.len()).position(|found| found == was.as_bytes()) {
-        bytes[at..at + is.len()].copy_from_slice(is.as_bytes());
-    }
 }
 
 fn describe(chunk: &[u8]) -> String {
