@@ -68,11 +68,12 @@ impl Collector {
         let blank = self.blank(record);
         let Some(pid) = record.process.pid() else { return Some(blank) };
         let id = record.id.as_str();
-        let places = match self.groups.find(id, pid) {
+        let mut places = match self.groups.find(id, pid) {
             GroupLookup::Found(places) => places,
             GroupLookup::Hidden => return Some(blank),
             GroupLookup::Ended => return None,
         };
+        places.requested_shares = record.limits.cpu_shares;
         let group = self.group(id, &places, work)?;
         let processes = match work.options.detail {
             Detail::Usage => None,

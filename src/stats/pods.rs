@@ -78,7 +78,12 @@ impl Collector {
             return Some(PodReading { containers, ..blank });
         };
         let group = match target.grouped {
-            true => self.group(record.document.parent(), &places.parent(), work)?,
+            true => {
+                let mut places = places.parent();
+                let requested = record.document.spec.resources.as_ref();
+                places.requested_shares = requested.map_or(0, |resources| resources.cpu_shares);
+                self.group(record.document.parent(), &places, work)?
+            }
             false => {
                 let own = self.group(id, &places, work)?;
                 sum(std::iter::once(&own).chain(containers.iter().map(|one| &one.group)))

@@ -195,6 +195,32 @@ fn processes_are_read_where_they_are_asked_for() {
     assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
 }
 
+/// Runtimes have two formulas: only the request tells which shares a weight was made of.
+#[test]
+fn shares_are_those_that_were_requested() {
+    let root = tempfile::tempdir().unwrap();
+    let proc = machine(root.path());
+    let group = root.path().join("cg").join(ID);
+    fs::write(group.join("cpu.stat"), "usage_usec 1\n").unwrap();
+    let shares = |weight: &str, requested: i64| {
+        fs::write(group.join("cpu.weight"), weight).unwrap();
+        let mut record = ContainerRecord::clone(&container(ID, 7));
+        record.limits.cpu_shares = requested;
+        let collector = Stats::new(Cgroups::from_proc(&proc)).collector;
+        read(&collector, &Arc::new(record), Detail::Everything).unwrap().group.cpu.unwrap().shares
+    };
+    for (weight, requested, told) in [
+        ("59", 512, 512),
+        ("20", 512, 512),
+        ("1", 2, 2),
+        ("100", 0, 1024),
+        ("59", 0, 1522),
+        ("59", 100, 1522),
+    ] {
+        assert_eq!(shares(weight, requested), Some(told), "weight {weight} of {requested}");
+    }
+}
+
 /// What is announced by a look at the machine alone is what its containers and pods then tell.
 #[test]
 fn a_machine_reports_the_described_metrics() {

@@ -7,10 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    host::cgroup::{
-        limits::{Limits, UNLIMITED},
-        weight::CpuWeight,
-    },
+    host::cgroup::limits::{Limits, UNLIMITED},
     model::resources::{HugepageLimit, Resources},
     translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
 };
@@ -25,7 +22,9 @@ pub(super) fn shown(
     let mut shown = Resources {
         cpu_period: period(requested, kernel),
         cpu_quota: bounded(requested.cpu_quota, kernel.cpu_quota, 0),
-        cpu_shares: shares(requested.cpu_shares, kernel.cpu_weight),
+        cpu_shares: kernel
+            .cpu_weight
+            .map_or(requested.cpu_shares, |held| held.shares(requested.cpu_shares)),
         memory_limit: bounded(requested.memory_limit, kernel.memory, ROUNDING).max(0),
         memory_swap_limit: bounded(requested.memory_swap_limit, kernel.memory_and_swap, ROUNDING),
         oom_score_adj: kernel.oom_score_adj.unwrap_or(requested.oom_score_adj),
@@ -76,14 +75,6 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
         Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
         _ => requested.cpu_period,
-    }
-}
-
-/// The requested value where the kernel has what runtimes make of it.
-fn shares(requested: i64, kernel: Option<CpuWeight>) -> i64 {
-    match kernel {
-        Some(held) if requested == 0 || !held.is_made_of(requested) => held.shares(),
-        _ => requested,
     }
 }
 

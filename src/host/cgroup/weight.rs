@@ -10,35 +10,27 @@ pub enum CpuWeight {
 }
 
 impl CpuWeight {
-    /// On the scale of version 1: the usual is the usual, all else in a straight line.
-    pub const fn shares(self) -> i64 {
+    /// On the scale of version 1: `requested` if a runtime makes this weight of so many shares (0 is no
+    /// request), the default for the default, and otherwise what cAdvisor makes of a weight.
+    ///
+    /// Runtimes have two formulas, so a weight alone does not say which shares it was made of: 59 is
+    /// 512 shares with runc 1.3.2 and newer, and 1,522 with older ones.
+    pub fn shares(self, requested: i64) -> i64 {
         match self {
             Self::Shares(shares) => shares,
+            Self::Weight(weight) if requested != 0 && is_made_of(weight, requested) => requested,
             Self::Weight(DEFAULT_WEIGHT) => DEFAULT_SHARES,
             Self::Weight(weight) => {
-                let above = if weight < 1 {
-                    0
-                } else if weight > MAX_WEIGHT {
-                    MAX_WEIGHT - 1
-                } else {
-                    weight - 1
-                };
+                let above = weight.clamp(1, MAX_WEIGHT) - 1;
                 MIN_SHARES + above * (MAX_SHARES - MIN_SHARES) / (MAX_WEIGHT - 1)
             }
         }
     }
+}
 
-    /// Whether a runtime makes this of so many shares, by one of two formulas, the newer of which
-    /// keeps the usual share the usual weight.
-    pub fn is_made_of(self, shares: i64) -> bool {
-        match self {
-            Self::Shares(held) => held == shares,
-            Self::Weight(weight) => {
-                let shares = shares.clamp(MIN_SHARES, MAX_SHARES);
-                linear(shares) == weight || (curved(shares) - weight).abs() <= 1
-            }
-        }
-    }
+fn is_made_of(weight: i64, shares: i64) -> bool {
+    let shares = shares.clamp(MIN_SHARES, MAX_SHARES);
+    linear(shares) == weight || (curved(shares) - weight).abs() <= 1
 }
 
 /// 2..=262144 onto 1..=10000 in a straight line.
@@ -46,7 +38,7 @@ const fn linear(shares: i64) -> i64 {
     1 + (shares - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
-/// The same on a curve through (1024, 100).
+/// The same on a curve through (1024, 100): runc 1.3.2 and newer, and crun 1.23 and newer.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

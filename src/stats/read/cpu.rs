@@ -44,7 +44,9 @@ pub(super) fn read(
     if detail == Detail::Everything {
         match (&places.cpu, hierarchy) {
             (Some(place), _) => v1_limits(place, &mut reading, files.uncached),
-            (None, Hierarchy::V2) => v2_limits(place, &mut reading, files.uncached),
+            (None, Hierarchy::V2) => {
+                v2_limits(place, places.requested_shares, &mut reading, files.uncached);
+            }
             (None, Hierarchy::V1) => {}
         }
     }
@@ -103,13 +105,13 @@ fn v1_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
 }
 
 /// `cpu.max` is a quota and a period.
-fn v2_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, files: &mut Files) {
     let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
     if let Some((quota, period)) = both {
         (reading.quota, reading.period) = (limit(quota), count(period));
     }
     let weight = files.count(place, "cpu.weight").and_then(|weight| i64::try_from(weight).ok());
-    let shares = weight.map(|weight| CpuWeight::Weight(weight).shares());
+    let shares = weight.map(|weight| CpuWeight::Weight(weight).shares(requested_shares));
     reading.shares = shares.and_then(|shares| u64::try_from(shares).ok());
 }
 

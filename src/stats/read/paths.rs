@@ -23,6 +23,8 @@ pub(in crate::stats) struct CgroupPaths {
     pub(super) pressure: Option<PathBuf>,
     /// Memory of the machine in bytes: a higher limit is none.
     pub(super) machine_memory: u64,
+    /// CPU shares that were requested for the group; 0 if none were.
+    pub(in crate::stats) requested_shares: i64,
     /// Those of the files that stay open.
     pub(super) kept: OpenFiles,
 }
@@ -56,6 +58,7 @@ impl CgroupPaths {
             hugepages: group.directory("hugetlb").map(owned),
             pressure: group.v2().map(Path::to_owned),
             machine_memory,
+            requested_shares: 0,
             kept: group.open_files().clone(),
         }
     }
@@ -76,6 +79,7 @@ impl CgroupPaths {
             hugepages: both(&self.hugepages),
             pressure: self.pressure.as_ref().and_then(above),
             machine_memory: self.machine_memory,
+            requested_shares: 0,
             kept: self.kept.clone(),
         }
     }

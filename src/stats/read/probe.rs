@@ -76,6 +76,7 @@ fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
         hugepages: named(&top.hugepages, &pages("usage_in_bytes"), &pages("current")),
         pressure: plain(&top.pressure, "cpu.pressure"),
         machine_memory: top.machine_memory,
+        requested_shares: 0,
         kept: OpenFiles::none(),
     }
 }
