@@ -248,9 +248,9 @@ fn the_package_does_not_run_the_settings() {
     let settings = format!("DOCKBRIDGE_PINNED_IMAGES=a, touch {}\n", path("ran").display());
     fs::write(path("default"), settings).unwrap();
     let script = fs::read_to_string("packaging/deb/dockbridge.postinst").unwrap();
-    let begin = script.find("not_ready() {").unwrap();
-    let end = begin + script[begin..].find("\n}\n").unwrap() + 3;
-    let function = script[begin..end]
+    let (_, rest) = script.split_once("not_ready() {").unwrap();
+    let (body, _) = rest.split_once("\n}\n").unwrap();
+    let function = format!("not_ready() {{{body}\n}}")
         .replace("/etc/default/dockbridge", path("default").to_str().unwrap())
         .replace("timeout 60 dockbridge", env!("CARGO_BIN_EXE_dockbridge"));
     let program = format!("systemctl() {{ return 1; }}\n{function}\nnot_ready\n");

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::model::{network::DnsConfig, time::Nanos};
 
-    fn pod(is_adopted: bool, dns: Option<DnsConfig>) -> Arc<SandboxRecord> {
+    fn pod(is_adopted: bool, dns: Option<&DnsConfig>) -> Arc<SandboxRecord> {
         let metadata = json!({ "name": "p", "namespace": "n", "uid": "u", "attempt": 0 });
         let document = json!({
             "version": 1, "network": "cni", "is_adopted": is_adopted,
@@ -172,7 +172,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let files = PodFilesRoot::new(folder.path().to_owned());
-            let pod = pod(is_adopted, own).completed(requested, None);
+            let pod = pod(is_adopted, own.as_ref()).completed(requested, None);
             let mounted = files.ensure(&pod).await.unwrap().resolv_conf;
             let seen = mounted.map(|path| fs::read_to_string(path).unwrap());
             assert_eq!(seen, expected, "{is_adopted} {:?}", pod.document.spec.dns);

@@ -43,7 +43,7 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
     let orphan = mark(ended());
     let mut left = program(&orphan, WAITS, false);
     let elsewhere = orphan.replacen(&pid_namespace().unwrap().to_string(), "1", 1);
-    let mut spared = vec![
+    let mut spared = [
         program(&OWN, WAITS, false),
         program(&elsewhere, WAITS, false),
         program("", WAITS, false),
