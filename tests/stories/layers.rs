@@ -104,7 +104,7 @@ fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
 
 /// In steps of ten: on the host the paths of the deepest are too long for a call.
 fn nest(depth: usize, mebibytes: &str) -> String {
-    let (step, steps) = (vec!["d"; 10].join("/"), depth / 10);
+    let (step, steps) = (["d"; 10].join("/"), depth / 10);
     format!(
         "i=0; while [ $i -lt {steps} ]; do mkdir -p {step} && cd {step} || exit 1; i=$((i+1)); done; \
          {} && touch /done && exec sleep 600",
