@@ -72,7 +72,7 @@ pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
         let twice = small(&stage, &format!("twice-{number}"), &line);
         let id = stage.up(&sandbox, &pod, &[twice]).await?.remove(0);
         stage.engine.docker(&["update", "--restart=on-failure:1", &id]).await?;
-        stage.engine.docker(&["exec", &id, "touch", "/go"]).await?;
+        stage.engine.let_go(&id, "/go").await?;
         ensure_eq!(first_end(&stage.cri, &id).await?, killed_somehow());
     }
     stage.cri.clear().await?;

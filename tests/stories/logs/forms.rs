@@ -86,7 +86,7 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
     ensure_eq!(scene.stage.engine.docker(&driver).await?, "local");
     until_text(&log, "20000\n").await?;
     log.rotate(&scene.stage.cri, &id).await??;
-    scene.stage.engine.inside(&id, "touch /go").await?;
+    scene.stage.engine.let_go(&id, "/go").await?;
     until_exited(&scene.stage.cri, &id).await?;
     let wanted: String = (1..=40000).map(|number| format!("{number}\n")).collect();
     ensure!(log.text("stdout")? == wanted, "{} bytes", log.text("stdout")?.len());

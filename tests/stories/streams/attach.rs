@@ -123,7 +123,7 @@ pub(crate) async fn until_it_ends(world: World) -> Outcome {
             let id = scene.add(&listening(&scene.stage, &name, line, tty, false)).await?;
             let mut session = Session::attach(&scene.stage.cri, way, &id, wish).await?;
             session.ping().await?;
-            scene.stage.engine.inside(&id, "touch /tmp/go").await?;
+            scene.stage.engine.let_go(&id, "/tmp/go").await?;
             let ended = session.collect().await?;
             let said = if tty { "last words\r\n" } else { "last words\n" };
             ensure_eq!(ended.stdout, said, "{way:?}");
