@@ -13,6 +13,7 @@ use crate::{
         container::{ContainerSpec, Mount},
         document::ContainerDocument,
         id::ImageId,
+        reference::printable,
         volume::{ImageVolume, MountedImage},
     },
     store::snapshot::Snapshot,
@@ -113,7 +114,7 @@ fn unpacked(mounted: &[MountedImage]) -> BTreeSet<ImageId> {
 
 fn refused(image: &str, mount: &Mount, cause: ImageFilesError) -> ContainerError {
     ContainerError::ImageVolume {
-        image: image.to_owned(),
+        image: printable(image).into_owned(),
         target: mount.container_path.clone(),
         cause: Arc::new(cause),
     }

@@ -5,7 +5,7 @@
 
 use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
-use crate::model::stream::TerminalSize;
+use crate::model::{reference::printable, stream::TerminalSize};
 
 /// The authority under which the connector finds the socket: its path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
@@ -22,9 +22,11 @@ pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/exec/{id}{tail}"))
 }
 
-/// `/images/<name><tail>`; none for what no image is called.
+/// `/images/<name><tail>`; none for what no image is called. The engine repeats names in its errors, so
+/// one with a password in it is not sent.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
-    let known = name.len() <= LONGEST_NAME && name.split('/').all(is_step);
+    let known =
+        name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
     known.then(|| format!("/images/{}{tail}", encoded(name, b"/:@")))
 }
 

@@ -14,7 +14,7 @@ use super::{
     stream::{Messages, failure},
 };
 use crate::{
-    model::{engine::ApiVersion, record::ImageRecord},
+    model::{engine::ApiVersion, record::ImageRecord, reference::printable},
     translate::observe,
     wire::docker::{self, summary::ImageSummary},
 };
@@ -150,7 +150,7 @@ fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineE
 }
 
 fn call(verb: &'static str, name: &str) -> Call {
-    Call { verb, subject: Subject::Image(name.to_owned()) }
+    Call { verb, subject: Subject::Image(printable(name).into_owned()) }
 }
 
 /// From here `/system/df` can be asked for a part (23.0).

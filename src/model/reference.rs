@@ -5,7 +5,7 @@
 //! a `.`, a `:` or an upper-case letter, or is `localhost`; anything else lives on the default
 //! registry, and there a single component is one of its `library/`.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use thiserror::Error;
 
@@ -22,12 +22,24 @@ pub struct InvalidReference {
     pub reason: &'static str,
 }
 
-/// What may be logged of it: some write name and password before the registry, as in an address.
-fn without_credentials(text: &str) -> &str {
-    match text.rsplit_once('@') {
-        Some((_, place)) if place.contains('/') => place,
-        _ => text,
+/// What may be printed of an image's name, whatever it is: some write name and password before the
+/// registry, as in an address. No name of an image has an `@` but before its digest.
+pub fn printable(name: &str) -> Cow<'_, str> {
+    let (rest, digest) = match name.rsplit_once('@') {
+        Some((rest, digest)) if looks_like_digest(digest) => (rest, Some(digest)),
+        _ => (name, None),
+    };
+    match (rest.rsplit_once('@'), digest) {
+        (None, _) => Cow::Borrowed(name),
+        (Some((_, place)), None) => Cow::Borrowed(place),
+        (Some((_, place)), Some(digest)) => Cow::Owned(format!("{place}@{digest}")),
     }
+}
+
+/// Whether it is a digest, though perhaps a malformed one, and not a registry.
+fn looks_like_digest(text: &str) -> bool {
+    let (algorithm, hex) = text.split_once(':').unwrap_or_default();
+    matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
 }
 
 /// A normalised image reference: `domain/path[:tag][@digest]`.
@@ -49,7 +61,7 @@ impl ImageReference {
     /// they would be something else.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         Self::read(text).map_err(|reason| InvalidReference {
-            text: without_credentials(text).chars().take(SHOWN_CHARS).collect(),
+            text: printable(text).chars().take(SHOWN_CHARS).collect(),
             reason,
         })
     }

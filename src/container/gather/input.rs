@@ -10,7 +10,7 @@ use crate::{
         container::ContainerSpec,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
-        reference::can_move,
+        reference::{can_move, printable},
         sandbox::PidMode,
         volume::ImageVolume,
     },
@@ -65,7 +65,7 @@ impl Containers {
         if let Some(image) = known {
             return Ok(Arc::clone(image));
         }
-        let missing = || ContainerError::ImageNotFound { name: name.to_owned() };
+        let missing = || ContainerError::ImageNotFound { name: printable(name).into_owned() };
         self.store.refresh_image(name).await?;
         self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
     }

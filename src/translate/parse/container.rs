@@ -39,7 +39,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     Ok(ContainerSpec {
         metadata: metadata(config.metadata.as_ref()).at("metadata")?,
         image: image::name(image).at("image")?,
-        user_image: text::line(&image.user_specified_image).at("image.user_specified_image")?,
+        user_image: image::user_name(image).at("image")?,
         command: words(&config.command).at("command")?,
         args: words(&config.args).at("args")?,
         working_dir: working_dir(&config.working_dir).at("working_dir")?,

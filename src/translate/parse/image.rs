@@ -12,7 +12,7 @@ use super::{
 use crate::{
     model::{
         image::{Credentials, PullRequest},
-        reference::{ImageReference, registry_of},
+        reference::{ImageReference, printable, registry_of},
     },
     wire::cri,
 };
@@ -45,7 +45,19 @@ pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> 
 }
 
 pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
-    text::word(bare_name(&image.image)).at("image")
+    let name = bare_name(&image.image);
+    text::word(name).map_err(|_| refused(name)).at("image")
+}
+
+/// The image as the user wrote it.
+pub(super) fn user_name(image: &cri::ImageSpec) -> Result<String, ParseError> {
+    let name = &image.user_specified_image;
+    text::line(name).map_err(|_| refused(name)).at("user_specified_image")
+}
+
+/// A refusal must not show a password in the name.
+fn refused(name: &str) -> ParseError {
+    ParseError::invalid(format!("is not an image name: {}", text::quoted(&printable(name))))
 }
 
 /// Takes `docker://` and `docker-pullable://` off.

@@ -12,6 +12,7 @@ use crate::{
     model::{
         container::{Mount, Propagation},
         id::ImageId,
+        reference::printable,
         volume::{ImageVolume, VolumeSource},
     },
     wire::docker::{self, MountBindOptionsPropagationEnum},
@@ -32,7 +33,7 @@ impl<'a> ImageMounts<'a> {
     /// The next one; `image` is its name in the request, for errors.
     pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
         let failed = |kind, reason| PlanError::ImageVolume {
-            image: image.to_owned(),
+            image: printable(image).into_owned(),
             target: mount.container_path.clone(),
             reason,
             kind,

@@ -429,6 +429,8 @@ fn a_pull_is_refused_with_the_field_named() {
     for odd in ["", "../x", "UPPER", "a b", &hex, "a\0", "docker://"] {
         assert_eq!(field(Some(&spec(odd))), "image.image", "{odd:?}");
     }
+    let error = image::pull_request(Some(&spec("user:S3CRET @registry/x")), None).unwrap_err();
+    assert_eq!(error.to_string(), "image.image: is not an image name: \"registry/x\"");
     for auth in ["%%%", "bm9jb2xvbg==", "//79"] {
         let auth = cri::AuthConfig { auth: auth.to_owned(), ..Default::default() };
         let error = image::pull_request(Some(&spec("busybox")), Some(&auth)).unwrap_err();
