@@ -116,6 +116,8 @@ pub struct ContainerRecord {
     pub process: Process,
     /// The signal a stop sends: the container's own or the image's, in Docker's spelling.
     pub stop_signal: Option<String>,
+    /// It has a label `signal`, which events of the engine show in place of the signal that was sent.
+    pub hides_signals: bool,
     /// The engine's log file, when its driver keeps one.
     pub engine_log: Option<std::path::PathBuf>,
     /// Directory of its writable layer, if the engine's storage driver reports one.

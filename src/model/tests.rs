@@ -443,6 +443,7 @@ fn container(process: Process) -> ContainerRecord {
         created_at: Nanos(1),
         process,
         stop_signal: None,
+        hides_signals: false,
         engine_log: None,
         writable_layer: None,
         limits: Default::default(),

@@ -66,6 +66,7 @@ fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
         created_at: Nanos(1),
         process: running(pid),
         stop_signal: None,
+        hides_signals: false,
         engine_log: None,
         writable_layer: None,
         limits: Default::default(),

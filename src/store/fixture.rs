@@ -59,6 +59,7 @@ pub(super) fn container(number: u64, sandbox: u64, process: Process) -> Containe
         created_at: Nanos(i64::try_from(number).unwrap()),
         process,
         stop_signal: None,
+        hides_signals: false,
         engine_log: None,
         writable_layer: None,
         limits: Default::default(),

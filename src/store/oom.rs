@@ -186,7 +186,7 @@ impl OomDetector {
 
     /// Whether the engine did so in the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
-        is_of_run(record, &self.known().engine_kills)
+        !record.hides_signals && is_of_run(record, &self.known().engine_kills)
     }
 
     /// The engine sent an `oom` event for it. Its inspect may never say so: the engine does not add

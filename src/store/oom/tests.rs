@@ -107,6 +107,20 @@ async fn one_list_that_lacks_a_container_forgets_nothing() {
     assert_eq!(known().await, (None, false));
 }
 
+/// The event shows the label's text: it proves no kill by the engine.
+#[tokio::test]
+async fn a_label_named_signal_is_no_signal() {
+    let oom = OomDetector::default();
+    let plain = ended(137, ExitReason::Error);
+    let labelled = ContainerRecord { hides_signals: true, ..plain.clone() };
+    oom.record_engine_kill(plain.id.as_str(), Nanos(i64::MAX));
+    oom.record_oom_event(plain.id.as_str(), Nanos(i64::MAX));
+    assert_eq!(oom.exit_cause(&labelled).await, Some(ExitCause::OutOfMemory));
+    oom.forget(plain.id.as_str());
+    oom.record_engine_kill(plain.id.as_str(), Nanos(i64::MAX));
+    assert_eq!(oom.exit_cause(&plain).await, Some(ExitCause::AsReported));
+}
+
 #[test]
 fn no_count_without_the_memory_controller() {
     let root = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc};
 use serde::de::DeserializeOwned;
 
 use super::{
-    adopted, limits,
+    adopted, event, limits,
     process::{self, instant},
 };
 use crate::{
@@ -69,6 +69,7 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         created_at,
         process: process::observe(&inspect.state, created_at),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
+        hides_signals: inspect.config.labels.contains_key(event::SIGNAL),
         engine_log: absolute(Some(&inspect.log_path)),
         writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
         limits: limits::limits(&inspect.host_config),

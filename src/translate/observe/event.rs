@@ -31,9 +31,10 @@ fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
     Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
 }
 
-/// Whether the signal is SIGKILL. For other signals the die event is awaited.
+/// Whether the signal is SIGKILL. For other signals the die event is awaited. The engine writes labels
+/// over its own attributes, so of a container with this label it may be wrong.
 fn is_sigkill(event: &Event) -> bool {
-    event.actor.attributes.get("signal").is_some_and(|signal| signal == SIGKILL)
+    event.actor.attributes.get(SIGNAL).is_some_and(|signal| signal == SIGKILL)
 }
 
 /// Whether a container action leaves the container as it was. Actions may carry details after a
@@ -43,6 +44,8 @@ fn is_noise(action: &str) -> bool {
     word.starts_with("exec_") || NOISE.contains(&word)
 }
 
+/// The attribute of an event, and a label that hides it.
+pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
 /// Container actions that change nothing of a record.
 const NOISE: &[&str] = &[

@@ -58,6 +58,7 @@ fn container_record(user_image: &str) -> ContainerRecord {
         created_at: Nanos(1),
         process: started(200),
         stop_signal: None,
+        hides_signals: false,
         engine_log: None,
         writable_layer: None,
         limits: Default::default(),

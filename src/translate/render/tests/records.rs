@@ -92,6 +92,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
         created_at: Nanos(1_500_000_001),
         process,
         stop_signal: Some("RTMIN+3".to_owned()),
+        hides_signals: false,
         engine_log: None,
         writable_layer: None,
         limits: Default::default(),
