@@ -36,7 +36,7 @@ impl ImageFiles {
         let mut images = Vec::new();
         for pin in self.engine.containers_named(NAME_START, label::IMAGE_PIN).await? {
             match self.engine.inspect_container(&pin).await {
-                Ok(Observed::Foreign(image)) => images.extend(image),
+                Ok(Observed::Foreign(pin)) => images.extend(pin.image),
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),

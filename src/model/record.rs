@@ -134,8 +134,23 @@ pub enum Observed {
     Sandbox(SandboxRecord),
     /// A workload of a pod.
     Container(ContainerRecord),
-    /// A foreign container (of no pod) of this image.
-    Foreign(Option<ImageId>),
+    /// A container of no pod.
+    Foreign(ForeignContainer),
+}
+
+/// What counts of a container that is no part of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignContainer {
+    /// What it was made of.
+    pub image: Option<ImageId>,
+    /// The container whose network namespace it has joined: perhaps a pod's.
+    pub joined: Option<SandboxId>,
+}
+
+impl From<Option<ImageId>> for ForeignContainer {
+    fn from(image: Option<ImageId>) -> Self {
+        Self { image, joined: None }
+    }
 }
 
 /// A container's main process according to Docker.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::model::id::SandboxId;
@@ -48,6 +48,9 @@ impl Sandboxes {
 
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.deps.store.snapshot();
+        for guest in snapshot.guests_of(id) {
+            warn!(sandbox = %id, container = guest, "a container that is no part of the pod uses its network namespace; leaving it alone");
+        }
         let removals = snapshot
             .containers_of(id)
             .iter()

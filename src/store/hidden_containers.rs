@@ -1,12 +1,13 @@
 //! Containers that CRI does not show: foreign ones, which are no part of a pod, and the pause
 //! containers of pods. Foreign ones need no inspect; of all of them the images in use are known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::inspect_queue::Generation;
 use crate::model::{
     engine::{Claim, ListedContainer},
-    id::ImageId,
+    id::{ImageId, SandboxId},
+    record::{ForeignContainer, Observed},
 };
 
 /// All hidden containers, by id.
@@ -18,6 +19,7 @@ struct Hidden {
     /// No part of a pod: until the next list none of its events needs an inspect.
     foreign: bool,
     image: Option<ImageId>,
+    joined: Option<SandboxId>,
     at: Generation,
 }
 
@@ -37,11 +39,23 @@ impl HiddenContainers {
         self.0.values().filter_map(|hidden| hidden.image.clone()).collect()
     }
 
+    /// Foreign ones that have joined a network namespace, each with the owner of that.
+    pub(super) fn joined(&self) -> BTreeSet<(SandboxId, String)> {
+        let foreign = self.0.iter().filter(|(_, hidden)| hidden.foreign);
+        foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
+    }
+
     /// An inspect found a foreign container. Returns whether the images in use changed.
-    pub(super) fn set_foreign(&mut self, id: &str, image: Option<ImageId>, at: Generation) -> bool {
-        let used = self.0.get(id).and_then(|hidden| hidden.image.as_ref());
-        let changed = used != image.as_ref();
-        self.put(id, Hidden { foreign: true, image, at }) && changed
+    pub(super) fn set_foreign(
+        &mut self,
+        id: &str,
+        container: ForeignContainer,
+        at: Generation,
+    ) -> bool {
+        let ForeignContainer { image, joined } = container;
+        let known = self.0.get(id).map(|known| (known.image.clone(), known.joined.clone()));
+        let changed = known.unwrap_or_default() != (image.clone(), joined.clone());
+        self.put(id, Hidden { foreign: true, image, joined, at }) && changed
     }
 
     /// The container belongs to a pod after all.
@@ -65,7 +79,7 @@ impl HiddenContainers {
         since: Generation,
         at: Generation,
     ) -> bool {
-        let before = self.images();
+        let before = (self.images(), self.joined());
         let present: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
@@ -74,11 +88,15 @@ impl HiddenContainers {
                 Claim::Workload => self.set_owned(&one.id),
                 Claim::None | Claim::Other => {
                     let foreign = one.claim == Claim::None;
-                    self.put(&one.id, Hidden { foreign, image: one.image.clone(), at });
+                    let joined = match one.observed.as_deref() {
+                        Some(Observed::Foreign(container)) => container.joined.clone(),
+                        _ => None,
+                    };
+                    self.put(&one.id, Hidden { foreign, image: one.image.clone(), joined, at });
                 }
             }
         }
-        before != self.images()
+        before != (self.images(), self.joined())
     }
 
     /// Returns whether there was room.

@@ -23,7 +23,9 @@ use crate::{
     model::{
         attachment::Attachment,
         id::{ContainerId, ImageId, SandboxId},
-        record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
+        record::{
+            ContainerRecord, ForeignContainer, ImageRecord, Observed, Process, SandboxRecord,
+        },
     },
     store::index::Index,
 };
@@ -198,7 +200,7 @@ impl ObjectCache {
         let tagged = self.tags.iter().filter_map(|(key, id)| Some((key, self.images.get(id)?)));
         by_name.extend(tagged.map(|(key, cached)| (key.clone(), Arc::clone(&cached.record))));
         let records = self.images.values().map(|cached| Arc::clone(&cached.record)).collect();
-        Images::new(records, by_name, self.hidden.images())
+        Images::new(records, by_name, self.hidden.images(), self.hidden.joined())
     }
 
     /// Checkpoints of sandboxes that Docker does not have and that hold no network.
@@ -218,18 +220,17 @@ impl ObjectCache {
         match observed {
             Observed::Sandbox(record) => self.put_sandbox(record, at),
             Observed::Container(record) => self.put_container(record, at),
-            Observed::Foreign(image) => self.put_foreign(name, image, at),
+            Observed::Foreign(container) => self.put_foreign(name, container, at),
         }
     }
 
-    /// A container that is not of a pod, or no longer, after a rename. Then it is treated as
-    /// gone, and its network can be released.
-    fn put_foreign(&mut self, id: &str, image: Option<ImageId>, at: Generation) {
+    /// A container that is not of a pod.
+    fn put_foreign(&mut self, id: &str, container: ForeignContainer, at: Generation) {
         if self.is_late(id, at) {
             return;
         }
         self.remove_record(id, at);
-        self.changed.images |= self.hidden.set_foreign(id, image, at);
+        self.changed.images |= self.hidden.set_foreign(id, container, at);
     }
 
     fn put_sandbox(&mut self, record: SandboxRecord, at: Generation) {

@@ -1,7 +1,7 @@
 //! One consistent view of everything the store knows, cheap to take and never changing.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -165,6 +165,12 @@ impl Snapshot {
         self.images.used_by_hidden.contains(image)
     }
 
+    /// Ids of containers that are no part of the pod but have joined its network namespace.
+    pub fn guests_of(&self, pod: &SandboxId) -> impl Iterator<Item = &str> {
+        let guests = self.images.joined.iter().filter(move |(joined, _)| joined == pod);
+        guests.map(|(_, id)| id.as_str())
+    }
+
     /// Checkpoints that are not needed any more: Docker does not have the sandbox, and it holds no
     /// network. Empty until [`Self::is_synced`].
     pub fn obsolete_checkpoints(&self) -> &[SandboxId] {
@@ -203,6 +209,8 @@ pub(super) struct Images {
     by_name: HashMap<String, Arc<ImageRecord>>,
     /// In use by containers that CRI does not show.
     used_by_hidden: HashSet<ImageId>,
+    /// Foreign containers in the network namespaces of others.
+    joined: BTreeSet<(SandboxId, String)>,
 }
 
 impl Images {
@@ -210,9 +218,10 @@ impl Images {
         mut images: Vec<Arc<ImageRecord>>,
         by_name: HashMap<String, Arc<ImageRecord>>,
         used_by_hidden: HashSet<ImageId>,
+        joined: BTreeSet<(SandboxId, String)>,
     ) -> Self {
         images.sort_by(|a, b| a.id.hex().cmp(b.id.hex()).then_with(|| a.id.cmp(&b.id)));
-        Self { by_hex: images, by_name, used_by_hidden }
+        Self { by_hex: images, by_name, used_by_hidden, joined }
     }
 
     fn find(&self, name: &str) -> Option<&Arc<ImageRecord>> {

@@ -204,12 +204,19 @@ fn planned_update(requested: &Resources) {
 
 /// What observe makes of a container that was created so.
 fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
+    let host = body.host_config.clone().unwrap_or_default();
     let inspect = json!({
         "Id": "a".repeat(64),
         "Name": format!("/{name}"),
         "Image": IMAGE.id.as_str(),
         "State": {"Status": "created"},
-        "Config": {"Labels": body.labels},
+        "Config": {
+            "Labels": body.labels, "Entrypoint": body.entrypoint, "Cmd": body.cmd, "Env": body.env,
+        },
+        "HostConfig": {
+            "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
+            "CpuShares": host.cpu_shares,
+        },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).expect("an inspect");
     observe::container::observe(&inspect)
@@ -293,6 +300,7 @@ pub(crate) static WORKLOAD: LazyLock<Arc<ContainerRecord>> = LazyLock::new(|| {
     let inspect = json!({
         "Id": "c".repeat(64), "Name": "/k8s_nginx_web-0_default_u-1_0", "Image": IMAGE.id.as_str(),
         "State": {"Status": "running", "Running": true, "Pid": 42}, "Config": {"Labels": labels},
+        "HostConfig": {"NetworkMode": format!("container:{}", "a".repeat(64))},
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).expect("an inspect");
     match observe::container::observe(&inspect) {

@@ -577,7 +577,8 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
         world.add_image("pod:1");
         let pod = |image: &str, kind: &str, sandbox: &str| {
             let labels = json!({ label::TYPE: kind, label::SANDBOX_ID: sandbox });
-            json!({ "Image": image, "Labels": labels })
+            let host = json!({ "NetworkMode": format!("container:{sandbox}") });
+            json!({ "Image": image, "Labels": labels, "HostConfig": host })
         };
         let pause = pod("pause:old", label::TYPE_SANDBOX, "");
         let pause = world.add_container("k8s_POD_a_b_c_0", pause);

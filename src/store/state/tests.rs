@@ -128,7 +128,9 @@ fn a_foreign_container_is_inspected_once() {
     let id = fixture::hex(9);
     let event = EngineEvent::ContainerChanged { id: id.clone() };
     assert_eq!(state.event(event.clone(), AT), EventEffect::Queued(Target::Container(id.clone())));
-    answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(None)))));
+    answer(&mut state, |_| {
+        Ok(Inspected::Container(Box::new(Observed::Foreign(Default::default()))))
+    });
     assert_eq!(state.event(event, AT), EventEffect::None);
     assert!(state.start().is_none());
     assert_eq!(state.event(EngineEvent::ContainerGone { id }, AT), EventEffect::None);
@@ -177,7 +179,9 @@ fn hidden_containers_hold_their_images() {
     assert!(state.start().is_none(), "nobody's pod, as the list said");
     state.event(changed(5), AT);
     let image = ImageId::try_from(image_id(5)).ok();
-    answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(image.clone())))));
+    answer(&mut state, |_| {
+        Ok(Inspected::Container(Box::new(Observed::Foreign(image.clone().into()))))
+    });
     assert_eq!(held(&mut state), [1, 2, 5]);
     state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
     assert!(state.has_changed());
@@ -204,7 +208,8 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
         shown = state.snapshot(&shown);
         shown.is_used_by_hidden(&image().unwrap())
     };
-    let stranger = |_: &Target| Ok(Inspected::Container(Box::new(Observed::Foreign(image()))));
+    let stranger =
+        |_: &Target| Ok(Inspected::Container(Box::new(Observed::Foreign(image().into()))));
     let changed = || EngineEvent::ContainerChanged { id: fixture::hex(1) };
     let gone = || EngineEvent::ContainerGone { id: fixture::hex(1) };
     state.connected();
@@ -237,7 +242,9 @@ fn who_gets_his_name_back_is_followed_again() {
         state.connected();
         state.listed(&pods(&[]));
         state.event(changed(), AT);
-        answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(image())))));
+        answer(&mut state, |_| {
+            Ok(Inspected::Container(Box::new(Observed::Foreign(image().into()))))
+        });
         assert_eq!(state.event(changed(), AT), EventEffect::None);
         state.listed(&pods(&[number]));
         answer(&mut state, |_| Ok(Inspected::Container(Box::new(observed(number, 1)))));
@@ -261,7 +268,7 @@ fn a_foreign_container_removed_during_its_inspect_is_gone() {
     state.event(EngineEvent::ContainerChanged { id: fixture::hex(1) }, AT);
     let (target, at) = state.start().unwrap();
     state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
-    let seen = Inspected::Container(Box::new(Observed::Foreign(Some(image.clone()))));
+    let seen = Inspected::Container(Box::new(Observed::Foreign(Some(image.clone()).into())));
     state.inspected(&target, at, Ok(seen));
     assert!(!state.snapshot(&Snapshot::empty()).is_used_by_hidden(&image));
 }
@@ -298,7 +305,9 @@ fn a_renamed_sandbox_is_gone_except_for_its_network() {
     let shown = state.snapshot(&Snapshot::empty());
     assert_eq!(shown.sandbox(&fixture::hex(2)).unwrap().state(), SandboxState::Ready);
     state.event(EngineEvent::ContainerChanged { id: fixture::hex(2) }, AT);
-    answer(&mut state, |_| Ok(Inspected::Container(Box::new(Observed::Foreign(None)))));
+    answer(&mut state, |_| {
+        Ok(Inspected::Container(Box::new(Observed::Foreign(Default::default()))))
+    });
     let shown = state.snapshot(&shown);
     let left = shown.sandbox(&fixture::hex(2)).unwrap();
     assert_eq!((left.state(), left.process.is_some()), (SandboxState::NotReady, false));

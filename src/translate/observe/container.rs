@@ -5,9 +5,8 @@
 //! which is also how the pods of cri-dockerd are taken over.
 //!
 //! Labels may come from the image of a container run by hand, and a document decides where we
-//! write logs as root. So labels are read only of a container whose name, which no image can set,
-//! is of the scheme; and a workload's document only when it agrees with the sandbox label, which
-//! cri-dockerd writes too.
+//! write logs as root. So labels count only with facts that no image can set ([`is_ours`]), and a
+//! workload's document only when it agrees with the sandbox label, which cri-dockerd writes too.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -19,11 +18,12 @@ use super::{
 };
 use crate::{
     model::{
+        container::ContainerMetadata,
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ContainerId, ImageId, SandboxId},
         label,
         name::bare,
-        record::{ContainerRecord, Observed, SandboxRecord},
+        record::{ContainerRecord, ForeignContainer, Observed, SandboxRecord},
     },
     wire::docker::{ContainerInspect, InspectNetwork},
 };
@@ -32,12 +32,55 @@ use crate::{
 pub fn observe(inspect: &ContainerInspect) -> Observed {
     let kind = inspect.config.labels.get(label::TYPE).map(String::as_str);
     let observed = match kind {
-        _ if !bare(&inspect.name).starts_with(NAME_START) => None,
         Some(label::TYPE_SANDBOX) => sandbox(inspect).map(Observed::Sandbox),
         Some(label::TYPE_CONTAINER) => container(inspect).map(Observed::Container),
         _ => None,
     };
-    observed.unwrap_or_else(|| Observed::Foreign(ImageId::try_from(inspect.image.as_str()).ok()))
+    let ours = observed.filter(|observed| is_ours(observed, inspect));
+    ours.unwrap_or_else(|| {
+        Observed::Foreign(ForeignContainer {
+            image: ImageId::try_from(inspect.image.as_str()).ok(),
+            joined: joined(&inspect.host_config.network_mode)
+                .and_then(|id| SandboxId::try_from(id).ok()),
+        })
+    })
+}
+
+/// Whether it was made as what its labels say. The name tells, and where it contradicts the labels, as
+/// after `docker rename`, what the engine was asked for: `docker commit` copies labels into an image,
+/// but not this. An entry of a list lacks it.
+fn is_ours(observed: &Observed, inspect: &ContainerInspect) -> bool {
+    let host = &inspect.host_config;
+    match observed {
+        Observed::Sandbox(record) => {
+            let pod = &record.document.spec.metadata;
+            is_named(&inspect.name, label::SANDBOX_CONTAINER_NAME, pod.attempt)
+                || host.cpu_shares == PAUSE_CPU_SHARES
+        }
+        Observed::Container(record) => {
+            let (document, pod) = (&record.document, record.document.sandbox.as_str());
+            let ContainerMetadata { name, attempt } = &document.spec.metadata;
+            joined(&host.network_mode) == Some(pod)
+                && (is_named(&inspect.name, name, *attempt) || joined(&host.ipc_mode) == Some(pod))
+        }
+        Observed::Foreign(_) => false,
+    }
+}
+
+/// Whether the name is of the scheme ([`crate::model::name`]) and has these parts. Those between them
+/// may contain any number of underscores.
+fn is_named(name: &str, container: &str, attempt: u32) -> bool {
+    let start = format!("k8s_{container}_");
+    let Some(rest) = bare(name).strip_prefix(&start) else { return false };
+    let mut fields = rest.rsplit('_');
+    let attempt = attempt.to_string();
+    let (last, before) = (fields.next(), fields.next());
+    last == Some(&attempt) || before == Some(&attempt)
+}
+
+/// The container whose namespace is shared.
+fn joined(mode: &str) -> Option<&str> {
+    mode.strip_prefix("container:")
 }
 
 fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {
@@ -105,5 +148,5 @@ fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     addresses
 }
 
-/// How every name of the scheme begins (see [`crate::model::name`]).
-const NAME_START: &str = "k8s_";
+/// The kernel's smallest weight, which every CRI server for Docker gives to pauses.
+const PAUSE_CPU_SHARES: i64 = 2;

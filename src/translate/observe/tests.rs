@@ -12,10 +12,13 @@ use super::{container, engine, event, image, listed, process};
 use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo, Transition},
-        id::ImageId,
+        id::{ImageId, SandboxId},
         label,
         network::NetworkMode,
-        record::{ContainerRecord, ExitReason, ListedState, Observed, Process, SandboxRecord},
+        record::{
+            ContainerRecord, ExitReason, ForeignContainer, ListedState, Observed, Process,
+            SandboxRecord,
+        },
         sandbox::PidMode,
         time::Nanos,
     },
@@ -220,7 +223,9 @@ fn every_state_of_a_list_becomes_a_process() {
     let mut stranger = container_inspect();
     stranger["Name"] = json!("/quirky_hopper");
     let image = ImageId::try_from(image_id()).ok();
-    assert_eq!(entry(&stranger, "running", "Up"), Observed::Foreign(image));
+    let joined = SandboxId::try_from(id('a')).ok();
+    let expected = Observed::Foreign(ForeignContainer { image, joined });
+    assert_eq!(entry(&stranger, "running", "Up"), expected);
 }
 
 #[test]
@@ -267,7 +272,59 @@ fn labels_without_the_name_are_foreign() {
         let inspect =
             json!({"Id": id('a'), "Name": name, "Image": image, "Config": {"Labels": labels}});
         let image = ImageId::try_from(image).ok();
-        assert_eq!(observe(inspect), Observed::Foreign(image), "{name} {kind}");
+        assert_eq!(observe(inspect), Observed::Foreign(image.into()), "{name} {kind}");
+    }
+}
+
+/// `docker rename` changes the name alone, `docker commit` copies the labels alone.
+#[test]
+fn labels_count_with_what_the_engine_was_asked_for() {
+    let pod = format!("container:{}", id('a'));
+    let other = format!("container:{}", id('e'));
+    for (name, network, ipc, ours) in [
+        ("/k8s_app_p_n_u_0", pod.as_str(), "", true),
+        ("/k8s_app_p_n_u_0_0badcafe", &pod, "", true),
+        ("/quirky_hopper", &pod, &pod, true),
+        ("/k8s_other_p_n_u_0", &pod, &pod, true),
+        ("/quirky_hopper", &pod, "private", false),
+        ("/k8s_other_p_n_u_0", &pod, "private", false),
+        ("/k8s_app_p_n_u_0", "bridge", "private", false),
+        ("/k8s_app_p_n_u_0", &other, &other, false),
+    ] {
+        let mut inspect = container_inspect();
+        inspect["Config"]["Labels"][label::CONTAINER_NAME] = json!("app");
+        inspect["Config"]["Labels"][label::POD_NAME] = json!("p");
+        inspect["Name"] = json!(name);
+        inspect["HostConfig"] = json!({ "NetworkMode": network, "IpcMode": ipc });
+        let seen = observe(inspect);
+        assert_eq!(
+            matches!(seen, Observed::Container(_)),
+            ours,
+            "{name} {network} {ipc}: {seen:?}"
+        );
+    }
+    for (name, shares, ours) in [
+        ("/k8s_POD_p_n_u_0", 0, true),
+        ("/k8s_POD_p_n_u_0_0badcafe", 0, true),
+        ("/quirky_hopper", 2, true),
+        ("/quirky_hopper", 0, false),
+        ("/k8s_POD_p_n_u_1", 0, false),
+        ("/k8s_app_p_n_u_0", 0, false),
+    ] {
+        let mut inspect = sandbox_inspect();
+        (inspect["Name"], inspect["HostConfig"]) = (json!(name), json!({ "CpuShares": shares }));
+        assert_eq!(matches!(observe(inspect), Observed::Sandbox(_)), ours, "{name} {shares}");
+    }
+}
+
+/// An image may have the label as well.
+#[test]
+fn a_label_named_signal_hides_signals() {
+    let mut inspect = container_inspect();
+    for hides in [false, true] {
+        let Observed::Container(record) = observe(inspect.clone()) else { panic!("foreign") };
+        assert_eq!(record.hides_signals, hides);
+        inspect["Config"]["Labels"]["signal"] = json!("9");
     }
 }
 
@@ -340,8 +397,10 @@ fn a_container_without_name_and_labels_is_foreign() {
         ("/Config/Labels/io.kubernetes.sandbox.id", json!("")),
     ] {
         let mut inspect = container_inspect();
-        inspect["HostConfig"]["NetworkMode"] = json!("none");
         *inspect.pointer_mut(pointer).unwrap() = value;
+        if pointer.contains("sandbox") {
+            inspect["HostConfig"]["NetworkMode"] = json!("none");
+        }
         assert!(matches!(observe(inspect), Observed::Foreign(_)), "{pointer}");
     }
 }
@@ -502,7 +561,8 @@ fn container_inspect() -> Value {
     let labels = json!({label::TYPE: label::TYPE_CONTAINER, label::SANDBOX_ID: id('a')});
     json!({
         "Id": id('c'), "Name": "/k8s_app_p_n_u_0", "Image": image_id(),
-        "Config": {"Labels": labels}, "HostConfig": {},
+        "Config": {"Labels": labels},
+        "HostConfig": {"NetworkMode": format!("container:{}", id('a'))},
     })
 }
 

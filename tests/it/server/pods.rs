@@ -27,6 +27,56 @@ use crate::support::{
     },
 };
 
+/// `docker rename` changes nothing but the name, also for a dockbridge that starts afterwards. A copy
+/// run by hand has the labels, and is no part of the pod.
+#[tokio::test]
+async fn a_pod_is_its_containers_whatever_their_names() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    let before = docker.count("GET /containers/*/json");
+    let (copy, guest) = docker.world(|world| {
+        let made = world.container(&id).unwrap().clone();
+        world.rename(&id, "quirky_hopper");
+        world.rename(&sandbox, "loving_curie");
+        let copied = serde_json::json!({ "Image": made.body["Image"], "Labels": made.labels });
+        let mut joined = copied.clone();
+        joined["HostConfig"]["NetworkMode"] = format!("container:{sandbox}").into();
+        (world.add_container(&made.name, copied), world.add_container("debugger", joined))
+    });
+    // Each is inspected because of its event.
+    eventually(|| docker.count("GET /containers/*/json") >= before + 4).await;
+    shows_only(&bridge, &sandbox, &id).await;
+    let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Docker).await;
+    bridge.until_ready(true).await;
+    shows_only(&bridge, &sandbox, &id).await;
+    bridge.stop_pod(&sandbox).await.unwrap();
+    bridge.remove_pod(&sandbox).await.unwrap();
+    let left: Vec<String> =
+        docker.world(|world| world.containers.iter().map(|one| one.id.clone()).collect());
+    assert_eq!(left, [copy, guest]);
+}
+
+/// Waits until one pod with one container is shown.
+async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
+    let mut shown = (Vec::new(), Vec::new());
+    for _ in 0..500 {
+        let (pods, containers) = (bridge.pods().await.unwrap(), bridge.containers().await.unwrap());
+        shown = (
+            pods.into_iter().map(|pod| pod.id).collect(),
+            containers.into_iter().map(|container| container.id).collect(),
+        );
+        if shown == (vec![pod.to_owned()], vec![container.to_owned()]) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("shown are {shown:?}");
+}
+
 /// Plugins of one pod must be called one after the other.
 #[tokio::test]
 async fn a_stop_waits_until_a_failed_run_is_cleared_away() {

@@ -87,7 +87,9 @@ pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
         label::SANDBOX_ID: sandbox,
         label::CONTAINER_DOCUMENT: document.to_string(),
     });
-    world.add_container(&format!("k8s_{name}_pod_ns_uid_0"), json!({ "Labels": labels }))
+    let host = json!({ "NetworkMode": format!("container:{sandbox}") });
+    let body = json!({ "Labels": labels, "HostConfig": host });
+    world.add_container(&format!("k8s_{name}_pod_ns_uid_0"), body)
 }
 
 /// Changes a container without an event.

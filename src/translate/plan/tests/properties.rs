@@ -57,16 +57,37 @@ proptest::proptest! {
 fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, String>) -> Observed {
     let mut labels: BTreeMap<_, _> = image;
     labels.extend(body.labels.clone().unwrap());
+    let host = body.host_config.clone().unwrap_or_default();
     let inspect = json!({
         "Id": "a".repeat(64),
         "Name": format!("/{name}"),
         "Created": "2026-01-02T03:04:05.678901234Z",
         "Image": image_id().as_str(),
         "State": {"Status": "created"},
-        "Config": {"Labels": labels},
+        "Config": {
+            "Labels": labels,
+            "Entrypoint": body.entrypoint.clone().unwrap_or_else(|| vec!["of the image".to_owned()]),
+            "Cmd": body.cmd.clone().unwrap_or_else(|| vec!["of the image".to_owned()]),
+            "Env": merged(body.env.clone().unwrap_or_default()),
+        },
+        "HostConfig": {
+            "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
+            "CpuShares": host.cpu_shares,
+        },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).unwrap();
     observe::container::observe(&inspect)
+}
+
+/// As the engine stores them: the image's variables follow those of the request that do not replace them.
+fn merged(mut env: Vec<String>) -> Vec<String> {
+    for of_image in ["PATH=/bin", "A=of the image"] {
+        let name = of_image.split('=').next();
+        if !env.iter().any(|known| known.split('=').next() == name) {
+            env.push(of_image.to_owned());
+        }
+    }
+    env
 }
 
 fn input() -> impl Strategy<Value = TestInput> {
