@@ -17,8 +17,9 @@ pub struct ContainerMetadata {
     pub attempt: u32,
 }
 
-/// The request of CreateContainer. Stored whole in a label of the container, so its
-/// serde form is a durable format: add fields with defaults only.
+/// The request of CreateContainer. Stored in a label of the container, but for what the engine stores
+/// itself ([`super::document::Unread`]), so its serde form is a durable format: add fields with
+/// defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
     /// Identity within the pod.
@@ -93,6 +94,12 @@ pub struct ContainerSpec {
     /// means the image's.
     #[serde(default)]
     pub stop_signal: Option<String>,
+}
+
+/// Name and value of `NAME=value`.
+pub fn variable(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=')?;
+    Some((name.to_owned(), value.to_owned()))
 }
 
 /// One mount of the request, as the status reports it.

@@ -63,6 +63,42 @@ pub struct ContainerDocument {
     /// What CDI devices ask of our OCI runtime.
     #[serde(default, skip_serializing_if = "OciChanges::is_empty")]
     pub cdi: OciChanges,
+    /// What `spec` lacks because the engine stores it itself. In every label; none once it was read
+    /// back from an inspect, and in labels of dockbridge 0.1, whose `spec` has everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Unread>,
+}
+
+/// What of a [`ContainerSpec`] is not in its label: command, arguments and environment, of which the
+/// label has the lengths, and the paths of mounts, which the label has without. Labels are in every
+/// event and list of the engine, and the values of variables are often secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unread {
+    /// Length of [`ContainerSpec::command`].
+    pub command: usize,
+    /// Length of [`ContainerSpec::args`].
+    pub args: usize,
+    /// Length of [`ContainerSpec::envs`].
+    pub envs: usize,
+}
+
+impl ContainerDocument {
+    /// The form for the label.
+    #[must_use]
+    pub fn without_engine_part(&self) -> Self {
+        let mut stored = self.clone();
+        let spec = &mut stored.spec;
+        stored.unread = Some(Unread {
+            command: std::mem::take(&mut spec.command).len(),
+            args: std::mem::take(&mut spec.args).len(),
+            envs: std::mem::take(&mut spec.envs).len(),
+        });
+        for mount in &mut spec.mounts {
+            mount.container_path.clear();
+            mount.host_path.clear();
+        }
+        stored
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]

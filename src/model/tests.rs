@@ -439,6 +439,7 @@ fn container(process: Process) -> ContainerRecord {
             volumes: Vec::new(),
             is_adjustable: false,
             cdi: Default::default(),
+            unread: None,
         }),
         created_at: Nanos(1),
         process,

@@ -15,10 +15,21 @@ pub use bollard::models::{
     MountBindOptions, MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding,
     RestartPolicy, RestartPolicyNameEnum,
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::nullable::nullable;
+
+/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
+/// all objects, and must not fail for a field of one.
+fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + DeserializeOwned,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
 
 /// Reads labels, or another map of texts, one by one: what is no text is left out, and the others
 /// still say whose a container is. What is no map has none.
@@ -154,6 +165,15 @@ pub struct InspectConfig {
     /// Host name.
     #[serde(deserialize_with = "nullable")]
     pub hostname: String,
+    /// Entrypoint of the request, or the image's.
+    #[serde(deserialize_with = "lenient")]
+    pub entrypoint: Vec<String>,
+    /// Arguments of the request, or the image's.
+    #[serde(deserialize_with = "lenient")]
+    pub cmd: Vec<String>,
+    /// `NAME=value`: those of the request in their order, then the image's that it does not replace.
+    #[serde(deserialize_with = "lenient")]
+    pub env: Vec<String>,
 }
 
 /// `HostConfig` of an inspect.
@@ -169,6 +189,9 @@ pub struct InspectHostConfig {
     /// `private`, `shareable`, `host`, `container:<id>`.
     #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
+    /// Mounts of the request in their order.
+    #[serde(deserialize_with = "lenient")]
+    pub mounts: Vec<RequestedMount>,
     /// OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub runtime: String,
@@ -214,6 +237,18 @@ pub struct InspectHostConfig {
     /// Memory nodes, in the kernel's list format.
     #[serde(deserialize_with = "nullable")]
     pub cpuset_mems: String,
+}
+
+/// One entry of `HostConfig.Mounts` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RequestedMount {
+    /// Path on the host.
+    #[serde(deserialize_with = "nullable")]
+    pub source: String,
+    /// Path in the container.
+    #[serde(deserialize_with = "nullable")]
+    pub target: String,
 }
 
 /// `NetworkSettings` of an inspect.

@@ -99,6 +99,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         volumes: Vec::new(),
         is_adjustable: false,
         cdi: Default::default(),
+        unread: None,
     })
 }
 

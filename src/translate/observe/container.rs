@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     adopted, event, limits,
     process::{self, instant},
+    unread,
 };
 use crate::{
     model::{
@@ -104,6 +105,7 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
     let document = document(inspect, label::CONTAINER_DOCUMENT)
         .filter(|document: &ContainerDocument| document.version <= VERSION)
         .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
+        .map(|document| unread::read_back(document, inspect))
         .or_else(|| adopted::container(inspect))?;
     Some(ContainerRecord {
         id: ContainerId::try_from(inspect.id.as_str()).ok()?,

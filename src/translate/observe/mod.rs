@@ -13,6 +13,7 @@ pub mod image;
 mod limits;
 pub mod listed;
 mod process;
+mod unread;
 
 #[cfg(test)]
 mod tests;

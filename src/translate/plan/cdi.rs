@@ -57,10 +57,19 @@ fn apply(
     Ok(())
 }
 
-/// Replaces a variable of that name: with two, programs would see the first.
+/// Replaces a variable of that name in its place: with two, programs would see the first. How many
+/// come from the caller must not change, since their number tells them apart when they are read back.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
-    env.retain(|known| known.split_once('=').is_none_or(|(key, _)| key != name));
-    env.push(format!("{name}={value}"));
+    let text = format!("{name}={value}");
+    let mut is_set = false;
+    for known in env.iter_mut().filter(|it| it.split_once('=').is_some_and(|(key, _)| key == name))
+    {
+        known.clone_from(&text);
+        is_set = true;
+    }
+    if !is_set {
+        env.push(text);
+    }
 }
 
 /// Several devices may have the same node: the container gets all their permissions.

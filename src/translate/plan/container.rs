@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{
-        container::{ContainerLogFormat, ContainerSpec},
+        container::{ContainerLogFormat, ContainerSpec, variable},
         document::{ContainerDocument, VERSION},
         name::container_name,
         oci_changes::OciChanges,
@@ -63,7 +63,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let handler = &input.sandbox.document.spec.handler;
     let device_groups = input.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
     let volumes = oci_edits::volumes(&spec, input.image);
-    let document = ContainerDocument {
+    let mut document = ContainerDocument {
         version: VERSION,
         spec,
         volumes,
@@ -74,6 +74,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
         is_adjustable: input.is_adjustable && input.engine.edits_runtime(handler).is_ok(),
         cdi: input.cdi.map(|edits| edits.changes.clone()).unwrap_or_default(),
+        unread: None,
     };
     let cdi_mounts = input.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
     let all = document.spec.mounts.iter().chain(cdi_mounts);
@@ -87,6 +88,14 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     body.labels = Some(labels::container(&document, pod)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
     cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
+    // As it will be read back: a variable of a CDI device replaces the caller's.
+    document.spec.envs = body
+        .env
+        .iter()
+        .flatten()
+        .map_while(|it| variable(it))
+        .take(document.spec.envs.len())
+        .collect();
     let limits = &document.spec.resources;
     // Where it is pinned, and what plugins want, is known later.
     let edits = oci_edits::container(&document, limits, input.engine, None, &OciChanges::default());

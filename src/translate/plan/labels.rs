@@ -40,7 +40,7 @@ pub(super) fn container(
     set(label::SANDBOX_ID, document.sandbox.to_string());
     set(label::LOG_PATH, log_path(spec));
     set(label::SANDBOX_DOCUMENT, String::new());
-    set(label::CONTAINER_DOCUMENT, serde_json::to_string(document)?);
+    set(label::CONTAINER_DOCUMENT, serde_json::to_string(&document.without_engine_part())?);
     Ok(labels)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{signal, time, user_namespace, verbose};
 use crate::{
@@ -45,7 +45,7 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
         image: Some(image_spec(spec, image_name(record, *image))),
         image_ref: image_ref(record),
         reason: ending.reason.to_owned(),
-        message: ending.message.to_owned(),
+        message: message(record, ending.message).to_owned(),
         labels: spec.labels.clone(),
         annotations: spec.annotations.clone(),
         mounts: mounts(&record.document),
@@ -87,8 +87,18 @@ pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
         "name": record.name,
         "imageID": document.image_id,
         "engineLog": record.engine_log,
-        "config": verbose::part(&document.spec),
+        "config": config(document),
     }))
+}
+
+/// The request, without what is not known.
+fn config(document: &ContainerDocument) -> Value {
+    let mut config = verbose::part(&document.spec);
+    if let (Some(_), Value::Object(fields)) = (document.unread, &mut config) {
+        fields.retain(|field, _| !UNREAD.contains(&field.as_str()));
+        fields.insert("unknown".to_owned(), json!(UNREAD));
+    }
+    config
 }
 
 /// How a container ended; all unset while it has not.
@@ -118,12 +128,22 @@ impl<'a> ExitFields<'a> {
                     ExitReason::Error
                 }
                 .as_str(),
-                message: NOT_INSPECTED,
+                ..Self::default()
             },
             Process::Created | Process::Running { .. } | Process::Listed(_) | Process::Unknown => {
                 Self::default()
             }
         }
+    }
+}
+
+/// What the engine said of its end, or what the status lacks.
+fn message<'a>(record: &ContainerRecord, of_end: &'a str) -> &'a str {
+    match (record.process.is_listed(), record.document.unread) {
+        (true, None) => NOT_INSPECTED,
+        (true, Some(_)) => NOT_INSPECTED_WITHOUT_MOUNTS,
+        (false, Some(_)) if of_end.is_empty() => WITHOUT_MOUNTS,
+        (false, _) => of_end,
     }
 }
 
@@ -203,8 +223,12 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// In the order of the specification; of an image mount with the id that its name meant.
+/// In the order of the specification; of an image mount with the id that its name meant. None while
+/// their paths are not known.
 fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
+    if document.unread.is_some() {
+        return Vec::new();
+    }
     let mut mounted = document.image_volumes.iter();
     let mut one = |given: &Mount| {
         let image = given.image.as_ref().and_then(|_| mounted.next());
@@ -267,3 +291,8 @@ pub fn resources(given: &Resources) -> cri::ContainerResources {
 /// The exit code kubelet uses where it is not known: 128 and SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const NOT_INSPECTED: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it, without its mounts";
+const WITHOUT_MOUNTS: &str =
+    "docker inspect of this container lacks its mounts, command or environment; shown without them";
+/// The fields of a specification that only an inspect has.
+const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];

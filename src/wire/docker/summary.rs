@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::Value;
+use serde::Deserialize;
 
-use super::{InspectMount, InspectNetwork, labels};
+use super::{InspectMount, InspectNetwork, labels, lenient};
 
 /// An entry of `GET /containers/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -75,15 +74,4 @@ pub struct ImageSummary {
     /// Labels of the image.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
-/// all objects, and must not fail for a field of one.
-fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + DeserializeOwned,
-{
-    let value = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
 }

@@ -37,3 +37,4 @@ mod stats;
 mod streams;
 mod support_report;
 mod traces;
+mod variables;

@@ -88,6 +88,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
             volumes: Vec::new(),
             is_adjustable: false,
             cdi: Default::default(),
+            unread: None,
         }),
         created_at: Nanos(1_500_000_001),
         process,

@@ -323,6 +323,7 @@ fn inspect(world: &World, container: &Container) -> Value {
     let mut config = container.body.clone();
     let host = config["HostConfig"].take();
     config["Labels"] = json!(container.labels);
+    add_of_image(&mut config, world.image(&container.image));
     let mode = host["NetworkMode"].as_str().unwrap_or("default");
     let log_path = match &container.stated_log {
         Some(path) => path.into(),
@@ -348,6 +349,26 @@ fn inspect(world: &World, container: &Container) -> Value {
         "HostConfig": host,
         "NetworkSettings": { "Networks": networks },
     })
+}
+
+/// Adds what the image says where the request does not: its command, and its variables behind those of
+/// the request.
+fn add_of_image(config: &mut Value, image: Option<&Image>) {
+    let Some(image) = image.map(|image| &image.config) else { return };
+    if config["Entrypoint"].is_null() {
+        config["Entrypoint"] = image["Entrypoint"].clone();
+        if config["Cmd"].is_null() {
+            config["Cmd"] = image["Cmd"].clone();
+        }
+    }
+    let name = |text: &Value| text.as_str().and_then(|it| it.split('=').next()).map(str::to_owned);
+    let mut env = config["Env"].as_array().cloned().unwrap_or_default();
+    for variable in image["Env"].as_array().into_iter().flatten() {
+        if !env.iter().any(|known| name(known) == name(variable)) {
+            env.push(variable.clone());
+        }
+    }
+    config["Env"] = json!(env);
 }
 
 fn list_images(world: &World) -> Answer {
