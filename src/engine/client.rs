@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Response, body::Incoming, header::HeaderValue};
 use hyper_util::{
     client::legacy::{self, Client},
@@ -24,14 +24,16 @@ use hyper_util::{
 use hyperlocal::UnixConnector;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
-use tracing::{Instrument as _, Span, debug, info_span};
+use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
     address,
     error::{Call, EngineError, Subject},
     error_response,
+    json_cutter::{Cut, Form},
     metrics::EngineMetrics,
     request::ApiRequest,
+    values::Values,
     version::NegotiatedVersion,
 };
 use crate::{model::engine::ApiVersion, telemetry::trace::TRACED};
@@ -157,16 +159,52 @@ impl Engine {
         &self,
         request: ApiRequest,
     ) -> Result<T, EngineError> {
-        let bytes = self.bytes(&request).await?;
-        serde_json::from_slice(&bytes).map_err(|reason| EngineError::Garbled {
-            call: request.call,
-            reason: reason.to_string(),
+        self.within(&request, async {
+            let answer = self.answer(&request).await?;
+            document(&request.call, answer.into_body()).await
         })
+        .await
+    }
+
+    /// Makes a call whose answer is a list. `read` gets each entry as it arrives, and whether a part
+    /// of it was too large to be taken in; an unreadable one must not hide the others.
+    pub(super) async fn list<T: DeserializeOwned, U>(
+        &self,
+        request: ApiRequest,
+        mut read: impl FnMut(T, bool) -> Option<U>,
+    ) -> Result<Vec<U>, EngineError> {
+        let call = &request.call;
+        self.within(&request, async {
+            let body = self.answer(&request).await?.into_body();
+            let mut entries = Values::new(body, Form::List);
+            let mut listed = Vec::new();
+            while let Some(entry) = entries.next().await {
+                let Cut { value, has_dropped } =
+                    entry.map_err(|error| broken(call, Arc::new(error)))?;
+                match value {
+                    Ok(entry) => listed.extend(read(entry, has_dropped)),
+                    Err(reason) => warn!(%call, reason, "skipped an unreadable entry of a list"),
+                }
+            }
+            let garbled = |reason: &str| EngineError::Garbled {
+                call: call.clone(),
+                reason: reason.to_owned(),
+            };
+            entries
+                .is_whole_list()
+                .then_some(listed)
+                .ok_or_else(|| garbled("it is no complete list"))
+        })
+        .await
     }
 
     /// Makes a call whose answer is of no interest.
     pub(super) async fn done(&self, request: ApiRequest) -> Result<(), EngineError> {
-        self.bytes(&request).await.map(drop)
+        self.within(&request, async {
+            let answer = self.answer(&request).await?;
+            read_to_end(&request.call, answer.into_body()).await
+        })
+        .await
     }
 
     /// Makes a call whose answer has no end: returns once it has begun.
@@ -189,16 +227,8 @@ impl Engine {
     ) -> Result<Response<()>, EngineError> {
         self.within(request, async {
             let (head, body) = self.attempt(request, None).await?.into_parts();
-            whole(&request.call, body).await?;
+            read_to_end(&request.call, body).await?;
             Ok(Response::from_parts(head, ()))
-        })
-        .await
-    }
-
-    async fn bytes(&self, request: &ApiRequest) -> Result<Bytes, EngineError> {
-        self.within(request, async {
-            let answer = self.answer(request).await?;
-            whole(&request.call, answer.into_body()).await
         })
         .await
     }
@@ -315,14 +345,25 @@ fn span(call: &Call) -> Span {
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-async fn whole(call: &Call, body: Incoming) -> Result<Bytes, EngineError> {
-    match Limited::new(body, LARGEST_ANSWER).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(EngineError::TooLarge { call: call.clone(), limit: LARGEST_ANSWER })
-        }
-        Err(error) => Err(broken(call, Arc::from(error))),
+/// The one object of an answer.
+async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
+    let garbled = |reason| EngineError::Garbled { call: call.clone(), reason };
+    let mut values = Values::new(body, Form::Document);
+    let mut found = Err(garbled("it is no JSON object, or not all of one".to_owned()));
+    // To its end: only then can the connection be used for another call.
+    while let Some(value) = values.next::<T>().await {
+        let cut = value.map_err(|error| broken(call, Arc::new(error)))?;
+        found = cut.value.map_err(garbled);
     }
+    found
+}
+
+/// Reads what is of no interest: only then can the connection be used for another call.
+async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError> {
+    while let Some(frame) = body.frame().await {
+        frame.map_err(|error| broken(call, Arc::new(error)))?;
+    }
+    Ok(())
 }
 
 /// The first cause of type `T` behind an error, the error itself included.
@@ -339,9 +380,6 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
 /// How many unused connections are kept: a pod start uses a few side by side.
 const IDLE_CONNECTIONS: usize = 16;
-
-/// A node's full list stays far below; beyond, something else is answering.
-const LARGEST_ANSWER: usize = 256 * 1024 * 1024;
 
 /// Of an error's text we keep less than that anyway.
 const LARGEST_REFUSAL: usize = 256 * 1024;

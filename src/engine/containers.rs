@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, de::DeserializeOwned};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     address,
@@ -159,9 +159,17 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
         let mut seen = HashSet::new();
-        let listed: Vec<ContainerEntry> = self.container_list("{}").await?;
-        let known = listed.into_iter().filter_map(listed_container);
-        Ok(known.filter(|container| seen.insert(container.id.clone())).collect())
+        self.container_list("{}", |entry: ContainerSummary, has_dropped| {
+            if has_dropped {
+                warn!(
+                    container = entry.id,
+                    names = ?entry.names,
+                    "a container's labels are too large; showing it without the largest"
+                );
+            }
+            listed_container(entry).filter(|container| seen.insert(container.id.clone()))
+        })
+        .await
     }
 
     /// Ids of the containers made of an image, running or not, a pod's or not.
@@ -170,12 +178,8 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
-        let listed = self.listed_containers(&filters).await?;
         // To the engine an image is an ancestor of those built on it, too.
-        let own = |entry: &Option<EntryIds>| {
-            entry.as_ref().is_some_and(|entry| entry.image.as_deref() == Some(image.as_str()))
-        };
-        Ok(ids(listed.into_iter().filter(own).collect()))
+        self.container_ids(&filters, |entry| entry.image.as_deref() == Some(image.as_str())).await
     }
 
     /// Ids of the containers that bear a label and whose name begins so, running or not.
@@ -188,26 +192,36 @@ impl Engine {
         label: &str,
     ) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "label": [label] }).to_string();
-        let listed = self.listed_containers(&filters).await?;
-        let named = |entry: &Option<EntryIds>| {
-            let names = entry.iter().flat_map(|entry| entry.names.iter().flatten());
-            names.filter_map(|name| name.strip_prefix('/')).any(|name| name.starts_with(start))
+        let named = |entry: &EntryIds| {
+            let names = entry.names.iter().flatten().filter_map(|name| name.strip_prefix('/'));
+            names.into_iter().any(|name| name.starts_with(start))
         };
-        Ok(ids(listed.into_iter().filter(named).collect()))
+        self.container_ids(&filters, named).await
     }
 
-    async fn listed_containers(&self, filters: &str) -> Result<Vec<Option<EntryIds>>, EngineError> {
-        self.container_list(filters).await
-    }
-
-    async fn container_list<T: DeserializeOwned>(
+    /// The ids in the order listed, each once.
+    async fn container_ids(
         &self,
         filters: &str,
-    ) -> Result<Vec<T>, EngineError> {
+        wanted: impl Fn(&EntryIds) -> bool,
+    ) -> Result<Vec<String>, EngineError> {
+        let mut seen = HashSet::new();
+        self.container_list(filters, |entry: EntryIds, _| {
+            let id = entry.id.clone().filter(|id| !id.is_empty() && wanted(&entry))?;
+            seen.insert(id.clone()).then_some(id)
+        })
+        .await
+    }
+
+    async fn container_list<T: DeserializeOwned, U>(
+        &self,
+        filters: &str,
+        read: impl FnMut(T, bool) -> Option<U>,
+    ) -> Result<Vec<U>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let call = Call { verb: "list containers", subject: Subject::Engine };
         let list = ApiRequest::new(call, Method::GET, Some(target), self.timeouts().short)?;
-        self.json(list).await
+        self.list(list, read).await
     }
 
     async fn wait_until_removed(&self, id: &str) -> Result<(), EngineError> {
@@ -235,8 +249,7 @@ impl Engine {
     }
 }
 
-fn listed_container(entry: ContainerEntry) -> Option<ListedContainer> {
-    let ContainerEntry::Known(entry) = entry else { return None };
+fn listed_container(entry: ContainerSummary) -> Option<ListedContainer> {
     Some(ListedContainer {
         id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
         image: ImageId::try_from(entry.image_id.as_str()).ok(),
@@ -245,16 +258,8 @@ fn listed_container(entry: ContainerEntry) -> Option<ListedContainer> {
             Some(label::TYPE_CONTAINER) => Claim::Workload,
             Some(_) => Claim::Other,
         },
-        observed: Some(Box::new(observe::listed::observe(*entry))),
+        observed: Some(Box::new(observe::listed::observe(entry))),
     })
-}
-
-/// One entry of a list. One that we cannot read must not hide the others.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum ContainerEntry {
-    Known(Box<ContainerSummary>),
-    Other(serde::de::IgnoredAny),
 }
 
 /// What identifies an entry.
@@ -267,13 +272,6 @@ struct EntryIds {
     image: Option<String>,
     /// Of a container: with a leading slash.
     names: Option<Vec<String>>,
-}
-
-/// The ids in the order listed, each once.
-fn ids(listed: Vec<Option<EntryIds>>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let stated = listed.into_iter().flatten().filter_map(|entry| entry.id);
-    stated.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()
 }
 
 fn call(verb: &'static str, id: &str) -> Call {

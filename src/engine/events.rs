@@ -61,13 +61,14 @@ impl Events {
     /// [`EngineError::Broken`] when the connection broke.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
-            match self.messages.next::<docker::Event>().await {
-                Some(Ok(message)) => {
+            match self.messages.next_of_any_form::<docker::Event>().await {
+                Some(Ok(Ok(message))) => {
                     if let Some(event) = observe::event::observe(&message) {
                         self.at = Nanos(message.time_nano);
                         return Some(Ok(event));
                     }
                 }
+                Some(Ok(Err(reason))) => return Some(Ok(EngineEvent::Unreadable { reason })),
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
                     // An engine that hangs up is being stopped, perhaps to be replaced.

@@ -1,7 +1,7 @@
 //! Entry points for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
 //! log messages, endless answers, refusals, archives.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -10,9 +10,9 @@ use super::{
     archive,
     demux::{Demux, Stop},
     error::{Call, Subject},
-    error_response, images, log_messages, pull,
-    stream::Decoder,
-    tar,
+    error_response, images,
+    json_cutter::{Form, JsonCutter},
+    log_messages, pull, tar,
 };
 use crate::{
     fuzz::{portions, texts},
@@ -95,16 +95,17 @@ fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
     assert_eq!(format!("{cut:?}"), format!("{plain:?}"));
 }
 
-/// What stands in a line up to its end or the first that is no JSON; none when a number does.
+/// The objects of a line up to the first that is no object; none when what comes behind an
+/// unreadable object depends on where that ends.
 fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<Vec<T>> {
     let (mut rest, mut found) = (line, Vec::new());
     loop {
         rest = rest.trim_ascii_start();
-        if matches!(rest.first(), Some(b'-' | b'0'..=b'9')) {
-            return None;
+        if rest.first() != Some(&b'{') {
+            return Some(found);
         }
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
-        let Some(Ok(_)) = values.next() else { return Some(found) };
+        let Some(Ok(_)) = values.next() else { return None };
         let (value, behind) = rest.split_at_checked(values.byte_offset()).unwrap_or_default();
         found.extend(serde_json::from_slice::<T>(value).ok());
         rest = behind;
@@ -112,12 +113,12 @@ fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<Vec<T>> {
 }
 
 fn streamed<T: DeserializeOwned>(portions: Vec<&[u8]>) -> Vec<T> {
-    let mut decoder = Decoder::default();
+    let mut cutter = JsonCutter::new(Form::Messages);
     let mut found = Vec::new();
-    for portion in portions.into_iter().chain([&b"\n"[..]]) {
-        decoder.feed(portion);
-        while let Some(message) = decoder.next() {
-            found.push(message);
+    for portion in portions {
+        let mut bytes = Bytes::copy_from_slice(portion);
+        while let Some(cut) = cutter.next(&mut bytes) {
+            found.extend(cut.value.ok());
         }
     }
     found

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
+use tracing::warn;
 
 use super::{
     address,
@@ -26,10 +27,14 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.about_images("list images", "/images/json")?;
-        let listed: Vec<ImageEntry> = self.json(list).await?;
         let mut seen = HashSet::new();
-        let images = listed.into_iter().filter_map(listed_image);
-        Ok(images.filter(|image| seen.insert(image.id.clone())).collect())
+        self.list(list, |entry: ImageSummary, has_dropped| {
+            if has_dropped {
+                warn!(image = entry.id, tags = ?entry.repo_tags, "an image's labels are too large; showing it without the largest");
+            }
+            observe::listed::observe_image(entry).filter(|image| seen.insert(image.id.clone()))
+        })
+        .await
     }
 
     /// Inspects an image, by id or reference.
@@ -124,19 +129,6 @@ pub(super) struct Usage {
 #[serde(rename_all = "PascalCase", default)]
 struct UsagePart {
     total_size: Option<i64>,
-}
-
-/// One entry of a list. One that we cannot read must not hide the others.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum ImageEntry {
-    Known(ImageSummary),
-    Other(serde::de::IgnoredAny),
-}
-
-fn listed_image(entry: ImageEntry) -> Option<ImageRecord> {
-    let ImageEntry::Known(entry) = entry else { return None };
-    observe::listed::observe_image(entry)
 }
 
 /// The engine answers 200 before it knows whether the archive is any good.

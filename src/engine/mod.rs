@@ -30,9 +30,11 @@ pub mod storage;
 mod address;
 mod demux;
 mod error_response;
+mod json_cutter;
 mod request;
 mod stream;
 mod tar;
 #[cfg(test)]
 mod tests;
+mod values;
 mod version;

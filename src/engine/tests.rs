@@ -9,10 +9,8 @@ use super::{
     address,
     error::{Call, ConflictReason, EngineError, PullFault, Subject},
     error_response::{classify, classify_pull},
-    stream::Decoder,
     tar,
 };
-use crate::wire::docker;
 
 const HOLDER: &str = "0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f";
 
@@ -228,40 +226,6 @@ proptest! {
             prop_assert_eq!(uri.query(), None);
             prop_assert_eq!(path.split('/').any(|step| matches!(step, "." | "..")), false);
         }
-    }
-
-    #[test]
-    fn messages_come_through_any_cut(
-        texts in proptest::collection::vec(any::<String>(), 0..12),
-        joints in proptest::collection::vec(0..4_usize, 12),
-        cut in 1..40_usize,
-    ) {
-        let mut bytes = Vec::new();
-        for (text, joint) in texts.iter().zip(&joints) {
-            // A number behind a brace: between the two it may be cut at its point.
-            let odd = json!({ "status": text, "t": {}, "u": 1.5 });
-            bytes.extend_from_slice(odd.to_string().as_bytes());
-            bytes.extend_from_slice(["", "\n", "\r\n", " \n\n"][*joint].as_bytes());
-        }
-        let mut decoder = Decoder::default();
-        let mut seen = Vec::new();
-        for chunk in bytes.chunks(cut) {
-            decoder.feed(chunk);
-            while let Some(message) = decoder.next::<docker::Progress>() {
-                seen.push(message.status);
-            }
-        }
-        prop_assert_eq!(seen, texts);
-    }
-
-    #[test]
-    fn garbage_costs_at_most_its_line(garbage in any::<Vec<u8>>()) {
-        let mut decoder = Decoder::default();
-        let mut bytes = garbage;
-        bytes.extend_from_slice(b"\n{\"status\":\"after\"}\n");
-        decoder.feed(&bytes);
-        let seen = std::iter::from_fn(|| decoder.next::<docker::Progress>());
-        prop_assert_eq!(seen.last().expect("the last message").status, "after");
     }
 }
 

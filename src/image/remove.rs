@@ -23,8 +23,14 @@ impl Images {
             Err(error) if error.is_not_found() => Ok(None),
             // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => Ok(Some(self.listed(name, error)?.id)),
         }
+    }
+
+    /// The image as the engine's list has it, where its inspect is unreadable: it can be removed.
+    fn listed(&self, name: &str, error: EngineError) -> Result<ImageRecord, EngineError> {
+        let listed = self.store.snapshot().image(name).map(|image| ImageRecord::clone(image));
+        listed.filter(|_| matches!(error, EngineError::Garbled { .. })).ok_or(error)
     }
 
     /// Removes until the engine has no such image, then refreshes the store.
@@ -37,7 +43,7 @@ impl Images {
             let record = match self.engine.inspect_image(id.as_str()).await {
                 Ok(record) => record,
                 Err(error) if error.is_not_found() => return self.refresh_removed(id).await,
-                Err(error) => return Err(error.into()),
+                Err(error) => self.listed(id.as_str(), error)?,
             };
             if self.remove_record(&record).await? == Leftover::Parent {
                 return self.refresh_removed(id).await;

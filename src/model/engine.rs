@@ -331,4 +331,9 @@ pub enum EngineEvent {
     },
     /// The daemon reloaded its configuration.
     DaemonReloaded,
+    /// An event that dockbridge cannot read: only a list shows what changed.
+    Unreadable {
+        /// Why.
+        reason: String,
+    },
 }

@@ -17,6 +17,7 @@ use super::{hooks::StoreHooks, settings::StoreSettings, signal::Signal, state::L
 use crate::{
     engine::{client::Engine, error::EngineError, events::Events},
     error::chain,
+    model::engine::EngineEvent,
 };
 
 /// What follows the engine.
@@ -89,10 +90,15 @@ impl EventStream {
     async fn follow(&mut self, mut events: Events) -> Result<Infallible, EventStreamEnd> {
         let mut lists = JoinSet::new();
         let mut due = Instant::now();
-        let mut not_before = due;
+        let (mut not_before, mut soonest, mut is_missed) = (due, due, false);
         loop {
             tokio::select! {
                 event = events.next() => match event {
+                    Some(Ok(EngineEvent::Unreadable { reason })) => {
+                        warn!(reason, "cannot read an event of Docker; listing everything");
+                        // A list that is under way may have begun before it.
+                        (due, is_missed) = (due.min(soonest), !lists.is_empty());
+                    }
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at())).await?,
                     Some(Err(error)) => return Err(EventStreamEnd::Disconnected(chain(&error))),
                     None => return Err(EventStreamEnd::Disconnected("it closed the event stream".to_owned())),
@@ -113,7 +119,9 @@ impl EventStream {
                     };
                     self.images_listed |= has_images;
                     let now = Instant::now();
-                    (due, not_before) = (now + interval, now + self.settings.relist_min_interval);
+                    soonest = now + AFTER_UNREADABLE;
+                    due = if std::mem::take(&mut is_missed) { soonest } else { now + interval };
+                    not_before = now + self.settings.relist_min_interval;
                     (self.reconnect_after, self.containers_listed) = (FIRST_RECONNECT, true);
                     self.send(Signal::Listed(listing)).await?;
                 }
@@ -169,5 +177,7 @@ const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(2);
 /// How long the first list waits for images, and when they are listed again that never were.
 const FIRST_IMAGES: Duration = Duration::from_secs(2);
+/// The pause after a list before an unreadable event causes another one.
+const AFTER_UNREADABLE: Duration = Duration::from_secs(1);
 /// When images are listed again that could not be listed.
 const IMAGES_AGAIN: Duration = Duration::from_secs(30);

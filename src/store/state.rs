@@ -214,8 +214,11 @@ impl<W, E> StoreState<W, E> {
     /// An event of the engine, with its time by the engine's clock.
     pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) -> EventEffect {
         match event {
-            // Its event `die` follows, and changes something.
-            EngineEvent::ContainerKilled { .. } => EventEffect::None,
+            // Its event `die` follows, and changes something. Of an unreadable event nothing is known:
+            // the event stream lists everything.
+            EngineEvent::ContainerKilled { .. } | EngineEvent::Unreadable { .. } => {
+                EventEffect::None
+            }
             EngineEvent::ContainerChanged { id } | EngineEvent::ContainerOom { id } => {
                 if self.objects.is_foreign(&id) {
                     return EventEffect::None;

@@ -358,7 +358,7 @@ pub struct EventActor {
     #[serde(rename = "ID", deserialize_with = "nullable")]
     pub id: String,
     /// Labels and details, e.g. `exitCode`.
-    #[serde(rename = "Attributes", deserialize_with = "nullable")]
+    #[serde(rename = "Attributes", deserialize_with = "labels")]
     pub attributes: BTreeMap<String, String>,
 }
 

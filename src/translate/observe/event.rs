@@ -10,7 +10,9 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
     let id = event.actor.id.as_str();
     match (event.kind.as_str(), event.action.as_str()) {
         ("daemon", "reload") => Some(EngineEvent::DaemonReloaded),
-        (_, _) if id.is_empty() => None,
+        ("container" | "image", _) if id.is_empty() => {
+            Some(EngineEvent::Unreadable { reason: "it names no object".to_owned() })
+        }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
             is_sigkill(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })

@@ -459,7 +459,9 @@ fn events_that_change_nothing_are_ignored() {
         assert_eq!(seen(kind, action, "x"), None, "{kind} {action}");
     }
     let id = "x".to_owned();
-    assert_eq!(seen("container", "start", ""), None);
+    for kind in ["container", "image"] {
+        assert!(matches!(seen(kind, "start", ""), Some(EngineEvent::Unreadable { .. })), "{kind}");
+    }
     assert_eq!(seen("daemon", "reload", ""), Some(EngineEvent::DaemonReloaded));
     for (action, transition) in [("create", Transition::Created), ("start", Transition::Started)] {
         let expected = EngineEvent::ContainerTransition { id: id.clone(), transition };

@@ -1,6 +1,9 @@
 //! CreateContainer: `ContainerConfig`, and the log directory of the sandbox's configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
     cdi,
@@ -24,6 +27,7 @@ pub fn container_spec(
     let sandbox = sandbox.ok_or_else(ParseError::missing).at("sandbox_config")?;
     let directory = sandbox::log_directory(sandbox).at("sandbox_config")?;
     let mut spec = spec(config).at("config")?;
+    executable(&spec).at("config")?;
     spec.log_path = log_path(directory.as_deref(), &config.log_path).at("config.log_path")?;
     spec.log_directory = directory.filter(|_| spec.log_path.is_some());
     if let Some(linux) = &config.linux {
@@ -80,6 +84,21 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
     Ok(())
 }
 
+/// Refuses more text than the kernel passes to any process: the engine would store it for nothing. Of
+/// variables with one name the last counts.
+fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
+    let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
+    let variables: BTreeMap<&str, usize> =
+        spec.envs.iter().map(|(key, value)| (key.as_str(), key.len() + value.len() + 2)).collect();
+    let bytes: usize = words.chain(variables.into_values()).sum();
+    if bytes > LARGEST_EXECUTION {
+        return Err(ParseError::invalid(format!(
+            "command, args and envs are {bytes} bytes together; the kernel passes at most {LARGEST_EXECUTION} to a process"
+        )));
+    }
+    Ok(())
+}
+
 fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata, ParseError> {
     let given = given.ok_or_else(ParseError::missing)?;
     Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
@@ -120,3 +139,6 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
         _ => None,
     })
 }
+
+/// Linux: three quarters of the usual 8 MiB of stack, also where the stack has no limit.
+const LARGEST_EXECUTION: usize = 6 << 20;

@@ -85,7 +85,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, input);
-    body.labels = Some(labels::container(&document, pod)?);
+    body.labels = Some(labels::container(&document, pod, input.image)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
     cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
     // As it will be read back: a variable of a CDI device replaces the caller's.

@@ -216,6 +216,17 @@ pub enum PlanError {
         /// What the sandbox lacks.
         sandbox: &'static str,
     },
+    /// Labels and annotations, as they are stored.
+    #[error(
+        "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
+         image, {limit} are allowed"
+    )]
+    LabelsTooLarge {
+        /// How large they are.
+        bytes: usize,
+        /// How large they may be.
+        limit: usize,
+    },
     /// The document could not be encoded: a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {
@@ -255,6 +266,7 @@ impl PlanError {
             | Self::SwapBelowMemory { .. }
             | Self::SwapDisagrees { .. }
             | Self::RecursiveReadOnly { .. }
+            | Self::LabelsTooLarge { .. }
             | Self::Document { .. } => Kind::InvalidArgument,
         }
     }

@@ -10,6 +10,7 @@ use crate::model::{
     container::ContainerSpec,
     document::{ContainerDocument, SandboxDocument},
     label,
+    record::ImageRecord,
     sandbox::PodMetadata,
 };
 
@@ -24,13 +25,14 @@ pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, Stri
     set(label::LOG_PATH, String::new());
     set(label::SANDBOX_DOCUMENT, serde_json::to_string(document)?);
     set(label::CONTAINER_DOCUMENT, String::new());
-    Ok(labels)
+    bounded(labels, &BTreeMap::new())
 }
 
-/// The labels of a workload in `pod`.
+/// The labels of a workload in `pod`, made of `image`.
 pub(super) fn container(
     document: &ContainerDocument,
     pod: &PodMetadata,
+    image: &ImageRecord,
 ) -> Result<HashMap<String, String>, PlanError> {
     let spec = &document.spec;
     let mut labels = stated(&spec.labels, &spec.annotations, pod);
@@ -41,6 +43,19 @@ pub(super) fn container(
     set(label::LOG_PATH, log_path(spec));
     set(label::SANDBOX_DOCUMENT, String::new());
     set(label::CONTAINER_DOCUMENT, serde_json::to_string(&document.without_engine_part())?);
+    bounded(labels, &image.labels)
+}
+
+/// The labels, unless they are too large together with those that the engine adds from the image.
+fn bounded(
+    labels: HashMap<String, String>,
+    of_image: &BTreeMap<String, String>,
+) -> Result<HashMap<String, String>, PlanError> {
+    let added = of_image.iter().filter(|(key, _)| !labels.contains_key(*key));
+    let bytes: usize = labels.iter().chain(added).map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > LARGEST_LABELS {
+        return Err(PlanError::LabelsTooLarge { bytes, limit: LARGEST_LABELS });
+    }
     Ok(labels)
 }
 
@@ -69,3 +84,7 @@ fn stated(
 fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
 }
+
+/// Bytes of all labels of a container. The engine repeats them in every event and list. Annotations
+/// are in them twice, once as JSON: the 256 KiB that Kubernetes allows take 1.75 MiB at worst.
+const LARGEST_LABELS: usize = 4 << 20;

@@ -138,7 +138,10 @@ async fn an_inspect_is_observed() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(engine.inspect_container(&stranger).await.unwrap(), Observed::Foreign(None));
+    assert_eq!(
+        engine.inspect_container(&stranger).await.unwrap(),
+        Observed::Foreign(Default::default())
+    );
 }
 
 #[tokio::test]

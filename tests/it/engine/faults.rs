@@ -12,6 +12,7 @@ use dockbridge::{
         error::{ConflictReason, EngineError},
     },
     error::Kind,
+    model::engine::Claim,
     telemetry::registry::{RegisterMetrics as _, Registry, TextFormat},
 };
 use serde_json::json;
@@ -120,15 +121,49 @@ async fn an_unknown_state_does_not_break_an_inspect() {
     engine(&docker).inspect_container(ID).await.unwrap();
 }
 
+/// An engine that is given the time for the largest of answers.
+fn patient(docker: &FakeDockerd) -> Engine {
+    let time_limit = dockbridge::engine::client::Timeouts { short: SOON, ..TIMEOUT };
+    Engine::new(docker.socket().to_owned(), time_limit)
+}
+
 #[tokio::test]
-async fn an_answer_without_end_is_cut_off() {
+async fn an_answer_that_is_no_list_is_refused_whatever_its_size() {
     let docker = FakeDockerd::start().await;
-    docker.inject(Rule::new("GET /images/json", Fault::Huge(300 * 1024 * 1024)));
-    let time_limit =
-        dockbridge::engine::client::Timeouts { short: Duration::from_secs(60), ..TIMEOUT };
-    let engine = Engine::new(docker.socket().to_owned(), time_limit);
-    let error = engine.list_images().await.unwrap_err();
-    assert!(matches!(error, EngineError::TooLarge { .. }), "{error}");
+    docker.inject(Rule::new("GET /images/json", Fault::Huge("\"", LARGE, "\"".to_owned())));
+    let error = patient(&docker).list_images().await.unwrap_err();
+    assert!(matches!(error, EngineError::Garbled { .. }), "{error}");
+}
+
+/// An image, or a container of it, with one label of 300 MiB.
+#[tokio::test]
+async fn one_large_object_hides_no_other() {
+    let docker = FakeDockerd::start().await;
+    let (image, other) = (format!("sha256:{ID}"), format!("sha256:{}", "c".repeat(64)));
+    let after =
+        format!(r#"","small":"s"}},"Id":"{image}","RepoTags":["a:b"]}},{{"Id":"{other}"}}]"#);
+    docker.inject(Rule::new(
+        "GET /images/json",
+        Fault::Huge(r#"[{"Labels":{"large":""#, LARGE, after),
+    ));
+    let listed = patient(&docker).list_images().await.unwrap();
+    let seen: Vec<(&str, usize)> =
+        listed.iter().map(|image| (image.id.as_str(), image.labels.len())).collect();
+    assert_eq!(seen, [(image.as_str(), 1), (other.as_str(), 0)]);
+
+    let after = format!(r#"","small":"s"}},"User":"7"}},"Id":"{image}"}}"#);
+    let inspect = Fault::Huge(r#"{"Config":{"Labels":{"large":""#, LARGE, after);
+    docker.inject(Rule::new("GET /images/*/json", inspect));
+    let inspected = patient(&docker).inspect_image(&image).await.unwrap();
+    assert_eq!((inspected.user.as_str(), inspected.labels.len()), ("7", 1));
+
+    let after =
+        format!(r#"","io.kubernetes.docker.type":"container"}},"Id":"{ID}"}},{{"Id":"b"}}]"#);
+    let list = Fault::Huge(r#"[{"Labels":{"io.dockbridge.container":""#, LARGE, after);
+    docker.inject(Rule::new("GET /containers/json", list));
+    let listed = patient(&docker).list_containers().await.unwrap();
+    let seen: Vec<(&str, Claim)> = listed.iter().map(|one| (one.id.as_str(), one.claim)).collect();
+    assert_eq!(seen, [(ID, Claim::Workload), ("b", Claim::None)]);
 }
 
 #[tokio::test]
@@ -308,3 +343,7 @@ async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     assert!(error.is_conflict(ConflictReason::Other), "{error}");
 }
+
+/// Longer than any answer takes.
+const SOON: std::time::Duration = std::time::Duration::from_secs(60);
+const LARGE: u64 = 300 << 20;

@@ -79,43 +79,51 @@ async fn odd_lines_cost_only_themselves() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
     let (a, b) = (line("aaa"), line("bbb"));
+    let unreadable = |event: &EngineEvent| matches!(event, EngineEvent::Unreadable { .. });
     let halves = b.split_at(b.len() / 2);
     docker.send_to_events(format!("{a}{b}\n").as_bytes());
     assert_eq!(next(&mut events).await, changed("aaa"));
     assert_eq!(next(&mut events).await, changed("bbb"));
-    for noise in [
-        "no json at all\n",
-        "{\"Type\": 5}\n",
-        "{\"Type\": \"container\", \"Action\n",
-        "\n\r\n  \n",
-        "null\n[]\n17\n",
-        "{\"Type\":\"container\",\"Action\":\"start\",\"Actor\":null}\n",
-        "{\"Type\":\"moon\",\"Action\":\"landed\",\"Actor\":{\"ID\":\"x\"}}\n",
-        "}}}}\n",
-        "\"\\ud800\"\n",
+    for (noise, count) in [
+        ("no json at all\n", 1),
+        ("{\"Type\": 5}\n", 1),
+        ("{\"Type\": \"container\", \"Action\n", 1),
+        ("\n\r\n  \n", 0),
+        ("null\n[]\n17\n", 3),
+        ("{\"Type\":\"container\",\"Action\":\"start\",\"Actor\":null}\n", 1),
+        ("{\"Type\":\"moon\",\"Action\":\"landed\",\"Actor\":{\"ID\":\"x\"}}\n", 0),
+        ("}}}}\n", 1),
+        ("\"\\ud800\"\n", 1),
     ] {
         docker.send_to_events(noise.as_bytes());
         docker.send_to_events(halves.0.as_bytes());
         tokio::time::sleep(Duration::from_millis(5)).await;
         docker.send_to_events(halves.1.as_bytes());
+        for _ in 0..count {
+            assert!(unreadable(&next(&mut events).await), "after {noise:?}");
+        }
         assert_eq!(next(&mut events).await, changed("bbb"), "after {noise:?}");
         docker.send_to_events(b"\n");
     }
     docker.send_to_events(b"\xff\xfe\x00\n");
     docker.send_to_events(a.as_bytes());
+    assert!(unreadable(&next(&mut events).await));
     assert_eq!(next(&mut events).await, changed("aaa"), "without a line break");
 }
 
+/// A text of 40 MiB is not kept, but the event that has it is seen.
 #[tokio::test]
-async fn a_message_without_end_is_not_kept() {
+async fn an_event_of_any_size_is_seen() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
-    // Whoever kept it to its end would find an event.
-    docker.send_to_events(br#"{"Type":"container","Action":"pause","Actor":{"ID":"bbb"},"more":""#);
-    for _ in 0..20 {
+    docker.send_to_events(
+        br#"{"Type":"container","Action":"pause","Actor":{"ID":"bbb","Attributes":{"large":""#,
+    );
+    for _ in 0..40 {
         docker.send_to_events(&vec![b'x'; 1 << 20]);
     }
-    docker.send_to_events(format!("\"}}\n{}\n", line("aaa")).as_bytes());
+    docker.send_to_events(format!("\"}}}}}}\n{}\n", line("aaa")).as_bytes());
+    assert_eq!(next(&mut events).await, changed("bbb"));
     assert_eq!(next(&mut events).await, changed("aaa"));
 }
 

@@ -20,6 +20,7 @@ mod hostile;
 mod hung;
 mod idle_clients;
 mod image_names;
+mod largest;
 mod lists;
 mod log_paths;
 mod logs;

@@ -90,6 +90,25 @@ async fn a_frozen_engine_is_detected_and_recovers() {
     elapsed_below(began, Duration::from_secs(2));
 }
 
+/// Without a list at once the ends would be seen after minutes.
+#[tokio::test]
+async fn an_unreadable_event_causes_a_list() {
+    let docker = FakeDockerd::start().await;
+    let ids = docker.world(|world| {
+        ["a", "b", "c"].map(|name| {
+            let id = pod(world, name);
+            world.start(&id);
+            id
+        })
+    });
+    let store = synced(&docker).await;
+    for id in &ids {
+        docker.world(|world| end_silently(world, id));
+        docker.send_to_events(b"{\"Type\":\"container\",\"Action\":\"die\",\"Actor\":7}\n");
+        until(&store, "its end", |now| ended(now, id)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_reload_of_the_daemon_is_read() {
     let docker = FakeDockerd::start().await;

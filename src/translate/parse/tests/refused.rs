@@ -266,6 +266,8 @@ fn the_process_of_a_container_is_refused_with_the_field_named() {
         ("config.args[0]", INVALID, |c| c.args = texts(&["\0"])),
         ("config.working_dir", INVALID, |c| c.working_dir = "srv".to_owned()),
         ("config.working_dir", INVALID, |c| c.working_dir = "/\0".to_owned()),
+        ("config", INVALID, |c| c.args = vec!["x".repeat(6 << 20)]),
+        ("config", INVALID, |c| c.envs[0].value = vec![b'x'; 6 << 20]),
         ("config.envs[0].key", INVALID, |c| c.envs[0].key.clear()),
         ("config.envs[1].key", INVALID, |c| c.envs[1].key = "A=B".to_owned()),
         ("config.envs[2].value", INVALID, |c| c.envs[2].value = vec![0xff, 0xfe]),

@@ -44,8 +44,8 @@ pub(crate) enum Fault {
     Stream(Vec<Vec<u8>>),
     /// 200 and these chunks, then silence.
     StreamThenStall(Vec<Vec<u8>>),
-    /// 200 and so many bytes of a JSON string.
-    Huge(u64),
+    /// 200 and so many bytes of `x` between two texts.
+    Huge(&'static str, u64, String),
 }
 
 /// A fault and when it strikes.

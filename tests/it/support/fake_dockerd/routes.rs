@@ -375,7 +375,7 @@ fn list_images(world: &World) -> Answer {
     let list = world.images.iter().map(|image| {
         json!({
             "Id": image.id, "RepoTags": image.tags, "RepoDigests": image.digests,
-            "Size": image.size, "Containers": -1,
+            "Size": image.size, "Containers": -1, "Labels": image.config["Labels"],
         })
     });
     ok(list.collect())

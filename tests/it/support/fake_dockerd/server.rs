@@ -405,7 +405,7 @@ impl Connection {
                 self.stall().await?;
                 return Ok(false);
             }
-            Fault::Huge(size) => self.huge(size).await?,
+            Fault::Huge(before, size, after) => self.huge(before, size, &after).await?,
         }
         Ok(true)
     }
@@ -427,8 +427,9 @@ impl Connection {
         Ok(())
     }
 
-    async fn huge(&mut self, size: u64) -> io::Result<()> {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n\"", size + 2);
+    async fn huge(&mut self, before: &str, size: u64, after: &str) -> io::Result<()> {
+        let length = size + before.len() as u64 + after.len() as u64;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{before}");
         self.stream.write_all(head.as_bytes()).await?;
         let block = vec![b'x'; 1 << 16];
         let mut left = size;
@@ -437,7 +438,7 @@ impl Connection {
             self.stream.write_all(&block[..part]).await?;
             left -= part as u64;
         }
-        self.stream.write_all(b"\"").await
+        self.stream.write_all(after.as_bytes()).await
     }
 
     /// Waits until the client hangs up.

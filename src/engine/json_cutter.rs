@@ -1,0 +1,274 @@
+//! Cuts the bytes of an answer into JSON values as they arrive, and bounds each of them.
+//!
+//! One object must not make an answer unreadable, however large its labels are. A text, list or map
+//! above its limit is replaced by `false`. Readers of lists and of labels treat that as absent, all
+//! others fail, so nothing important is taken for empty.
+
+use bytes::{Buf, Bytes};
+use serde::de::DeserializeOwned;
+
+/// What the bytes of an answer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Objects, one after the other. A line break ends whatever is not complete: one odd message
+    /// must not end a stream of events.
+    Messages,
+    /// One object.
+    Document,
+    /// One list, whose entries are the values.
+    List,
+}
+
+/// Cuts one answer.
+#[derive(Debug)]
+pub(super) struct JsonCutter {
+    form: Form,
+    limits: Limits,
+    /// The value that has begun, without what was too large.
+    kept: Vec<u8>,
+    /// Where in `kept` each open object or list begins, the outermost first.
+    open: Vec<usize>,
+    /// Where in `kept` the open text begins.
+    text: Option<usize>,
+    is_escaped: bool,
+    /// The open text is too large.
+    drops_text: bool,
+    /// How many objects and lists were open when the innermost of them became too large.
+    drops_from: Option<usize>,
+    has_dropped: bool,
+    /// Not JSON: ignored up to the next line break.
+    is_noise: bool,
+    list: ListState,
+}
+
+/// A complete value.
+#[derive(Debug)]
+pub(super) struct Cut<T> {
+    /// The value, or why it cannot be read.
+    pub(super) value: Result<T, String>,
+    /// A part of it was too large and is missing.
+    pub(super) has_dropped: bool,
+}
+
+/// Largest sizes in bytes of JSON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A whole value.
+    pub(super) value: usize,
+    /// An object or list inside of it.
+    pub(super) part: usize,
+    /// A text.
+    pub(super) text: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListState {
+    Expected,
+    Open,
+    Closed,
+}
+
+/// What a step led to.
+enum Step {
+    More,
+    Complete,
+    Broken,
+}
+
+impl JsonCutter {
+    pub(super) const fn new(form: Form) -> Self {
+        Self::with_limits(form, LIMITS)
+    }
+
+    pub(super) const fn with_limits(form: Form, limits: Limits) -> Self {
+        Self {
+            form,
+            limits,
+            kept: Vec::new(),
+            open: Vec::new(),
+            text: None,
+            is_escaped: false,
+            drops_text: false,
+            drops_from: None,
+            has_dropped: false,
+            is_noise: false,
+            list: ListState::Expected,
+        }
+    }
+
+    /// Takes bytes from `input` up to the end of the next value; none when more bytes are needed.
+    pub(super) fn next<T: DeserializeOwned>(&mut self, input: &mut Bytes) -> Option<Cut<T>> {
+        while let Some(first) = input.first().copied() {
+            let (taken, step) = self.step(first, input);
+            input.advance(taken);
+            match step {
+                Step::More => {}
+                Step::Complete => return Some(self.value()),
+                Step::Broken => {
+                    self.reset();
+                    return Some(Cut { value: Err(BROKEN.to_owned()), has_dropped: false });
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the list was read to its end.
+    pub(super) fn is_whole_list(&self) -> bool {
+        self.list == ListState::Closed && self.open.is_empty() && self.text.is_none()
+    }
+
+    fn value<T: DeserializeOwned>(&mut self) -> Cut<T> {
+        let value = serde_json::from_slice(&self.kept).map_err(|reason| reason.to_string());
+        let has_dropped = self.has_dropped;
+        self.reset();
+        Cut { value, has_dropped }
+    }
+
+    /// Frees the memory: the next value is most likely small.
+    fn reset(&mut self) {
+        *self = Self { list: self.list, ..Self::with_limits(self.form, self.limits) };
+    }
+
+    /// Handles the first byte, or as many as belong together; returns their number.
+    fn step(&mut self, first: u8, input: &[u8]) -> (usize, Step) {
+        if self.form == Form::Messages && first == b'\n' {
+            let is_partial = self.is_noise || !self.open.is_empty();
+            return (1, if is_partial { Step::Broken } else { Step::More });
+        }
+        if self.is_noise {
+            let has_lines = self.form == Form::Messages;
+            return (length_before(input, |byte| has_lines && byte == b'\n'), Step::More);
+        }
+        if let Some(start) = self.text {
+            return (self.continue_text(start, first, input), Step::More);
+        }
+        match first {
+            b'"' if self.is_inside() => {
+                self.text = Some(self.kept.len());
+                self.keep(b"\"");
+            }
+            b'{' | b'[' if self.is_inside() || first == b'{' && self.form != Form::List => {
+                self.open.push(self.kept.len());
+                self.keep(&[first]);
+            }
+            b'}' | b']' if !self.open.is_empty() => return (1, self.close(first)),
+            _ if self.open.is_empty() => self.outside(first),
+            _ => {
+                self.keep(&[first]);
+                if first == b',' {
+                    self.check_innermost();
+                }
+            }
+        }
+        (1, Step::More)
+    }
+
+    /// Whether a value, or an entry of the list, may begin or go on here.
+    fn is_inside(&self) -> bool {
+        !self.open.is_empty() || self.list == ListState::Open
+    }
+
+    /// A byte between values. Entries that are neither objects nor lists are ignored.
+    fn outside(&mut self, byte: u8) {
+        match (self.form, byte) {
+            (Form::List, b'[') if self.list == ListState::Expected => self.list = ListState::Open,
+            (Form::List, b']') if self.list == ListState::Open => self.list = ListState::Closed,
+            (Form::List, _) if self.list == ListState::Open => {}
+            _ => self.is_noise = !byte.is_ascii_whitespace(),
+        }
+    }
+
+    /// Handles bytes of a text up to what ends or escapes it.
+    fn continue_text(&mut self, start: usize, first: u8, input: &[u8]) -> usize {
+        let is_plain = self.is_escaped || !matches!(first, b'"' | b'\\');
+        let length = if self.is_escaped || !is_plain {
+            1
+        } else {
+            let is_message = self.form == Form::Messages;
+            length_before(input, |byte| {
+                matches!(byte, b'"' | b'\\') || (is_message && byte == b'\n')
+            })
+        };
+        self.keep(input.get(..length).unwrap_or_default());
+        self.is_escaped = !is_plain && first == b'\\';
+        if !is_plain && first == b'"' {
+            self.text = None;
+            self.drops_text = false;
+            if self.open.is_empty() {
+                self.kept.clear();
+            }
+        } else if self.keeps() && self.kept.len().saturating_sub(start) > self.limits.text {
+            let in_its_place: &[u8] = if self.is_key(start) { b"\"\"" } else { b"false" };
+            self.replace(start, in_its_place);
+            self.drops_text = true;
+        }
+        length
+    }
+
+    /// Whether the text that begins at `start` is a key of an object.
+    fn is_key(&self, start: usize) -> bool {
+        let innermost = self.open.last().and_then(|at| self.kept.get(*at));
+        let before = self.kept.get(..start).unwrap_or_default().trim_ascii_end().last();
+        innermost == Some(&b'{') && matches!(before, Some(b'{' | b','))
+    }
+
+    fn close(&mut self, bracket: u8) -> Step {
+        if self.drops_from == Some(self.open.len()) {
+            self.drops_from = None;
+        } else {
+            self.keep(&[bracket]);
+            self.check_innermost();
+            // Its end is here.
+            self.drops_from = self.drops_from.filter(|depth| *depth != self.open.len());
+        }
+        self.open.pop();
+        if self.open.is_empty() {
+            return Step::Complete;
+        }
+        self.check_innermost();
+        Step::More
+    }
+
+    /// Drops the innermost open object or list if it is too large.
+    fn check_innermost(&mut self) {
+        let depth = self.open.len();
+        let limit = if depth == 1 { self.limits.value } else { self.limits.part };
+        if let Some(start) = self.open.last().copied()
+            && self.keeps()
+            && self.kept.len().saturating_sub(start) > limit
+        {
+            self.replace(start, b"false");
+            self.drops_from = Some(depth);
+        }
+    }
+
+    fn replace(&mut self, start: usize, by: &[u8]) {
+        self.kept.truncate(start);
+        self.kept.extend_from_slice(by);
+        self.has_dropped = true;
+    }
+
+    const fn keeps(&self) -> bool {
+        self.drops_from.is_none() && !self.drops_text
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.keeps() {
+            self.kept.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// How many bytes there are before the first of these.
+fn length_before(input: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
+    input.iter().position(|byte| is_end(*byte)).unwrap_or(input.len())
+}
+
+const BROKEN: &str = "it is not JSON";
+/// What dockbridge has the engine store stays below all of these: 4 MiB of labels and 6 MiB of
+/// command and environment, each of whose bytes takes six in JSON at worst.
+const LIMITS: Limits = Limits { value: 256 << 20, part: 64 << 20, text: 32 << 20 };
+
+#[cfg(test)]
+mod tests;

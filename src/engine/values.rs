@@ -1,0 +1,48 @@
+//! The JSON values of one answer, read as its bytes arrive.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+
+use super::json_cutter::{Cut, Form, JsonCutter};
+
+/// The values of an answer. Dropping it before the end closes the connection.
+#[derive(Debug)]
+pub(super) struct Values {
+    /// None after the end or an error.
+    body: Option<Incoming>,
+    cutter: JsonCutter,
+    /// Bytes behind the last value.
+    pending: Bytes,
+}
+
+impl Values {
+    pub(super) const fn new(body: Incoming, form: Form) -> Self {
+        Self { body: Some(body), cutter: JsonCutter::new(form), pending: Bytes::new() }
+    }
+
+    /// The next value; none at the orderly end. Safe to drop and call again.
+    pub(super) async fn next<T: DeserializeOwned>(
+        &mut self,
+    ) -> Option<Result<Cut<T>, hyper::Error>> {
+        loop {
+            if let Some(cut) = self.cutter.next(&mut self.pending) {
+                return Some(Ok(cut));
+            }
+            match self.body.as_mut()?.frame().await {
+                Some(Ok(frame)) => self.pending = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    self.body = None;
+                    return Some(Err(error));
+                }
+                None => self.body = None,
+            }
+        }
+    }
+
+    /// Whether the answer was a list that has arrived to its end.
+    pub(super) fn is_whole_list(&self) -> bool {
+        self.cutter.is_whole_list()
+    }
+}
